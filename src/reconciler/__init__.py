@@ -1,0 +1,1 @@
+"""The GitOps tool: manifests in, a plan out, one atomic changeset applied."""
