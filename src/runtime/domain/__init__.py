@@ -1,0 +1,1 @@
+"""What is true without network, database or clock."""

@@ -1,0 +1,227 @@
+"""Every refusal the service gives, in one tree.
+
+    ServiceError
+      ManagementError                  body: {message, code, status, ...}
+        ValidationFailed       400     validation_error
+        BadRequest             400     bad_request
+        Unauthorized           401     unauthorized
+        Forbidden              403     forbidden
+        NotFound               404     not_found
+        Conflict               409     conflict
+        PreconditionFailed     412     precondition_failed
+        TooLarge               413     bad_request
+        RateLimited            429     rate_limit_exceeded
+        Unavailable            503     service_unavailable
+      OAuthError                       body: {error, error_description, ...}
+        InvalidRequest         400     invalid_request
+        InvalidClient          401     invalid_client
+        InvalidGrant           400     invalid_grant
+        UnauthorizedClient     400     unauthorized_client
+        UnsupportedGrantType   400     unsupported_grant_type
+        InvalidScope           400     invalid_scope
+        InvalidTarget          400     invalid_target
+        AccessDenied           400     access_denied
+        InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
+        InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
+        LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
+        ConsentRequired        400     consent_required       (redirects only)
+        TemporarilyUnavailable 503     temporarily_unavailable
+
+The edge turns one of these into HTTP once; whatever else escapes is a bug and answers 500.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class ServiceError(Exception):
+    """A refusal the caller is told about."""
+
+    code: ClassVar[str]
+    status: ClassVar[int]
+
+    def __init__(self, detail: str, *, internal: str = "") -> None:  # internal is for the log alone
+        super().__init__(detail)
+        self.detail = detail
+        self.internal = internal
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One of several things wrong with a request: `field` is a dotted path into the body or a query name."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class ManagementError(ServiceError):
+    """A refusal of the management API. Spec: `conventions.error_body` of the management API table."""
+
+    def __init__(self, detail: str, *, problems: Sequence[Problem] = (), internal: str = "") -> None:
+        super().__init__(detail, internal=internal)
+        self.problems = tuple(problems)
+
+
+class ValidationFailed(ManagementError):
+    """The request is well formed but a member of it is not acceptable."""
+
+    code, status = "validation_error", 400
+
+    @classmethod
+    def of(cls, field: str, message: str) -> "ValidationFailed":
+        """The refusal of one member, named in the message and in `details`."""
+        return cls(f"`{field}`: {message}", problems=[Problem("validation_error", message, field)])
+
+
+class BadRequest(ManagementError):
+    """The request cannot be read at all."""
+
+    code, status = "bad_request", 400
+
+
+class Unauthorized(ManagementError):
+    """No credential, or one that is not valid."""
+
+    code, status = "unauthorized", 401
+
+
+class Forbidden(ManagementError):
+    """The caller may see this but not do that."""
+
+    code, status = "forbidden", 403
+
+
+class NotFound(ManagementError):
+    """There is no such thing, or the caller may not see it: the two look alike."""
+
+    code, status = "not_found", 404
+
+
+class Conflict(ManagementError):
+    """A unique value is taken, or the state of the entity forbids the change."""
+
+    code, status = "conflict", 409
+
+
+class PreconditionFailed(ManagementError):
+    """What the caller based its change on has changed since."""
+
+    code, status = "precondition_failed", 412
+
+
+class TooLarge(ManagementError):
+    """The body is larger than this operation reads."""
+
+    code, status = "bad_request", 413
+
+
+class RateLimited(ManagementError):
+    """Too many requests; the caller should slow down."""
+
+    code, status = "rate_limit_exceeded", 429
+
+
+class Unavailable(ManagementError):
+    """Something this service depends on does not answer."""
+
+    code, status = "service_unavailable", 503
+
+
+class OAuthError(ServiceError):
+    """A refusal of a zone's OAuth endpoints. Spec: RFC 6749 section 5.2."""
+
+    def __init__(self, detail: str, *, internal: str = "", **members: Any) -> None:
+        super().__init__(detail, internal=internal)
+        self.members = members  # extension members of the body: error_uri, reason, ...
+
+
+class InvalidRequest(OAuthError):
+    """A parameter is missing, malformed, or sent twice."""
+
+    code, status = "invalid_request", 400
+
+
+class InvalidClient(OAuthError):
+    """Client authentication failed. `basic` tells whether HTTP Basic was tried, which asks for a challenge."""
+
+    code, status = "invalid_client", 401
+
+    def __init__(
+        self, detail: str = "client authentication failed", *, internal: str = "", basic: bool = False
+    ):
+        super().__init__(detail, internal=internal)
+        self.basic = basic
+
+
+class InvalidGrant(OAuthError):
+    """The code, refresh token or subject token is not valid for this client. One text for every cause."""
+
+    code, status = "invalid_grant", 400
+
+
+class UnauthorizedClient(OAuthError):
+    """The client is known but may not use this grant type."""
+
+    code, status = "unauthorized_client", 400
+
+
+class UnsupportedGrantType(OAuthError):
+    """No such grant type here."""
+
+    code, status = "unsupported_grant_type", 400
+
+
+class InvalidScope(OAuthError):
+    """A scope is unknown, malformed, or beyond what may be granted."""
+
+    code, status = "invalid_scope", 400
+
+
+class InvalidTarget(OAuthError):
+    """The application may not have a token for that resource. Spec: RFC 8693 section 2.2.2."""
+
+    code, status = "invalid_target", 400
+
+
+class AccessDenied(OAuthError):
+    """The user or the policy says no; `reason` tells which."""
+
+    code, status = "access_denied", 400
+
+
+class InvalidToken(OAuthError):
+    """The bearer token is not valid here. Spec: RFC 6750 section 3.1."""
+
+    code, status = "invalid_token", 401
+
+
+class InsufficientScope(OAuthError):
+    """The bearer token lacks a scope. Spec: RFC 6750 section 3.1."""
+
+    code, status = "insufficient_scope", 403
+
+
+class LoginRequired(OAuthError):
+    """`prompt=none` and nobody is signed in."""
+
+    code, status = "login_required", 400
+
+
+class ConsentRequired(OAuthError):
+    """`prompt=none` and the user has not consented yet."""
+
+    code, status = "consent_required", 400
+
+
+class TemporarilyUnavailable(OAuthError):
+    """Something the answer needs is away for now; the edge adds Retry-After."""
+
+    code, status = "temporarily_unavailable", 503
+
+
+class ServerError(OAuthError):
+    """A bug, told in OAuth's words."""
+
+    code, status = "server_error", 500

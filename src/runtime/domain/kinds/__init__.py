@@ -1,0 +1,57 @@
+"""The kinds the management API keeps: one module each group of them, and the list of all, parents first."""
+
+from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL
+from runtime.domain.kinds.base import Entity, Envelope, Kind, Listing, Verb
+from runtime.domain.kinds.organization import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
+from runtime.domain.kinds.policy import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
+from runtime.domain.kinds.provider import PROVIDER
+from runtime.domain.kinds.resource import RESOURCE
+from runtime.domain.kinds.role import GROUP, ROLE, ROLE_ASSIGNMENT, USER
+from runtime.domain.kinds.zone import ZONE
+
+ALL: tuple[Kind, ...] = (
+    ORGANIZATION,
+    SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_CREDENTIAL,
+    ZONE,
+    PROVIDER,
+    APPLICATION,
+    RESOURCE,
+    APPLICATION_CREDENTIAL,
+    USER,
+    ROLE,
+    GROUP,
+    ROLE_ASSIGNMENT,
+    POLICY,
+    POLICY_VERSION,
+    POLICY_SET,
+    POLICY_SET_VERSION,
+)
+
+BY_NAME: dict[str, Kind] = {kind.name: kind for kind in ALL}
+
+__all__ = [
+    "ALL",
+    "APPLICATION",
+    "APPLICATION_CREDENTIAL",
+    "BY_NAME",
+    "GROUP",
+    "ORGANIZATION",
+    "POLICY",
+    "POLICY_SET",
+    "POLICY_SET_VERSION",
+    "POLICY_VERSION",
+    "PROVIDER",
+    "RESOURCE",
+    "ROLE",
+    "ROLE_ASSIGNMENT",
+    "SERVICE_ACCOUNT",
+    "SERVICE_ACCOUNT_CREDENTIAL",
+    "USER",
+    "ZONE",
+    "Entity",
+    "Envelope",
+    "Kind",
+    "Listing",
+    "Verb",
+]

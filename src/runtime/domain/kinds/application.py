@@ -1,0 +1,117 @@
+"""Applications, and the credentials they authenticate with."""
+
+from typing import Annotated, Literal
+
+from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
+from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.values import (
+    ApplicationTrait,
+    Consent,
+    CredentialType,
+    Description,
+    Id,
+    Identifier,
+    Metadata,
+    Name,
+    OwnerType,
+    Part,
+    Slug,
+    Uri,
+)
+from runtime.domain.kinds.zone import ZONE
+
+
+class ApplicationOAuth2(Part):
+    """Where the browser may be sent back to."""
+
+    post_logout_redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
+    redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
+
+
+class ApplicationProtocols(Part):
+    """What an application speaks."""
+
+    oauth2: ApplicationOAuth2 | None = None
+
+
+class DependencyInput(Part):
+    """A resource the new application depends on. `type` is taken and not stored."""
+
+    id: Annotated[Id, Ref("Resource")]
+    type: str | None = None
+
+
+class Application(ZoneEntity):
+    """A client of the zone: a web or native application, an agent, a tool server."""
+
+    identifier: Annotated[Identifier, Mark.HANDLE]
+    name: Name
+    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    consent: Consent = Consent.REQUIRED
+    dependencies_count: Annotated[int, Mark.DERIVED] = 0
+    description: Description | None = None
+    metadata: Metadata | None = None
+    protocols: ApplicationProtocols | None = None
+    traits: Annotated[list[ApplicationTrait] | None, Mark.SET] = None
+    dependencies: Annotated[list[DependencyInput] | None, Mark.INPUT] = None
+
+
+class ApplicationLists(Part):
+    """What a manifest of an application has besides: the resources it depends on."""
+
+    dependencies: Annotated[list[Id], Mark.SET, Ref("Resource")] = []
+
+
+class ApplicationCredential(ZoneEntity):
+    """What an application authenticates with at the token endpoint; the classes below are its variants."""
+
+    application_id: Annotated[Id, Mark.FIXED, Ref("Application")]
+    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    secret_hash: Annotated[bytes | None, Mark.INTERNAL] = None
+
+
+class PasswordCredential(ApplicationCredential):
+    """A client id and a secret that the service makes and shows once."""
+
+    type: Annotated[Literal[CredentialType.PASSWORD], Mark.FIXED] = CredentialType.PASSWORD
+    identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE]
+
+
+class PublicCredential(ApplicationCredential):
+    """A client id alone, for applications that cannot keep a secret."""
+
+    type: Annotated[Literal[CredentialType.PUBLIC], Mark.FIXED] = CredentialType.PUBLIC
+    identifier: Annotated[Identifier, Mark.HANDLE]
+
+
+APPLICATION = Kind(
+    entity=Application,
+    collection="applications",
+    operations="applications",
+    parent=ZONE,
+    listing=Listing(
+        envelope=Envelope.ZONE_FULL,
+        filters=("id", "identifier", "slug"),
+        plain={"identifier": "identifier", "slug": "slug"},
+        search=("identifier", "name"),
+        sorts=("created_at", "name", "identifier"),
+        cursor=True,
+    ),
+    manifest=True,
+    extras=ApplicationLists,
+)
+
+APPLICATION_CREDENTIAL = Kind(
+    entity=ApplicationCredential,
+    collection="application-credentials",
+    operations="application_credentials",
+    parent=ZONE,
+    variants=(PasswordCredential, PublicCredential),
+    listing=Listing(
+        envelope=Envelope.ZONE_FULL,
+        plain={"applicationId": "application_id", "application_id": "application_id", "slug": "slug"},
+        cursor=True,
+    ),
+    manifest=True,
+)

@@ -1,0 +1,187 @@
+"""What every kind is made of: entity base classes, and the `Kind` value that names an entity to the service."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.domain.kinds.marks import Expand, Mark, Member, members
+from runtime.domain.kinds.values import Id, Timestamp
+
+Permissions = dict[str, dict[str, bool]]
+
+
+class Entity(BaseModel):
+    """Something the management API keeps. Entities are values: a change makes a new one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Annotated[Id, Mark.SERVER]
+    created_at: Annotated[Timestamp, Mark.SERVER]
+    updated_at: Annotated[Timestamp, Mark.SERVER]
+    # The organization revision that last wrote the row: what a changeset's base is compared with.
+    revision: Annotated[int, Mark.INTERNAL] = 0
+
+
+class OrganizationEntity(Entity):
+    """An entity that belongs to an organization; the organization is in the path, not in answers."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+
+
+class ZoneEntity(Entity):
+    """An entity that belongs to a zone."""
+
+    organization_id: Annotated[Id, Mark.SERVER]
+    zone_id: Annotated[Id, Mark.SERVER]
+
+
+class Verb(StrEnum):
+    """What can be done with the entities of a kind."""
+
+    LIST = "list"
+    CREATE = "create"
+    RETRIEVE = "retrieve"
+    UPDATE = "update"
+    DELETE = "delete"
+    ARCHIVE = "archive"
+
+
+ALL_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
+ARCHIVED_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.ARCHIVE})
+
+
+class Envelope(StrEnum):
+    """The shape of a page. Spec: `envelopes` of the management API table."""
+
+    ORGANIZATION = "OrgPage"
+    ZONE_FULL = "ZonePageFull"
+    ZONE = "ZonePage"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How the entities of a kind can be listed.
+
+    Attributes:
+        filters: members that `filter[member]` selects on, exactly; repeated values are OR.
+        plain: query name -> member, for the older and the plain spellings of filters.
+        search: members that `query[member]` searches, and `query[]` all together.
+        sorts: members that `sort` takes; the first is the default.
+        cursor: whether the older forward-only name `cursor` is taken for `after`.
+        expands: values of `expand` with a meaning here, besides `permissions`.
+        ordered: whether `order=asc|desc` is taken, newest first by default (policy paths).
+    """
+
+    envelope: Envelope
+    filters: tuple[str, ...] = ()
+    plain: dict[str, str] = field(default_factory=dict)
+    search: tuple[str, ...] = ()
+    sorts: tuple[str, ...] = ("created_at",)
+    cursor: bool = False
+    expands: tuple[str, ...] = ("total_count",)
+    ordered: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One management kind: everything else about it is derived from this value.
+
+    Attributes:
+        entity: the class whose members are the kind's members.
+        collection: the path segment after the parent's item, and the table's name with `_` for `-`.
+        operations: the first half of operation ids, `applications` in `applications.create`.
+        parent: the kind whose item stands before the collection in a path; None at the root.
+        item: the path parameter that holds an entity's id.
+        verbs: the generic operations; what differs is written by hand under `services/management`.
+        listing: how a list is filtered, sorted and wrapped.
+        created: the status that a successful create answers.
+        variants: the classes of a discriminated union over `type`, when the kind is one.
+        manifest: whether a manifest can describe one.
+        extras: members that a manifest has beside the settable ones of the entity.
+        etag: whether answers carry an ETag and writes honour If-Match.
+        unique_with: members that, with the parent, the handle is unique within. Archived entities never count.
+    """
+
+    entity: type[Entity]
+    collection: str
+    operations: str
+    parent: "Kind | None"
+    item: str = "id"
+    verbs: frozenset[Verb] = ALL_VERBS
+    listing: Listing | None = None
+    created: int = 200
+    variants: tuple[type[Entity], ...] = ()
+    manifest: bool = False
+    extras: type[BaseModel] | None = None
+    etag: bool = False
+    unique_with: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The kind's name, as manifests and messages write it."""
+        return self.entity.__name__
+
+    @property
+    def table(self) -> str:
+        """The name of the table that keeps the kind's entities."""
+        return self.operations
+
+    @property
+    def collection_path(self) -> str:
+        """The path of the collection, with `{parameters}`."""
+        return f"{self.parent.item_path if self.parent else ''}/{self.collection}"
+
+    @property
+    def item_path(self) -> str:
+        """The path of one entity, with `{parameters}`."""
+        return f"{self.collection_path}/{{{self.item}}}"
+
+    @property
+    def classes(self) -> tuple[type[Entity], ...]:
+        """The classes an entity of this kind can have: the variants of a union, else the one class."""
+        return self.variants or (self.entity,)
+
+    def members(self) -> dict[str, Member]:
+        """Every member that some entity of this kind has, by name."""
+        found: dict[str, Member] = {}
+        for entity in self.classes:
+            for name, member in members(entity).items():
+                found.setdefault(name, member)
+        return found
+
+    def stored(self) -> dict[str, Member]:
+        """The members that are columns."""
+        return {
+            name: member
+            for name, member in self.members().items()
+            if not member.has(Mark.DERIVED, Mark.INPUT) and member.expand is None
+        }
+
+    @property
+    def handle(self) -> str | None:
+        """The member that names an entity to people, unique within the parent; None where there is none."""
+        return next((name for name, member in self.members().items() if member.has(Mark.HANDLE)), None)
+
+    @property
+    def zoned(self) -> bool:
+        """Tell whether entities belong to a zone."""
+        return issubclass(self.entity, ZoneEntity)
+
+    def read(self, row: dict[str, Any]) -> Entity:
+        """The entity that a row of stored members stands for."""
+        if not self.variants:
+            return self.entity.model_validate(row)
+        chosen = self.variant(row["type"])
+        return chosen.model_validate({name: row[name] for name in chosen.model_fields if name in row})
+
+    def variant(self, type_: str) -> type[Entity]:
+        """The class of the union whose discriminator has that value. Raises KeyError."""
+        for candidate in self.variants:
+            if candidate.model_fields["type"].default == type_:
+                return candidate
+        raise KeyError(type_)
+
+
+PERMISSIONS = Annotated[Permissions | None, Mark.DERIVED, Expand("permissions")]

@@ -1,0 +1,94 @@
+"""Marks: who decides a member's value, and when. They stand in `Annotated`, beside the member's type."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+
+class Mark(Enum):
+    """What is special about one member; a member without a mark is the caller's to set and to change."""
+
+    HANDLE = auto()  # unique within the parent; how manifests name the entity
+    UNIQUE = auto()  # unique within the parent, but not the handle
+    FIXED = auto()  # the caller sets it at creation; constant afterwards
+    SERVER = auto()  # the service decides; refused in bodies
+    INTERNAL = auto()  # stored, and never part of an answer or a body
+    SEALED = auto()  # never returned; answers say `<member>_set`
+    DERIVED = auto()  # read-only and not stored: worked out when it is read
+    INPUT = auto()  # only in the body of create; not stored under this name
+    KEPT = auto()  # optional, and once given it may be changed but not cleared
+    SET = auto()  # an array whose order means nothing
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The member holds the id of an entity of another kind, in the same zone or organization.
+
+    `late` marks a parent's reference to its own child: nullable, and set in a second step.
+    """
+
+    kind: str
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Expand:
+    """The member is filled only when the query asks for this expand value."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of an entity or of a part of one, with its marks read."""
+
+    name: str
+    annotation: Any
+    marks: frozenset[Mark]
+    ref: Ref | None
+    expand: Expand | None
+    required: bool  # has no default
+    nullable: bool  # admits None
+
+    def has(self, *marks: Mark) -> bool:
+        """Tell whether the member carries any of these marks."""
+        return not self.marks.isdisjoint(marks)
+
+
+def members(model: type[BaseModel]) -> dict[str, Member]:
+    """The members of a class by name, in the order they are written."""
+    hints = get_type_hints(model, include_extras=True)
+    found = {}
+    for name, field in model.model_fields.items():
+        notes = _notes(hints[name])
+        found[name] = Member(
+            name=name,
+            annotation=hints[name],
+            marks=frozenset(note for note in notes if isinstance(note, Mark)),
+            ref=next((note for note in notes if isinstance(note, Ref)), None),
+            expand=next((note for note in notes if isinstance(note, Expand)), None),
+            required=field.is_required(),
+            nullable=type(None) in get_args(_bare(hints[name])),
+        )
+    return found
+
+
+def _bare(annotation: Any) -> Any:
+    """The annotation without its outer `Annotated`."""
+    return get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
+
+
+def _notes(annotation: Any) -> tuple[Any, ...]:
+    return tuple(getattr(annotation, "__metadata__", ()))
+
+
+def part_of(annotation: Any) -> type[BaseModel] | None:
+    """The object class an annotation stands for, through `Annotated` and `| None`; None for other types."""
+    bare = _bare(annotation)
+    for candidate in (bare, *get_args(bare)):
+        candidate = _bare(candidate)
+        if get_origin(candidate) is None and isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

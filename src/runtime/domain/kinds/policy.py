@@ -1,0 +1,238 @@
+"""Policies and policy sets, with their immutable versions, and the schemas they are written against."""
+
+from typing import Annotated, Any
+
+from runtime.domain.kinds.base import ARCHIVED_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.values import (
+    Description,
+    Email,
+    Id,
+    Name,
+    OwnerType,
+    Part,
+    PolicySetMode,
+    PolicyTargetType,
+    SchemaStatus,
+    Timestamp,
+)
+from runtime.domain.kinds.zone import ZONE
+
+
+class ActorUser(Part):
+    """Who made a change, when that was a person."""
+
+    id: str
+    email: Email | None
+    zone_id: str
+
+
+BY_USER = Annotated[ActorUser | None, Mark.DERIVED, Expand("user")]
+
+
+class Policy(ZoneEntity):
+    """A named policy; its text lives in versions."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    name: Annotated[Name, Mark.HANDLE]
+    description: Annotated[Description | None, Mark.KEPT] = None
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    target_type: Annotated[PolicyTargetType, Mark.INTERNAL] = PolicyTargetType.ZONE
+    archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    created_by: Annotated[str, Mark.SERVER]
+    created_by_user: BY_USER = None
+    latest_schema_version: Annotated[str | None, Mark.SERVER] = None
+    latest_version: Annotated[int | None, Mark.SERVER] = None
+    latest_version_id: Annotated[Id | None, Mark.SERVER] = None
+    updated_by: Annotated[str | None, Mark.SERVER] = None
+    updated_by_user: BY_USER = None
+
+
+class PolicyText(Part):
+    """What a manifest of a policy has besides: its Cedar text, inline or from a `.cedar` file."""
+
+    cedar: str
+
+
+class PolicyVersion(ZoneEntity):
+    """One immutable text of a policy, in canonical formatting."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    updated_at: Annotated[Timestamp, Mark.INTERNAL]
+    policy_id: Annotated[Id, Mark.SERVER]
+    version: Annotated[int, Mark.SERVER]
+    schema_version: Annotated[str, Mark.FIXED]
+    cedar_json: Annotated[dict[str, Any] | None, Mark.FIXED] = None
+    cedar_raw: Annotated[str | None, Mark.FIXED] = None
+    sha: Annotated[str, Mark.SERVER]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    archived_by: Annotated[str | None, Mark.SERVER] = None
+    archived_by_user: BY_USER = None
+    created_by: Annotated[str, Mark.SERVER]
+    created_by_user: BY_USER = None
+
+
+class PolicySet(ZoneEntity):
+    """A named set of policy versions; one set is bound to a zone at a time and decides."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    name: Annotated[Name, Mark.HANDLE]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    target_type: Annotated[PolicyTargetType, Mark.FIXED] = PolicyTargetType.ZONE
+    target_id: Annotated[Id | None, Mark.SERVER] = None
+    archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    created_by: Annotated[str, Mark.SERVER]
+    created_by_user: BY_USER = None
+    latest_version: Annotated[int | None, Mark.SERVER] = None
+    latest_version_id: Annotated[Id | None, Mark.SERVER] = None
+    updated_by: Annotated[str | None, Mark.SERVER] = None
+    updated_by_user: BY_USER = None
+    # The binding, as it stands in the table of bindings.
+    active: Annotated[bool, Mark.DERIVED] = False
+    active_version: Annotated[int | None, Mark.DERIVED] = None
+    active_version_id: Annotated[Id | None, Mark.DERIVED] = None
+    mode: Annotated[PolicySetMode | None, Mark.DERIVED] = None
+    shadow_version: Annotated[int | None, Mark.DERIVED] = None
+    shadow_version_id: Annotated[Id | None, Mark.DERIVED] = None
+    scope_type: Annotated[PolicyTargetType, Mark.DERIVED] = PolicyTargetType.ZONE
+    scope_target_id: Annotated[Id | None, Mark.DERIVED] = None
+
+
+class PolicySetContent(Part):
+    """What a manifest of a policy set has besides: its policies, each at its latest version."""
+
+    policies: Annotated[list[Id], Ref("Policy")]
+    active: bool = True
+
+
+class PolicySetManifestEntry(Part):
+    """One policy version in a set. `sha` is filled by the service."""
+
+    policy_id: str
+    policy_version_id: str
+    sha: Annotated[str | None, Mark.SERVER] = None
+
+
+class PolicySetManifest(Part):
+    """The policy versions of a set version, in order."""
+
+    entries: list[PolicySetManifestEntry]
+
+
+class AttestationStatement(Part):
+    """What the service vouches for when it stores a policy set version."""
+
+    attested_at: Timestamp
+    attested_by: str
+    key_id: str
+    manifest_sha: str
+    policy_set_id: str
+    policy_set_version: int
+    status: str
+    type: str = "policy_set_attestation"
+    v: int = 1
+    zone_id: str
+
+
+class PolicySetVersion(ZoneEntity):
+    """One immutable composition of a policy set."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    zone_id: Annotated[Id, Mark.INTERNAL]
+    updated_at: Annotated[Timestamp, Mark.INTERNAL]
+    policy_set_id: Annotated[Id, Mark.SERVER]
+    version: Annotated[int, Mark.SERVER]
+    schema_version: Annotated[str, Mark.FIXED]
+    manifest: Annotated[PolicySetManifest, Mark.FIXED]
+    manifest_sha: Annotated[str, Mark.SERVER]
+    attestation: Annotated[AttestationStatement | None, Mark.SERVER] = None
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    active: Annotated[bool, Mark.DERIVED] = False
+    archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    archived_by: Annotated[str | None, Mark.SERVER] = None
+    archived_by_user: BY_USER = None
+    created_by: Annotated[str, Mark.SERVER]
+    created_by_user: BY_USER = None
+
+
+class PolicySchema(Part):
+    """A version of the Cedar schema, as seen from a zone. The texts are part of the service, not rows."""
+
+    version: str
+    archived_at: Timestamp | None = None
+    cedar_schema: str | None = None
+    cedar_schema_json: dict[str, Any] | None = None
+    created_at: Timestamp
+    deprecated_at: Timestamp | None = None
+    is_default: bool
+    status: SchemaStatus
+    updated_at: Timestamp
+
+
+_SET_PAGE = Listing(
+    envelope=Envelope.ZONE,
+    filters=("owner_type", "target_type"),
+    search=("name",),
+    sorts=("created_at", "status"),
+    expands=("total_count", "user"),
+    ordered=True,
+)
+_VERSION_PAGE = Listing(envelope=Envelope.ZONE, expands=("total_count", "user"), ordered=True)
+_VERSION_VERBS = frozenset({Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.ARCHIVE})
+
+POLICY = Kind(
+    entity=Policy,
+    collection="policies",
+    operations="policies",
+    parent=ZONE,
+    item="policy_id",
+    verbs=ARCHIVED_VERBS,
+    listing=Listing(
+        envelope=Envelope.ZONE,
+        filters=("id", "owner_type", "target_type"),
+        search=("name", "description"),
+        expands=("total_count", "user"),
+        ordered=True,
+    ),
+    created=201,
+    manifest=True,
+    extras=PolicyText,
+    etag=True,
+)
+
+POLICY_VERSION = Kind(
+    entity=PolicyVersion,
+    collection="versions",
+    operations="policy_versions",
+    parent=POLICY,
+    item="version_id",
+    verbs=_VERSION_VERBS,
+    listing=_VERSION_PAGE,
+    created=201,
+)
+
+POLICY_SET = Kind(
+    entity=PolicySet,
+    collection="policy-sets",
+    operations="policy_sets",
+    parent=ZONE,
+    item="policy_set_id",
+    verbs=ARCHIVED_VERBS,
+    listing=_SET_PAGE,
+    created=201,
+    manifest=True,
+    extras=PolicySetContent,
+    etag=True,
+)
+
+POLICY_SET_VERSION = Kind(
+    entity=PolicySetVersion,
+    collection="versions",
+    operations="policy_set_versions",
+    parent=POLICY_SET,
+    item="version_id",
+    verbs=_VERSION_VERBS | {Verb.UPDATE},
+    listing=_VERSION_PAGE,
+    created=201,
+)

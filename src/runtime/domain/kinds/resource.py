@@ -1,0 +1,55 @@
+"""Resources: what tokens are for."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
+from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.values import (
+    ApplicationType,
+    Description,
+    Id,
+    Identifier,
+    Metadata,
+    Name,
+    NonEmpty,
+    OwnerType,
+    Slug,
+)
+from runtime.domain.kinds.zone import ZONE
+
+
+class Resource(ZoneEntity):
+    """Something that accepts tokens: an API, a tool server. Its identifier is the `aud` of those tokens."""
+
+    identifier: Annotated[Identifier, Mark.HANDLE]
+    name: Name
+    slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    application_id: Annotated[Id | None, Ref("Application")] = None
+    application_type: ApplicationType = ApplicationType.WEB
+    credential_lifetime_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    credential_provider_id: Annotated[Id | None, Ref("Provider")] = None
+    description: Description | None = None
+    metadata: Metadata | None = None
+    prefix: bool = False
+    scopes: Annotated[list[NonEmpty] | None, Mark.SET] = None
+    when_accessing: Annotated[list[Id] | None, Mark.DERIVED] = None
+
+
+RESOURCE = Kind(
+    entity=Resource,
+    collection="resources",
+    operations="resources",
+    parent=ZONE,
+    listing=Listing(
+        envelope=Envelope.ZONE,
+        filters=("id", "identifier", "slug", "owner_type"),
+        plain={"identifier": "identifier", "slug": "slug", "credentialProviderId": "credential_provider_id"},
+        search=("identifier", "name"),
+        sorts=("created_at", "name", "identifier"),
+        cursor=True,
+    ),
+    manifest=True,
+)

@@ -1,0 +1,200 @@
+"""Roles, groups, users, and who holds what."""
+
+from typing import Annotated
+
+from runtime.domain.kinds.base import ALL_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.values import (
+    Description,
+    Email,
+    Id,
+    Identifier,
+    Name,
+    OwnerType,
+    Part,
+    PrincipalType,
+    RoleIdentifier,
+    Timestamp,
+    UserStatus,
+)
+from runtime.domain.kinds.zone import ZONE
+
+
+class Role(ZoneEntity):
+    """A name that policies and platform permissions match on. Unique per owner type within a zone."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    identifier: Annotated[RoleIdentifier, Mark.FIXED, Mark.HANDLE]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    description: Description | None = None
+
+
+class Group(ZoneEntity):
+    """People who are treated alike; a group's roles are its members' roles."""
+
+    identifier: Annotated[Identifier, Mark.HANDLE]
+    name: Name
+    external: Annotated[bool, Mark.SERVER] = False
+    member_count: Annotated[int | None, Mark.DERIVED, Expand("member_count")] = None
+    roles: Annotated[list[str] | None, Mark.DERIVED, Expand("roles")] = None
+
+
+class GroupLists(Part):
+    """What a manifest of a group has besides: its members' e-mail addresses, known to the zone yet or not."""
+
+    members: Annotated[list[Email], Mark.SET] = []
+
+
+class UserGroup(Part):
+    """A group as seen from one of its members."""
+
+    id: str
+    identifier: str
+    name: str
+    external: bool = False
+    external_issuer: str | None = None
+
+
+class ScopeRef(Part):
+    """What a role assignment is limited to."""
+
+    id: str
+    type: str
+
+
+class UserRoleAssignment(Part):
+    """A role as seen from a user who holds it, directly or through a group."""
+
+    group_id: str | None = None
+    role_id: str
+    role_identifier: str
+    role_owner_type: OwnerType
+    scope: ScopeRef | None
+    source: str
+
+
+class UserCredential(Part):
+    """How a user authenticates: at a provider, or with a password."""
+
+    created_at: Timestamp
+    issuer: str | None = None
+    provider_id: str | None = None
+    subject: str | None = None
+    type: str
+    updated_at: Timestamp
+
+
+class User(ZoneEntity):
+    """A person known to a zone. Made by sign-in, registration or `zoned user add`, never through the API."""
+
+    identifier: Annotated[Identifier, Mark.HANDLE]
+    email: Email
+    email_verified: Annotated[bool, Mark.SERVER] = False
+    status: UserStatus = UserStatus.ACTIVE
+    external: Annotated[bool, Mark.SERVER] = False
+    authenticated_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    issuer: Annotated[str | None, Mark.SERVER] = None
+    provider_id: Annotated[Id | None, Mark.SERVER] = None
+    subject: Annotated[str | None, Mark.SERVER] = None
+    epoch: Annotated[int, Mark.INTERNAL] = 1
+    credentials: Annotated[list[UserCredential] | None, Mark.DERIVED, Expand("credentials")] = None
+    grant_count: Annotated[int | None, Mark.DERIVED, Expand("grant_count")] = None
+    groups: Annotated[list[UserGroup] | None, Mark.DERIVED, Expand("groups")] = None
+    role_assignments: Annotated[list[UserRoleAssignment] | None, Mark.DERIVED, Expand("role-assignments")] = (
+        None
+    )
+    session_count: Annotated[int | None, Mark.DERIVED, Expand("session_count")] = None
+
+
+class RoleAssignment(ZoneEntity):
+    """A role held by a user, an application or a group. Made and ended by hand-written operations."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    principal_id: Annotated[Id, Mark.SERVER]
+    principal_type: Annotated[PrincipalType, Mark.SERVER]
+    role_id: Annotated[Id, Mark.SERVER]
+    role_identifier: Annotated[str, Mark.SERVER]
+    role_owner_type: Annotated[OwnerType, Mark.SERVER]
+    scope_id: Annotated[str | None, Mark.SERVER]
+    scope_type: Annotated[str | None, Mark.SERVER]
+
+
+class AssignmentPrincipal(Part):
+    """Who a manifest gives a role to: exactly one of these."""
+
+    group_id: Annotated[Id | None, Ref("Group")] = None
+    application_id: Annotated[Id | None, Ref("Application")] = None
+    user: Email | None = None
+
+
+class AssignmentSpec(Part):
+    """A role assignment as a manifest writes it."""
+
+    role_id: Annotated[Id, Mark.FIXED, Ref("Role")]
+    principal: Annotated[AssignmentPrincipal, Mark.FIXED]
+
+
+ROLE = Kind(
+    entity=Role,
+    collection="roles",
+    operations="roles",
+    parent=ZONE,
+    item="roleId",
+    listing=Listing(
+        envelope=Envelope.ZONE, filters=("owner_type",), plain={"identifier": "identifier"}, cursor=False
+    ),
+    created=201,
+    manifest=True,
+    unique_with=("owner_type",),
+)
+
+GROUP = Kind(
+    entity=Group,
+    collection="groups",
+    operations="groups",
+    parent=ZONE,
+    item="groupId",
+    verbs=ALL_VERBS,
+    listing=Listing(
+        envelope=Envelope.ZONE,
+        filters=("id", "identifier"),
+        sorts=("created_at", "name", "identifier"),
+        expands=("member_count", "roles", "total_count"),
+    ),
+    created=201,
+    manifest=True,
+    extras=GroupLists,
+)
+
+USER = Kind(
+    entity=User,
+    collection="users",
+    operations="users",
+    parent=ZONE,
+    verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE}),
+    listing=Listing(
+        envelope=Envelope.ZONE,
+        filters=("email", "external", "id", "identifier", "issuer", "subject"),
+        search=("email", "subject"),
+        sorts=("created_at", "email", "authenticated_at"),
+        expands=(
+            "credentials",
+            "credentials.provider",
+            "grant_count",
+            "groups",
+            "role-assignments",
+            "session_count",
+            "total_count",
+        ),
+    ),
+)
+
+ROLE_ASSIGNMENT = Kind(
+    entity=RoleAssignment,
+    collection="role-assignments",
+    operations="role_assignments",
+    parent=ZONE,
+    verbs=frozenset(),
+    manifest=True,
+    extras=AssignmentSpec,
+)

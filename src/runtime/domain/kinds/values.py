@@ -1,0 +1,157 @@
+"""The value types that members of kinds share. Spec: management API, `conventions.string_rules` and `enums`."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
+
+# No HTML tags, no control characters: such a string can be shown on a page or in a log without surprises.
+_PLAIN = r"^[^\x00-\x1f\x7f<>]*$"
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PLAIN)]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=_PLAIN)]
+Description = Annotated[str, StringConstraints(max_length=2048, pattern=_PLAIN)]
+Slug = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
+RoleIdentifier = Annotated[str, StringConstraints(max_length=255, pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$")]
+Email = Annotated[
+    str, StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$")
+]
+NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=_PLAIN)]
+
+
+def _absolute(value: str) -> str:
+    parts = urlsplit(value)
+    if not parts.scheme or not (parts.netloc or parts.path):
+        raise ValueError("must be an absolute URI")
+    return value
+
+
+Uri = Annotated[
+    str,
+    StringConstraints(max_length=2048, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\x00-\x1f\x7f]+$"),
+    AfterValidator(_absolute),
+    Field(json_schema_extra={"format": "uri"}),
+]
+
+
+def _utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def rfc3339(value: datetime) -> str:
+    """A time as it stands on the wire: RFC 3339, UTC, `Z`."""
+    return value.isoformat().replace("+00:00", "Z")
+
+
+Timestamp = Annotated[
+    datetime, AfterValidator(_utc), PlainSerializer(rfc3339, return_type=str, when_used="json")
+]
+
+
+class Part(BaseModel):
+    """An object inside an entity. Unknown members are refused: a typo in git must not pass silently."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OwnerType(StrEnum):
+    """Who manages an entity: `platform` ones cannot be changed through the API."""
+
+    PLATFORM = "platform"
+    CUSTOMER = "customer"
+
+
+class OrganizationRole(StrEnum):
+    """What an organization's user or key may do."""
+
+    ADMIN = "org_admin"
+    MEMBER = "org_member"
+    VIEWER = "org_viewer"
+
+
+class Consent(StrEnum):
+    """Whether a user is asked before an application acts for them."""
+
+    IMPLICIT = "implicit"
+    REQUIRED = "required"
+
+
+class ApplicationTrait(StrEnum):
+    """What an application is besides a client."""
+
+    GATEWAY = "gateway"
+    MCP_PROVIDER = "mcp-provider"
+    UNIFIED_GATEWAY = "unified-gateway"
+    MCP_SERVER = "mcp-server"
+
+
+class ApplicationType(StrEnum):
+    """Which redirect rules hold: `native` for localhost and private schemes, `web` for https."""
+
+    NATIVE = "native"
+    WEB = "web"
+
+
+class ProviderType(StrEnum):
+    """An `external` identity provider, or one of the two built into every zone."""
+
+    EXTERNAL = "external"
+    SERVICE_VAULT = "service-vault"
+    SERVICE_STS = "service-sts"
+
+
+class CredentialType(StrEnum):
+    """The discriminator of application credentials."""
+
+    TOKEN = "token"
+    PASSWORD = "password"
+    PUBLIC_KEY = "public-key"
+    URL = "url"
+    PUBLIC = "public"
+
+
+class UserStatus(StrEnum):
+    """`disabled` users cannot authenticate."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
+class PrincipalType(StrEnum):
+    """What a role can be assigned to."""
+
+    USER = "user"
+    APPLICATION = "application"
+    GROUP = "group"
+
+
+class PolicyTargetType(StrEnum):
+    """What a policy set binds to: a whole zone, or one user."""
+
+    ZONE = "zone"
+    USER = "user"
+
+
+class PolicySetMode(StrEnum):
+    """How a bound policy set counts: `active` decides, `shadow` is only recorded."""
+
+    ACTIVE = "active"
+    SHADOW = "shadow"
+
+
+class SchemaStatus(StrEnum):
+    """No new policy versions are written against an `archived` schema."""
+
+    ACTIVE = "active"
+    DEPRECATED = "deprecated"
+    ARCHIVED = "archived"
+
+
+class Metadata(Part):
+    """Links shown beside a name. An update with null or `{}` drops the whole object."""
+
+    docs_url: Uri | None = None
+    icon_url: Uri | None = None

@@ -1,0 +1,126 @@
+"""Zones: isolated authorization servers."""
+
+from typing import Annotated, Literal
+
+from pydantic import field_validator
+
+from runtime.domain.kinds.base import PERMISSIONS, Entity, Envelope, Kind, Listing
+from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
+
+
+class ZoneCimd(Part):
+    """Which unregistered clients with a metadata document at their client id are let in."""
+
+    allowed_client_ids: Annotated[list[NonEmpty], Mark.SET] = []
+    enabled: bool = False
+
+    @field_validator("allowed_client_ids")
+    @classmethod
+    def _one_wildcard(cls, entries: list[str]) -> list[str]:
+        for entry in entries:
+            if entry.count("*") > 1:
+                raise ValueError(f"`{entry}` has more than one `*`")
+        return entries
+
+
+class ZoneOAuth2(Part):
+    """The OAuth settings of a zone, among the addresses that follow from its issuer."""
+
+    authorization_endpoint: Annotated[Uri, Mark.SERVER]
+    authorization_server_metadata: Annotated[Uri, Mark.SERVER]
+    cimd: ZoneCimd = ZoneCimd()
+    dcr_enabled: bool = True
+    issuer: Annotated[Uri, Mark.SERVER]
+    jwks_uri: Annotated[Uri, Mark.SERVER]
+    pkce_required: bool = True
+    redirect_uri: Annotated[Uri, Mark.SERVER]
+    registration_endpoint: Annotated[Uri, Mark.SERVER]
+    token_endpoint: Annotated[Uri, Mark.SERVER]
+
+
+class ZoneOpenID(Part):
+    """The OpenID Connect addresses of a zone."""
+
+    provider_configuration: Annotated[Uri, Mark.SERVER]
+    userinfo_endpoint: Annotated[Uri, Mark.SERVER]
+
+
+class ZoneProtocols(Part):
+    """What a zone speaks, and where. Stored whole when the zone is made: never computed from a request."""
+
+    oauth2: ZoneOAuth2
+    openid: Annotated[ZoneOpenID, Mark.SERVER]
+
+
+class EncryptionKeyAwsKmsConfig(Part):
+    """A customer's key in a cloud key-management service."""
+
+    arn: NonEmpty
+    type: Literal["cloud"]
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _vendor_spelling(cls, value: object) -> object:
+        return "cloud" if value == "aws" else value
+
+
+class Zone(Entity):
+    """An isolated authorization server with its own users, keys, applications and policies."""
+
+    organization_id: Annotated[Id, Mark.SERVER]
+    name: Name
+    slug: Annotated[Slug, Mark.SERVER, Mark.HANDLE]
+    owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    protocols: ZoneProtocols
+    description: Description | None = None
+    default_mcp_gateway_application_id: Annotated[Id | None, Ref("Application", late=True)] = None
+    default_resource_id: Annotated[Id | None, Ref("Resource", late=True)] = None
+    encryption_key: EncryptionKeyAwsKmsConfig | None = None
+    external_sync_enabled: bool = False
+    requires_invitation: bool = True
+    user_identity_provider_id: Annotated[Id | None, Ref("Provider", late=True)] = None
+    permissions: PERMISSIONS = None
+
+
+ZONE = Kind(
+    entity=Zone,
+    collection="zones",
+    operations="zones",
+    parent=None,
+    item="zoneId",
+    listing=Listing(
+        envelope=Envelope.ZONE_FULL,
+        filters=("organization_id",),
+        plain={"slug": "slug"},
+        cursor=True,
+        expands=("total_count", "permissions"),
+    ),
+    manifest=True,
+)
+
+
+def addresses(issuer: str, origin: str, path: str) -> ZoneProtocols:
+    """The protocols of a new zone with default settings.
+
+    Args:
+        issuer: the zone's issuer, `origin` + `path`, without a trailing slash.
+        origin: scheme and host; discovery documents stand at `{origin}/.well-known/...{path}`.
+        path: the issuer's path, empty when the zone has a host of its own.
+    Spec: zone interface sections 1 and 2.
+    """
+    return ZoneProtocols(
+        oauth2=ZoneOAuth2(
+            authorization_endpoint=f"{issuer}/oauth/authorize",
+            authorization_server_metadata=f"{origin}/.well-known/oauth-authorization-server{path}",
+            issuer=issuer,
+            jwks_uri=f"{issuer}/.well-known/jwks.json",
+            redirect_uri=f"{issuer}/oauth/callback",
+            registration_endpoint=f"{issuer}/oauth/register",
+            token_endpoint=f"{issuer}/oauth/token",
+        ),
+        openid=ZoneOpenID(
+            provider_configuration=f"{issuer}/.well-known/openid-configuration",
+            userinfo_endpoint=f"{issuer}/openid/userinfo",
+        ),
+    )

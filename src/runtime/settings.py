@@ -1,0 +1,65 @@
+"""Every setting of the service, with its default and its meaning.
+
+A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML, lower-case
+names), then from the default here.
+"""
+
+from os import environ
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The service's settings; a value once built, never changed."""
+
+    model_config = SettingsConfigDict(env_prefix="ZONED_", extra="forbid", frozen=True)
+
+    data_dir: Path = Field(
+        Path(".zonewright"), description="where the embedded database and the local keys live"
+    )
+    database_url: str | None = Field(None, description="SQLAlchemy URL; SQLite in `data_dir` when unset")
+    redis_url: str | None = Field(None, description="short-lived state in Redis; in this process when unset")
+    listen: str = Field("127.0.0.1:8080", description="address and port to listen on")
+    public_url: str = Field(
+        "http://127.0.0.1:8080", description="base address of the management API, as callers see it"
+    )
+    zone_url_template: str = Field(
+        "{public_url}/z/{zone_id}", description="issuer of a new zone; with {public_url}, {zone_id}, {slug}"
+    )
+    workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
+    allow_private_addresses: bool = Field(
+        False,
+        description="let outbound fetches reach loopback and private addresses; for development and tests",
+    )
+    log_format: Literal["text", "json"] = Field("text", description="how log lines look")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
+    key_encryption_key: SecretStr | None = Field(
+        None, description="32 bytes in base64 that wrap all data keys; a file in `data_dir` when unset"
+    )
+    token_lifetime_seconds: int = Field(
+        3600, ge=60, le=86_400, description="default lifetime of access tokens"
+    )
+    session_lifetime_seconds: int = Field(
+        43_200, ge=300, description="how long a sign-in lasts; no token of the session outlives it"
+    )
+    refresh_lifetime_seconds: int = Field(
+        2_592_000, ge=300, description="how long a refresh family lasts unused"
+    )
+
+    @classmethod
+    def load(cls, config: Path | None = None, **overrides: Any) -> Self:
+        """The settings in force; overrides come before the environment. Raises `pydantic.ValidationError`."""
+        written = yaml.safe_load(config.read_text()) or {} if config else {}
+        return cls(
+            **{name: value for name, value in written.items() if f"ZONED_{name.upper()}" not in environ}
+            | overrides
+        )
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The URL of the database, the embedded default spelled out."""
+        return self.database_url or f"sqlite+aiosqlite:///{(self.data_dir / 'zonewright.db').resolve()}"

@@ -1,0 +1,1 @@
+"""What outlives a request: tables in SQL, and short-lived state."""

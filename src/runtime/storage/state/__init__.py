@@ -1,0 +1,47 @@
+"""Short-lived state: codes, sign-in state, token cache, replay marks, epochs. One interface, two forms.
+
+The database stays the only truth: whatever is lost here costs speed or a second sign-in, never a wrong allow.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class State(Protocol):
+    """What forgets by itself. Keys are `kind:zone:...`; values are bytes; every entry has a lifetime in seconds."""
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value, in place of one that is there."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None when there is none or it has expired."""
+
+    async def take(self, key: str) -> bytes | None:
+        """The value, which is gone afterwards: of many callers exactly one gets it."""
+
+    async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        """Keep a value unless there is one; tell whether it was kept. Of many callers exactly one hears True."""
+
+    async def delete(self, *keys: str) -> None:
+        """Forget these."""
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Many values in one trip, in the order asked."""
+
+    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
+        """Keep many values in one trip."""
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        """Keep a decimal number unless a greater one is there; answer the one that stands.
+
+        Epochs use this: a reader that is late with an old number cannot undo a newer one.
+        """
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        """Add one to a counter that starts at nothing and lives that long from its first use; answer its value."""
+
+    async def ping(self) -> None:
+        """Return when the state can be reached. Raises `Unavailable`."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
