@@ -1,0 +1,1 @@
+"""Sealing what is stored, and signing and verifying tokens."""

@@ -1,0 +1,175 @@
+"""Sealing of what must be given back, hashing of what must only be recognised.
+
+A zone has one data key. The key-encryption key wraps data keys and nothing else, so replacing it re-wraps
+a few short values and touches no sealed row. Everything sealed is bound to the place it is kept at: a
+value copied to another row or column does not open there.
+"""
+
+import base64
+import binascii
+import hmac
+import os
+import secrets
+import stat
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
+_VERSION = b"\x01"  # AES-256-GCM, 96-bit random nonce, version and place as associated data
+
+
+class SealBroken(Exception):
+    """The value is altered, sealed under another key, or kept at another place than it was sealed for."""
+
+
+class KeyUnusable(Exception):
+    """The key-encryption key is missing, malformed, or readable by others; the message says which."""
+
+
+class KeyEncryption(Protocol):
+    """Wraps data keys: a local key, or a key management service behind the same two calls."""
+
+    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
+        """The data key, sealed for the place *bound_to*."""
+        ...
+
+    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
+        """The data key again. Raises SealBroken."""
+        ...
+
+
+class Sealer:
+    """Seals and opens values under one data key."""
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, data_key: bytes) -> None:
+        if len(data_key) != KEY_BYTES:
+            raise ValueError(f"a data key has {KEY_BYTES} bytes")
+        self._cipher = AESGCM(data_key)
+
+    def __repr__(self) -> str:
+        return "Sealer(...)"
+
+    def seal(self, plain: bytes, *, bound_to: str) -> bytes:
+        """Version byte, nonce and ciphertext. Sealing the same value twice gives different bytes."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION + bound_to.encode())
+
+    def open(self, sealed: bytes, *, bound_to: str) -> bytes:
+        """What was sealed for *bound_to*. Raises SealBroken."""
+        if sealed[:1] != _VERSION or len(sealed) < 1 + _NONCE_BYTES + _TAG_BYTES:
+            raise SealBroken("not a sealed value")
+        nonce, ciphertext = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+        try:
+            return self._cipher.decrypt(nonce, ciphertext, _VERSION + bound_to.encode())
+        except InvalidTag:
+            raise SealBroken("altered, or sealed under another key or for another place") from None
+
+
+class LocalKeyEncryption:
+    """A key-encryption key that this machine holds, in a file or in a setting."""
+
+    __slots__ = ("_sealer",)
+
+    def __init__(self, key: bytes) -> None:
+        self._sealer = Sealer(key)
+
+    def __repr__(self) -> str:
+        return "LocalKeyEncryption(...)"
+
+    @classmethod
+    def from_file(cls, path: Path, *, create: bool = False) -> "LocalKeyEncryption":
+        """The key in that file: 32 bytes in base64.
+
+        Args:
+            create: make the file, readable by its owner alone, when it is not there. Of several processes
+                that do so at once, one wins and all read the same key.
+        Raises: KeyUnusable.
+        """
+        if create and not path.exists():
+            _create_key_file(path)
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            text = path.read_text("ascii")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise KeyUnusable(f"cannot read the key file `{path}`: {type(failure).__name__}") from None
+        if mode & 0o027:
+            raise KeyUnusable(f"the key file `{path}` is open to others (mode {mode:o}); `chmod 600` it")
+        return cls.from_text(text)
+
+    @classmethod
+    def from_text(cls, value: str) -> "LocalKeyEncryption":
+        """The key written as base64, either alphabet, padding optional. Raises KeyUnusable."""
+        text = value.strip().replace("-", "+").replace("_", "/").rstrip("=")
+        try:
+            key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            raise KeyUnusable("the key-encryption key is not base64") from None
+        if len(key) != KEY_BYTES:
+            raise KeyUnusable(f"the key-encryption key has {len(key)} bytes instead of {KEY_BYTES}")
+        return cls(key)
+
+    def wrap(self, data_key: bytes, *, bound_to: str) -> bytes:
+        """The data key, sealed for the place *bound_to*."""
+        return self._sealer.seal(data_key, bound_to=bound_to)
+
+    def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
+        """The data key again. Raises SealBroken."""
+        return self._sealer.open(wrapped, bound_to=bound_to)
+
+
+def _create_key_file(path: Path) -> None:
+    """Write a new key under a private name, then give it its name, which fails when the name is taken."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return  # another process was first: its key is the key
+    finally:
+        draft.unlink()
+
+
+def new_data_key() -> bytes:
+    """A fresh data key."""
+    return os.urandom(KEY_BYTES)
+
+
+def new_secret() -> str:
+    """256 random bits in base64url: 43 characters."""
+    return secrets.token_urlsafe(32)
+
+
+class SecretHasher:
+    """Hashes secrets that are random already: a keyed digest is enough, a slow hash would only cost."""
+
+    __slots__ = ("_pepper",)
+
+    def __init__(self, pepper: bytes) -> None:
+        if len(pepper) < KEY_BYTES:
+            raise ValueError(f"a pepper has at least {KEY_BYTES} bytes")
+        self._pepper = pepper
+
+    def __repr__(self) -> str:
+        return "SecretHasher(...)"
+
+    def hash(self, secret: str) -> bytes:
+        """HMAC-SHA256 of the secret: 32 bytes, the same each time, so it can be a lookup key."""
+        return hmac.digest(self._pepper, secret.encode("utf-8", "surrogatepass"), sha256)
+
+    def matches(self, secret: str, hashed: bytes) -> bool:
+        """Tell whether *hashed* was made from *secret*, in a time that does not depend on either."""
+        return hmac.compare_digest(self.hash(secret), hashed)

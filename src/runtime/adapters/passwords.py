@@ -1,0 +1,81 @@
+"""Users' passwords: argon2id in a bounded thread pool, the same cost whether or not the user exists."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+_T = TypeVar("_T")
+
+MAX_PASSWORD_CHARS = 1024
+
+
+class PasswordsBusy(Exception):
+    """More sign-ins are waiting than can be worked off soon; the caller should answer 503."""
+
+
+class Passwords:
+    """Hashes and verifies passwords without holding up the event loop (argon2 releases the interpreter
+    lock).
+
+    Args:
+        workers: threads, each of which takes 64 MiB while it hashes.
+        max_waiting: requests under way, waiting ones included, before PasswordsBusy.
+        hasher: other argon2 parameters, for tests.
+    """
+
+    def __init__(
+        self, *, workers: int = 2, max_waiting: int = 64, hasher: PasswordHasher | None = None
+    ) -> None:
+        self._hasher = hasher or PasswordHasher()
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="passwords")
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._dummy = self._hasher.hash("no user has this password")
+
+    async def hash(self, password: str) -> str:
+        """The argon2id hash in its encoded form.
+
+        Raises ValueError above 1,024 characters, PasswordsBusy.
+        """
+        if len(password) > MAX_PASSWORD_CHARS:
+            raise ValueError(f"a password has at most {MAX_PASSWORD_CHARS} characters")
+        return await self._run(lambda: self._hasher.hash(password))
+
+    async def verify(self, hashed: str | None, password: str) -> bool:
+        """Tell whether the password is the hashed one.
+
+        Args:
+            hashed: None for a user who does not exist or has no password: costs the same, and is False.
+        Raises: PasswordsBusy.
+        """
+        known = hashed is not None and len(password) <= MAX_PASSWORD_CHARS
+        against = hashed if hashed is not None and known else self._dummy
+        matched = await self._run(lambda: self._matches(against, password[:MAX_PASSWORD_CHARS]))
+        return matched and known
+
+    def needs_rehash(self, hashed: str) -> bool:
+        """Tell whether the hash was made with weaker parameters than today's."""
+        return self._hasher.check_needs_rehash(hashed)
+
+    def close(self) -> None:
+        """Stop the threads; what is under way finishes."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _matches(self, hashed: str, password: str) -> bool:
+        try:
+            return self._hasher.verify(hashed, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        if self._waiting >= self._max_waiting:
+            raise PasswordsBusy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        finally:
+            self._waiting -= 1

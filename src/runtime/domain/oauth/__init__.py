@@ -1,0 +1,1 @@
+"""The OAuth checks that need no network, database or clock."""

@@ -1,0 +1,111 @@
+"""What the zone writes into its tokens."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256, sha384, sha512
+from typing import Any
+
+from runtime.domain.oauth import scopes as scope_strings
+
+MAX_CHAIN_DEPTH = 8
+_HASHES = {"256": sha256, "384": sha384, "512": sha512}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessTokenFacts:
+    """Everything an access token says. No default stands in for a fact that somebody forgot to establish.
+
+    Attributes:
+        subject: the user's zone identifier, or the application's identifier when it acts for itself.
+        audience: one registered resource identifier, written as registered, or the issuer for the zone
+            itself.
+        session_id: the root session; None without one.
+        actors: application identifiers, the acting one first; empty unless the token comes from an
+            exchange.
+        confirmation: the `cnf` member of a sender-constrained token.
+        extra: further claims, none of which may replace one that is set here.
+    """
+
+    issuer: str
+    subject: str
+    audience: str
+    client_id: str
+    scopes: frozenset[str]
+    issued_at: datetime
+    expires_at: datetime
+    token_id: str
+    session_id: str | None
+    authenticated_at: datetime | None
+    acr: str | None
+    actors: tuple[str, ...]
+    confirmation: Mapping[str, str] | None = None
+    extra: Mapping[str, Any] | None = None
+
+
+def access_token(facts: AccessTokenFacts) -> dict[str, Any]:
+    """The claims of an access token, in a settled order. Spec: zone interface, section 3; RFC 9068."""
+    claims: dict[str, Any] = {
+        "iss": facts.issuer,
+        "sub": facts.subject,
+        "aud": facts.audience,
+        "client_id": facts.client_id,
+        "scope": scope_strings.to_text(facts.scopes) or None,
+        "iat": seconds(facts.issued_at),
+        "exp": seconds(facts.expires_at),
+        "jti": facts.token_id,
+        "sid": facts.session_id,
+        "auth_time": seconds(facts.authenticated_at) if facts.authenticated_at else None,
+        "acr": facts.acr,
+        "act": nest_actors(facts.actors),
+        "cnf": dict(facts.confirmation) if facts.confirmation else None,
+    }
+    written = {name: value for name, value in claims.items() if value is not None}
+    for name, value in (facts.extra or {}).items():
+        if name in claims:
+            raise ValueError(f"`{name}` is not an extra claim")
+        written[name] = value
+    return written
+
+
+def nest_actors(actors: tuple[str, ...]) -> dict[str, Any] | None:
+    """The `act` claim of a chain, the acting application outermost; None for no chain."""
+    nested: dict[str, Any] | None = None
+    for actor in reversed(actors):
+        nested = {"sub": actor} if nested is None else {"sub": actor, "act": nested}
+    return nested
+
+
+def actors_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """The chain in a token's `act` claim, the latest actor first; empty without one.
+
+    Raises: ValueError when `act` is not a chain this service could have written, or is too deep.
+    """
+    chain: list[str] = []
+    level: object = claims.get("act")
+    while level is not None:
+        if not isinstance(level, Mapping) or not isinstance(level.get("sub"), str):
+            raise ValueError("`act` is not a chain of actors")
+        if len(chain) == MAX_CHAIN_DEPTH:
+            raise ValueError(f"`act` is deeper than {MAX_CHAIN_DEPTH}")
+        chain.append(level["sub"])
+        level = level.get("act")
+    return tuple(chain)
+
+
+def at_hash(access_token: str, algorithm: str) -> str:
+    """The `at_hash` claim: the left half of the token's digest. Spec: OpenID Connect Core section 3.1.3.6.
+
+    Args:
+        algorithm: of the ID token; its last three digits name the digest, and EdDSA takes SHA-512.
+    """
+    digest = _HASHES.get(algorithm[-3:], sha512)(access_token.encode("ascii")).digest()
+    return urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=").decode("ascii")
+
+
+def seconds(moment: datetime) -> int:
+    """Seconds since 1970, fractions dropped. Raises ValueError for a time without zone."""
+    if moment.tzinfo is None:
+        raise ValueError("a time without zone")
+    return int(moment.timestamp())

@@ -1,0 +1,149 @@
+"""Redirect URIs: what may be registered, and whether a requested one is a registered one.
+
+A URI is taken apart only to refuse it. Whether it is allowed is a comparison of raw strings, so no two
+parsers can disagree about it; the port of a loopback address is the single variation.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+Refusal = Literal[
+    "malformed",
+    "fragment",
+    "userinfo",
+    "scheme",
+    "insecure",
+    "host",
+    "dot_segment",
+    "response_parameter",
+    "private_scheme",
+]
+
+MAX_URI_CHARS = 2048
+LOOPBACK_HOSTS = ("127.0.0.1", "[::1]", "localhost")
+# Members of an authorization response: in a registered URI they would let an attacker fix part of the
+# answer.
+RESPONSE_PARAMETERS = frozenset(
+    {
+        "code",
+        "state",
+        "iss",
+        "error",
+        "error_description",
+        "error_uri",
+        "id_token",
+        "access_token",
+        "response",
+    }
+)
+_DANGEROUS_SCHEMES = frozenset(
+    {
+        "javascript",
+        "data",
+        "vbscript",
+        "file",
+        "blob",
+        "about",
+        "filesystem",
+        "view-source",
+        "ws",
+        "wss",
+        "ftp",
+    }
+)
+_PLAIN = re.compile(r"[\x21-\x7e]+\Z")
+_UNSAFE = re.compile(r"[\\<>\"^`{|}]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")
+_IPV6 = re.compile(r"\[[0-9a-f:.]+\]\Z")
+_LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[0-9]{1,5})?((?:[/?].*)?)\Z")
+
+
+def allows(registered: Iterable[str], requested: str) -> bool:
+    """Tell whether an application that registered those URIs may be answered at the requested one.
+
+    Spec: RFC 9700 section 4.1.3 (exact comparison); RFC 8252 section 7.3 (any port on loopback, `localhost`
+        included, which is not another name for 127.0.0.1 here).
+    """
+    if refusal(requested) is not None:
+        return False
+    wanted = _without_loopback_port(requested)
+    return any(entry == requested or _without_loopback_port(entry) == wanted for entry in registered)
+
+
+def is_loopback(uri: str) -> bool:
+    """Tell whether the answer goes to the user's own machine over plain HTTP; consent pages warn about it."""
+    return _LOOPBACK.match(uri) is not None
+
+
+def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
+    """Why this can be nobody's redirect URI; None when it can.
+
+    Args:
+        dotted_scheme: a private-use scheme must hold a dot, as the reversed domain of its owner does:
+            asked of clients that register themselves. Spec: RFC 8252 section 7.1.
+    """
+    match = _SCHEME.match(uri)
+    if match is None or len(uri) > MAX_URI_CHARS or not _PLAIN.match(uri) or _UNSAFE.search(uri):
+        return "malformed"
+    if "#" in uri:
+        return "fragment"
+    scheme = match[1]
+    if scheme.lower() in _DANGEROUS_SCHEMES:
+        return "scheme"
+    if scheme.lower() in ("http", "https"):
+        return _web_refusal(uri, scheme)
+    if dotted_scheme and "." not in scheme:
+        return "private_scheme"
+    return _common_refusal(uri)
+
+
+def _without_loopback_port(uri: str) -> str:
+    match = _LOOPBACK.match(uri)
+    return uri if match is None else f"{match[1]}{match[2]}"
+
+
+def _web_refusal(uri: str, scheme: str) -> Refusal | None:
+    if scheme not in ("http", "https") or not uri.startswith(f"{scheme}://"):
+        return "malformed"  # `HTTPS:` and `https:/host`: browsers repair both, each in its own way
+    authority = re.split(r"[/?]", uri[len(scheme) + 3 :], maxsplit=1)[0]
+    if "@" in authority:
+        return "userinfo"
+    host, port = _split_port(authority)
+    if port is not None and not (port.isdecimal() and 0 < int(port) < 65536 and not port.startswith("0")):
+        return "host"
+    if not (_HOST.match(host) or _IPV6.match(host)):
+        return "host"  # upper case, a trailing dot, an encoded or empty host
+    if scheme == "http" and host not in LOOPBACK_HOSTS:
+        return "insecure"
+    return _common_refusal(uri)
+
+
+def _split_port(authority: str) -> tuple[str, str | None]:
+    if authority.endswith("]"):
+        return authority, None
+    host, colon, port = authority.rpartition(":")
+    return (host, port) if colon else (authority, None)
+
+
+def _query(text: str) -> list[tuple[str, str]]:
+    return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
+
+
+def _common_refusal(uri: str) -> Refusal | None:
+    try:
+        parts = urlsplit(uri)
+        names = {name.lower() for name, _ in _query(parts.query)}
+    except ValueError:
+        return "malformed"
+    if "@" in parts.netloc:
+        return "userinfo"
+    # `..;` is a parent segment to some servers, and `%252e` is one to those that decode twice.
+    path = unquote(unquote(parts.path)).replace("\\", "/")
+    if any(segment.split(";", 1)[0] in (".", "..") for segment in path.split("/")):
+        return "dot_segment"
+    if not RESPONSE_PARAMETERS.isdisjoint(names):
+        return "response_parameter"
+    return None

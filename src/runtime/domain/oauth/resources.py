@@ -1,0 +1,101 @@
+"""From what a request calls a resource to the one registered resource it means."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+from urllib.parse import unquote
+
+T = TypeVar("T")
+
+MAX_RESOURCE_CHARS = 2048
+_DEFAULT_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443"}
+_ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^#]*)\Z", re.DOTALL)
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PLAIN = re.compile(r"[\x21-\x7e]+\Z")
+_BOUNDARY = re.compile(r"[/?]")
+
+
+def canonical(identifier: str) -> str | None:
+    """One spelling for all spellings of the same resource; None for what names no resource.
+
+    Scheme and host in lower case, no default port, no lone slash after the host, escapes in upper case and
+    only where needed. An identifier that is no URL with a host (`urn:...`, a plain name) is its own
+    spelling. User information, fragments, backslashes and dot segments are refused: readers disagree about
+    them.
+    """
+    if not identifier or len(identifier) > MAX_RESOURCE_CHARS or not _PLAIN.match(identifier):
+        return None
+    if "#" in identifier or "\\" in identifier:
+        return None
+    match = _ABSOLUTE.match(identifier)
+    if match is None:
+        return identifier
+    scheme, authority, rest = match[1].lower(), match[2].lower(), match[3]
+    if not authority or "@" in authority or "%" in authority:
+        return None
+    host, colon, port = authority.rpartition(":")
+    if colon and not authority.endswith("]"):
+        if not host or not port.isdecimal():
+            return None
+        authority = host if port == _DEFAULT_PORTS.get(scheme) else authority
+    rest = _ESCAPE.sub(_normal_escape, rest)
+    path = rest.partition("?")[0]
+    if any(segment.partition(";")[0] in (".", "..") for segment in unquote(path).split("/")):
+        return None
+    if rest == "/" or rest.startswith("/?"):
+        rest = rest[1:]
+    return f"{scheme}://{authority}{rest}"
+
+
+class ResourceIndex(Generic[T]):
+    """The resources of one zone, built once; finding takes a look-up for each boundary in what is asked."""
+
+    __slots__ = ("_exact", "_prefixes")
+
+    def __init__(self, resources: Iterable[tuple[str, bool, T]]) -> None:
+        """Args:
+        resources: identifier as registered, whether it stands for everything below it, and what to find.
+            Identifiers that name no resource are left out; of two spellings of one resource the first
+            counts.
+        """
+        self._exact: dict[str, T] = {}
+        self._prefixes: dict[str, T] = {}
+        for identifier, is_prefix, value in resources:
+            if (key := canonical(identifier)) is None:
+                continue
+            self._exact.setdefault(key, value)
+            if is_prefix:
+                self._prefixes.setdefault(key, value)
+
+    def find(self, requested: str) -> T | None:
+        """The resource of that name, else the one with the longest prefix of it, else None.
+
+        A prefix ends at a path or query boundary, with scheme, host and port equal.
+        Spec: zone interface, section 6, rule 3.
+        """
+        if (key := canonical(requested)) is None:
+            return None
+        if (found := self._exact.get(key)) is not None:
+            return found
+        if not self._prefixes:
+            return None
+        for prefix in _shorter(key):
+            if (found := self._prefixes.get(prefix)) is not None:
+                return found
+        return None
+
+
+def _shorter(key: str) -> Iterator[str]:
+    """Every prefix of a canonical URL that ends just before or just after a boundary, longest first."""
+    match = _ABSOLUTE.match(key)
+    if match is None:
+        return
+    for boundary in reversed([found.start() for found in _BOUNDARY.finditer(key, match.end(2))]):
+        yield key[: boundary + 1]
+        yield key[:boundary]
+
+
+def _normal_escape(match: re.Match[str]) -> str:
+    character = chr(int(match[1], 16))
+    return character if character in _UNRESERVED else f"%{match[1].upper()}"

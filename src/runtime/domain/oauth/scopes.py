@@ -1,0 +1,92 @@
+"""Scope strings, and the algebra that decides which scopes an exchanged token may carry."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.domain.errors import InvalidScope
+
+MAX_SCOPES = 200
+MAX_SCOPE_CHARS = 8192
+_TOKEN = r"[\x21\x23-\x5B\x5D-\x7E]+"
+_SCOPE = re.compile(rf"{_TOKEN}(?: {_TOKEN})*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the scopes of one exchange. None: this side sets no bound; the empty set: it allows none.
+
+    Attributes:
+        resource: the scopes the target resource supports.
+        dependency: what the application's declared dependency on the resource allows.
+        grant: what the user granted the application for that resource.
+        subject: the subject token's own scopes, when source and target resource are the same.
+        ceiling: what the user could have granted to any application in the chain.
+    """
+
+    resource: frozenset[str] | None = None
+    dependency: frozenset[str] | None = None
+    grant: frozenset[str] | None = None
+    subject: frozenset[str] | None = None
+    ceiling: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The outcome: `issued` stays within every limit; `refused` was asked for and is beyond one."""
+
+    issued: frozenset[str]
+    refused: frozenset[str]
+
+    @property
+    def impossible(self) -> bool:
+        """Something was asked for and nothing of it may be issued."""
+        return bool(self.refused) and not self.issued
+
+
+def narrow(requested: frozenset[str] | None, limits: Limits) -> Narrowed:
+    """Intersect what is asked for with every limit.
+
+    Args:
+        requested: None when the request names no scope: everything within the limits is meant, and nothing
+            when no side sets a limit.
+    Spec: zone interface, section 6, rule 2.
+    """
+    allowed = allowed_by(limits)
+    if requested is None:
+        return Narrowed(allowed if allowed is not None else frozenset(), frozenset())
+    issued = requested if allowed is None else requested & allowed
+    return Narrowed(issued, requested - issued)
+
+
+def allowed_by(limits: Limits) -> frozenset[str] | None:
+    """The scopes within every limit; None when no side sets one."""
+    bounds = (limits.resource, limits.dependency, limits.grant, limits.subject, limits.ceiling)
+    given = [bound for bound in bounds if bound is not None]
+    return frozenset.intersection(*given) if given else None
+
+
+def parse(text: str) -> frozenset[str]:
+    """The scopes in a `scope` parameter; none in the empty text.
+
+    Raises: InvalidScope when it is not scope tokens with single spaces between them, or too much of it.
+    Spec: RFC 6749 section 3.3.
+    """
+    if not text:
+        return frozenset()
+    if len(text) > MAX_SCOPE_CHARS or not _SCOPE.match(text):
+        raise InvalidScope("`scope` is malformed or too long")
+    scopes = frozenset(text.split(" "))
+    if len(scopes) > MAX_SCOPES:
+        raise InvalidScope(f"`scope` names more than {MAX_SCOPES} scopes")
+    return scopes
+
+
+def is_scope(value: str) -> bool:
+    """Tell whether this can be one scope."""
+    return " " not in value and bool(_SCOPE.match(value))
+
+
+def to_text(scopes: Iterable[str]) -> str:
+    """The `scope` parameter or claim, in one order however the set was made."""
+    return " ".join(sorted(scopes))
