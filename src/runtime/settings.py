@@ -1,7 +1,7 @@
 """Every setting of the service, with its default and its meaning.
 
-A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML, lower-case
-names), then from the default here.
+A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML with
+lower-case names), then from the default here.
 """
 
 from os import environ
@@ -54,10 +54,8 @@ class Settings(BaseSettings):
     def load(cls, config: Path | None = None, **overrides: Any) -> Self:
         """The settings in force; overrides come before the environment. Raises `pydantic.ValidationError`."""
         written = yaml.safe_load(config.read_text()) or {} if config else {}
-        return cls(
-            **{name: value for name, value in written.items() if f"ZONED_{name.upper()}" not in environ}
-            | overrides
-        )
+        unset = {name: value for name, value in written.items() if f"ZONED_{name.upper()}" not in environ}
+        return cls(**(unset | overrides))
 
     @property
     def resolved_database_url(self) -> str:

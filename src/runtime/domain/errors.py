@@ -144,7 +144,7 @@ class InvalidRequest(OAuthError):
 
 
 class InvalidClient(OAuthError):
-    """Client authentication failed. `basic` tells whether HTTP Basic was tried, which asks for a challenge."""
+    """Client authentication failed. `basic`: HTTP Basic was tried, which asks for a challenge."""
 
     code, status = "invalid_client", 401
 

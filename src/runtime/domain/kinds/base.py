@@ -1,4 +1,4 @@
-"""What every kind is made of: entity base classes, and the `Kind` value that names an entity to the service."""
+"""What every kind is made of: the entity classes, and the `Kind` value that the rest is derived from."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -101,7 +101,7 @@ class Kind:
         manifest: whether a manifest can describe one.
         extras: members that a manifest has beside the settable ones of the entity.
         etag: whether answers carry an ETag and writes honour If-Match.
-        unique_with: members that, with the parent, the handle is unique within. Archived entities never count.
+        unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
     """
 
     entity: type[Entity]

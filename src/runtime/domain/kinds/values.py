@@ -1,4 +1,4 @@
-"""The value types that members of kinds share. Spec: management API, `conventions.string_rules` and `enums`."""
+"""The value types that members of kinds share. Spec: `conventions` and `enums` of the management API."""
 
 from datetime import UTC, datetime
 from enum import StrEnum

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class State(Protocol):
-    """What forgets by itself. Keys are `kind:zone:...`; values are bytes; every entry has a lifetime in seconds."""
+    """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime."""
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""
@@ -20,7 +20,7 @@ class State(Protocol):
         """The value, which is gone afterwards: of many callers exactly one gets it."""
 
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
-        """Keep a value unless there is one; tell whether it was kept. Of many callers exactly one hears True."""
+        """Keep a value unless there is one; tell whether it was kept. Of many callers one hears True."""
 
     async def delete(self, *keys: str) -> None:
         """Forget these."""
@@ -38,7 +38,7 @@ class State(Protocol):
         """
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
-        """Add one to a counter that starts at nothing and lives that long from its first use; answer its value."""
+        """Add one to a counter, which lives that long from its first use; answer its value."""
 
     async def ping(self) -> None:
         """Return when the state can be reached. Raises `Unavailable`."""
