@@ -1,0 +1,64 @@
+# Every target does its own set-up: python3 (3.11 or newer), make and git are enough.
+#   make demo [KEEP=1]      make test [ARGS="-k exchange"]      make bench [ONLY=exchange]
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+KEEP   ?=
+ARGS   ?=
+ONLY   ?=
+SHELL  := /bin/sh
+
+# A stamp is newer than the lock and the package's description once what they name is installed.
+RUNTIME := $(VENV)/.runtime-installed
+DEV     := $(VENV)/.dev-installed
+
+.PHONY: help demo test lint serve bench schemas lock clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(RUNTIME) ## run the whole product once and tell what happened (KEEP=1 leaves the server running)
+	@KEEP='$(KEEP)' $(BIN)/python examples/demo.py
+
+test: $(DEV) ## run every test, PostgreSQL and Redis included
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(DEV) ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+serve: $(RUNTIME) ## run the service on its embedded default; the first run makes an organization and a key
+	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
+	@exec $(BIN)/zoned serve
+
+bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,validate,plan,apply)
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)')
+
+schemas: $(RUNTIME) ## write schemas/ again from the kinds
+	$(BIN)/python -m runtime.contract.write
+
+lock: ## resolve the dependencies again and write requirements/*.txt
+	@PYTHON='$(PYTHON)' sh requirements/lock.sh
+
+clean: ## remove the environment and everything the tools left behind
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artifacts dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@PYTHON='$(PYTHON)' sh requirements/environment.sh '$(VENV)'
+
+$(RUNTIME): requirements/runtime.txt pyproject.toml | $(BIN)/python
+	@echo "installing what the service needs (once; again only when the lock changes)"
+	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/runtime.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+$(DEV): requirements/dev.txt pyproject.toml | $(BIN)/python
+	@echo "installing what the tests need, servers included (once; again only when the lock changes)"
+	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/dev.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
+	@touch $@ $(RUNTIME)

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Resolves pyproject.toml for every supported Python and platform and writes the hashed locks.
+# The files name packages, versions and hashes only: whoever installs decides where packages come from.
+set -eu
+cd "$(dirname "$0")/.."
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+"${PYTHON:-python3}" -m venv "$tools/venv"
+"$tools/venv/bin/python" -m pip --disable-pip-version-check install --quiet uv
+
+compile() {
+    "$tools/venv/bin/uv" pip compile pyproject.toml requirements/build.in --quiet --upgrade \
+        --universal --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-emit-find-links --no-annotate --no-header "$@"
+}
+
+compile --extra runtime --output-file requirements/runtime.txt
+compile --extra dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+
+if grep -nE '://|--(index|extra|find|trusted)' requirements/runtime.txt requirements/dev.txt; then
+    echo "a lock names an address: remove it" >&2
+    exit 1
+fi
