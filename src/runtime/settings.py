@@ -1,6 +1,6 @@
 """Every setting of the service, with its default and its meaning.
 
-A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML with
+A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML,
 lower-case names), then from the default here.
 """
 

@@ -1,0 +1,173 @@
+"""The one place where parts are put together: settings in, a Sanic application out."""
+
+import socket
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from sanic import Sanic
+from sanic.config import Config
+from sanic.response import HTTPResponse, json, raw
+
+from runtime.adapters.keys.sealing import (
+    KeyEncryption,
+    LocalKeyEncryption,
+    Sealer,
+    SecretHasher,
+    new_data_key,
+)
+from runtime.adapters.outbound import Outbound
+from runtime.adapters.passwords import Passwords
+from runtime.api import management, oauth, shared
+from runtime.domain.errors import ServiceError
+from runtime.domain.identifiers import new_id
+from runtime.logs import configure_logs, log
+from runtime.metrics import exposition
+from runtime.services.decisions import Decisions
+from runtime.services.parts import Parts
+from runtime.services.zones import Zones
+from runtime.settings import Settings
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.service_secrets import read_or_create
+from runtime.storage.state.opening import open_state
+
+# Sanic's own limits: what a request may cost before any of our code sees it.
+_LIMITS = {
+    "REQUEST_MAX_SIZE": 64 * 1024 * 1024,  # a changeset; every other route reads far less
+    "REQUEST_MAX_HEADER_SIZE": 16 * 1024,
+    "REQUEST_TIMEOUT": 30,
+    "RESPONSE_TIMEOUT": 300,
+    "KEEP_ALIVE_TIMEOUT": 75,
+    "GRACEFUL_SHUTDOWN_TIMEOUT": 20,
+    "ACCESS_LOG": False,
+    "FALLBACK_ERROR_FORMAT": "json",
+    "MOTD": False,
+}
+
+
+class UnsafeSettings(Exception):
+    """A combination of settings that cannot be correct; the message says what to set."""
+
+
+def check(settings: Settings) -> None:
+    """Refuse a combination that cannot be correct. Raises UnsafeSettings."""
+    if settings.workers > 1 and not settings.redis_url:
+        raise UnsafeSettings(
+            "more than one worker shares short-lived state: set ZONED_REDIS_URL, or ZONED_WORKERS=1"
+        )
+    if urlsplit(settings.public_url).scheme not in ("http", "https"):
+        raise UnsafeSettings(f"ZONED_PUBLIC_URL `{settings.public_url}` is not an http or https address")
+    if "{zone_id}" not in settings.zone_url_template and "{slug}" not in settings.zone_url_template:
+        raise UnsafeSettings("ZONED_ZONE_URL_TEMPLATE names no zone: it needs {zone_id} or {slug}")
+
+
+def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncryption:
+    """The key that wraps all data keys. Raises KeyUnusable."""
+    if settings.key_encryption_key:
+        return LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
+    return LocalKeyEncryption.from_file(settings.data_dir / "key-encryption.key", create=create)
+
+
+async def make_parts(settings: Settings) -> Parts:
+    """The collaborators of every service, connected. The caller closes them with `close_parts`."""
+    database = Database.open(settings.resolved_database_url)
+    key_encryption = key_encryption_of(settings)
+    async with database.transaction() as conn:
+        secrets = {
+            name: key_encryption.unwrap(
+                await read_or_create(
+                    conn, name, key_encryption.wrap(new_data_key(), bound_to=f"service_secrets/{name}")
+                ),
+                bound_to=f"service_secrets/{name}",
+            )
+            for name in ("pepper", "cursors")
+        }
+    parts = Parts(
+        settings=settings,
+        database=database,
+        state=open_state(settings.redis_url),
+        key_encryption=key_encryption,
+        hasher=SecretHasher(secrets["pepper"]),
+        cursors=Sealer(secrets["cursors"]),
+        outbound=Outbound(allow_private_addresses=settings.allow_private_addresses),
+        passwords=Passwords(),
+        clock=lambda: datetime.now(UTC),
+        zones=Zones(),
+        decisions=Decisions(),
+    )
+    parts.zones.attach(parts)
+    parts.decisions.attach(parts)
+    return parts
+
+
+async def close_parts(parts: Parts) -> None:
+    """Write what is queued, then let go of every connection."""
+    await parts.decisions.stop()
+    await parts.outbound.close()
+    await parts.state.close()
+    await parts.database.close()
+
+
+def build(settings: Settings) -> Sanic[Any, Any]:
+    """The service as a Sanic application. Raises UnsafeSettings."""
+    check(settings)
+    configure_logs(settings)
+    app: Sanic[Any, Any] = Sanic(f"zoned-{new_id()}", config=Config(load_env=False), configure_logging=False)
+    app.config.update(_LIMITS)
+    app.ctx.settings = settings
+    shared.bind(app)
+    management.bind(app)
+    oauth.bind(app)
+    _bind_operations(app)
+
+    @app.before_server_start
+    async def connect(app: Sanic[Any, Any]) -> None:
+        app.ctx.parts = await make_parts(settings)
+        await app.ctx.parts.decisions.start()
+        log.info("ready", address=settings.public_url, storage=app.ctx.parts.database.dialect)
+        if settings.allow_private_addresses:
+            log.warning("outbound fetches may reach private addresses: ZONED_ALLOW_PRIVATE_ADDRESSES is on")
+
+    @app.after_server_stop
+    async def disconnect(app: Sanic[Any, Any]) -> None:
+        await close_parts(app.ctx.parts)
+
+    return app
+
+
+def _bind_operations(app: Sanic[Any, Any]) -> None:
+    """What those who run the service ask: is the process alive, can it work, what does it count."""
+
+    @app.get("/healthz")
+    async def healthz(_request: Any) -> HTTPResponse:
+        return json({"status": "ok"})
+
+    @app.get("/readyz")
+    async def readyz(_request: Any) -> HTTPResponse:
+        parts: Parts = app.ctx.parts
+        checks: dict[str, str] = {}
+        for name, part in (("database", parts.database), ("state", parts.state)):
+            try:
+                await part.ping()
+                checks[name] = "ok"
+            except ServiceError as failure:
+                checks[name] = failure.detail
+        ready = set(checks.values()) == {"ok"}
+        return json({"status": "ok" if ready else "unavailable", **checks}, status=200 if ready else 503)
+
+    @app.get("/metrics")
+    async def metrics(_request: Any) -> HTTPResponse:
+        body, content_type = exposition()
+        return raw(body, content_type=content_type)
+
+
+def listening_socket(listen: str) -> socket.socket:
+    """A bound socket for an `address:port`; port 0 takes a free one. Raises OSError."""
+    address, _, port = listen.rpartition(":")
+    host = address.strip("[]") or "127.0.0.1"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((host, int(port)))
+    bound.set_inheritable(True)
+    return bound

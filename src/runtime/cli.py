@@ -1,0 +1,223 @@
+"""`zoned`: sets up, serves and looks after the service."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from pydantic import ValidationError
+from sanic import Sanic
+from sanic.worker.loader import AppLoader
+
+from runtime.adapters.keys.sealing import KeyUnusable
+from runtime.app import (
+    UnsafeSettings,
+    build,
+    check,
+    close_parts,
+    key_encryption_of,
+    listening_socket,
+    make_parts,
+)
+from runtime.domain.errors import ServiceError
+from runtime.services import keys as zone_keys
+from runtime.services.management import api_keys, organizations
+from runtime.services.parts import Parts
+from runtime.services.sign_in import users
+from runtime.settings import Settings
+from runtime.storage.sql import migrate as migrations
+
+_T = TypeVar("_T")
+
+
+class Refused(click.ClickException):
+    """Something the operator can mend: one line, exit code 1."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="zonewright", prog_name="zoned")
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings file (YAML)."
+)
+@click.pass_context
+def main(context: click.Context, config: Path | None) -> None:
+    """Serve identity zones: a management API, and an OAuth 2.1 / OpenID Connect server for every zone."""
+    try:
+        context.obj = Settings.load(config)
+        check(context.obj)
+    except ValidationError as failure:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in failure.errors())
+        raise Refused(f"settings: {problems}") from None
+    except UnsafeSettings as failure:
+        raise Refused(str(failure)) from None
+
+
+def _with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]]) -> _T:
+    """Run one piece of work against the connected parts, and tell refusals in one line."""
+
+    async def run() -> _T:
+        if not await migrations.is_current(settings.resolved_database_url):
+            raise Refused(
+                "the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)"
+            )
+        parts = await make_parts(settings)
+        try:
+            return await work(parts)
+        finally:
+            await close_parts(parts)
+
+    try:
+        return asyncio.run(run())
+    except ServiceError as refusal:
+        raise Refused(refusal.detail) from None
+    except KeyUnusable as refusal:
+        raise Refused(str(refusal)) from None
+
+
+@main.command()
+@click.option("--organization", default="Default organization", show_default=True, help="Its display name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def init(settings: Settings, organization: str, as_json: bool) -> None:
+    """Create storage, keys, the first organization and its API key. The key is shown once."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key_encryption_of(settings, create=True)
+    asyncio.run(migrations.migrate(settings.resolved_database_url))
+
+    async def create(parts: Parts) -> tuple[str, str]:
+        if await organizations.exists_any(parts):
+            raise Refused("this service is set up already; `zoned api-key add` makes another key")
+        made, api_key = await organizations.create_organization(parts, organization)
+        return made.id, api_key
+
+    organization_id, api_key = _with_parts(settings, create)
+    if as_json:
+        answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
+        click.echo(json.dumps(answer))
+        return
+    click.echo(f"organization  {organization_id}\napi key       {api_key}   (shown once: keep it now)")
+    click.echo(f"base url      {settings.public_url}\n\nStart the service with `zoned serve`.")
+
+
+@main.command()
+@click.pass_obj
+def serve(settings: Settings) -> None:
+    """Serve the management API and every zone."""
+    if not asyncio.run(migrations.is_current(settings.resolved_database_url)):
+        raise Refused("the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)")
+    try:
+        bound = listening_socket(settings.listen)
+    except OSError as failure:
+        raise Refused(f"cannot listen on `{settings.listen}`: {failure.strerror}") from None
+    loader = AppLoader(factory=partial(build, settings))
+    app = loader.load()
+    single = settings.workers == 1
+    app.prepare(sock=bound, workers=settings.workers, single_process=single, motd=False, access_log=False)
+    if single:
+        Sanic.serve_single(primary=app)
+    else:
+        Sanic.serve(primary=app, app_loader=loader)
+
+
+@main.command()
+@click.pass_obj
+def migrate(settings: Settings) -> None:
+    """Bring the database's tables up to date. Start-up never does this by itself."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    asyncio.run(migrations.migrate(settings.resolved_database_url))
+    click.echo("the database is up to date")
+
+
+@main.group()
+def user() -> None:
+    """Users of a zone that signs people in itself."""
+
+
+@user.command("add")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--email", required=True)
+@click.option("--password-stdin", is_flag=True, required=True, help="Read the password from standard input.")
+@click.pass_obj
+def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) -> None:
+    """Add a user with a password. The address counts as verified: you vouch for it."""
+    password = sys.stdin.readline().rstrip("\r\n")
+
+    async def create(parts: Parts) -> str:
+        zone_id = await parts.zones.find_id(zone)
+        made = await users.create_local_user(parts, zone_id, email, password, verified=True)
+        return made.id
+
+    click.echo(_with_parts(settings, create))
+
+
+@main.group("api-key")
+def api_key() -> None:
+    """Keys that call the management API."""
+
+
+@api_key.command("add")
+@click.option("--organization", required=True, metavar="ID", help="The organization's id or label.")
+@click.option("--name", required=True)
+@click.option("--role", type=click.Choice(["org_admin", "org_member", "org_viewer"]), default="org_admin")
+@click.pass_obj
+def add_api_key(settings: Settings, organization: str, name: str, role: str) -> None:
+    """Add an API key and print it; it is shown once."""
+    click.echo(
+        _with_parts(settings, lambda parts: api_keys.create(parts, organization, name=name, role=role))
+    )
+
+
+@main.group()
+def keys() -> None:
+    """Signing keys of zones."""
+
+
+@keys.command("rotate")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option(
+    "--algorithm",
+    type=click.Choice(["RS256", "ES256"]),
+    help="What access tokens are signed with from now on.",
+)
+@click.pass_obj
+def rotate_keys(settings: Settings, zone: str, algorithm: Any) -> None:
+    """Publish and activate a new signing key; tokens of the old one stay verifiable until they expire."""
+
+    async def rotate(parts: Parts) -> str:
+        return await zone_keys.rotate(parts, await parts.zones.find_id(zone), algorithm)
+
+    click.echo(_with_parts(settings, rotate))
+
+
+@main.command()
+@click.pass_obj
+def doctor(settings: Settings) -> None:
+    """Check settings, keys, database and short-lived state; exit 1 when something is wrong."""
+
+    async def look(parts: Parts) -> list[tuple[str, str]]:
+        found = []
+        for name, part in (("database", parts.database), ("short-lived state", parts.state)):
+            try:
+                await part.ping()
+                found.append((name, "ok"))
+            except ServiceError as failure:
+                found.append((name, failure.detail))
+        return found
+
+    results = [("settings", "ok"), ("keys and migrations", "ok"), *_with_parts(settings, look)]
+    for name, result in results:
+        click.echo(f"{name:20} {result}")
+    if any(result != "ok" for _, result in results):
+        raise SystemExit(1)
+
+
+@main.command()
+def openapi() -> None:
+    """Print the management API's OpenAPI document."""
+    from runtime.contract.openapi import document
+
+    click.echo(json.dumps(document(), indent=2))

@@ -1,0 +1,95 @@
+"""A real server for tests: the whole application on a socket of its own, in a thread with its own event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime.app import build, key_encryption_of, listening_socket
+from runtime.services.management import organizations
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+from runtime.storage.sql import migrate as migrations
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Server:
+    """A running server. `call` runs a coroutine function on the server's own loop, with its parts."""
+
+    url: str
+    settings: Settings
+    organization_id: str
+    api_key: str
+    parts: Parts
+    loop: asyncio.AbstractEventLoop
+
+    def call(self, work: Callable[[Parts], Coroutine[Any, Any, _T]], *, timeout: float = 30) -> _T:
+        return asyncio.run_coroutine_threadsafe(work(self.parts), self.loop).result(timeout)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the first organization's administrator sends."""
+        return {"Authorization": f"Bearer {self.api_key}"}
+
+
+@contextmanager
+def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Iterator[Server]:
+    """Start a server with an organization and an API key on a free port; stop it afterwards.
+
+    Args:
+        settings: overrides by name: `database_url`, `redis_url`, ...
+    """
+    bound = listening_socket("127.0.0.1:0")
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+    chosen = Settings.load(
+        None,
+        **{"data_dir": data_dir, "public_url": url, "allow_private_addresses": True, "log_level": "error"}
+        | settings,
+    )
+    data_dir.mkdir(parents=True, exist_ok=True)
+    key_encryption_of(chosen, create=True)
+    ready: threading.Event = threading.Event()
+    box: dict[str, Any] = {}
+
+    async def run() -> None:
+        stopping = asyncio.Event()
+        box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
+        await migrations.migrate(chosen.resolved_database_url)
+        app = build(chosen)
+        server = await app.create_server(sock=bound, return_asyncio_server=True)
+        await server.startup()
+        await server.before_start()
+        await server.after_start()
+        try:
+            made, api_key = await organizations.create_organization(app.ctx.parts, organization)
+            box |= {"parts": app.ctx.parts, "organization_id": made.id, "api_key": api_key}
+            ready.set()
+            await stopping.wait()
+        finally:
+            await server.before_stop()
+            await server.close()
+            await server.after_stop()
+
+    def target() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as failure:  # noqa: BLE001 - told to the thread that waits
+            box["failure"] = failure
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=target, name="server", daemon=True)
+    thread.start()
+    ready.wait(60)
+    if "failure" in box:
+        raise box["failure"]
+    try:
+        yield Server(url, chosen, box["organization_id"], box["api_key"], box["parts"], box["loop"])
+    finally:
+        box["loop"].call_soon_threadsafe(box["stop"].set)
+        thread.join(30)
