@@ -1,4 +1,4 @@
-"""A real server for tests: the whole application on a socket of its own, in a thread with its own event loop."""
+"""A real server for tests: the whole application on its own socket, in a thread with its own event loop."""
 
 import asyncio
 import threading
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.services.parts import Parts
+
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.services.management import organizations
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 
@@ -67,7 +68,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
         await server.after_start()
         try:
             made, api_key = await organizations.create_organization(app.ctx.parts, organization)
-            box |= {"parts": app.ctx.parts, "organization_id": made.id, "api_key": api_key}
+            box.update(parts=app.ctx.parts, organization_id=made.id, api_key=api_key)
             ready.set()
             await stopping.wait()
         finally:
