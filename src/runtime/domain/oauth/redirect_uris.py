@@ -74,7 +74,7 @@ def allows(registered: Iterable[str], requested: str) -> bool:
 
 
 def is_loopback(uri: str) -> bool:
-    """Tell whether the answer goes to the user's own machine over plain HTTP; consent pages warn about it."""
+    """Tell whether the answer goes to the user's own machine over plain HTTP; consent pages say so."""
     return _LOOPBACK.match(uri) is not None
 
 

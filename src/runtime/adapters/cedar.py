@@ -1,0 +1,288 @@
+"""The policy engine: Cedar, over parsed policies and a parsed schema that are made once and asked many
+times.
+
+Text from outside is measured before the engine reads it, because its parser recurses: a few thousand
+brackets would take the process down.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cedarpy
+import orjson
+
+from runtime.adapters.cedar_text import PolicyProblem, Statement, locate, measure, split
+from runtime.domain.policy.requests import PolicyRequest, reference
+
+__all__ = [
+    "CompiledPolicies",
+    "PolicyBroken",
+    "PolicyDecision",
+    "PolicyProblem",
+    "Schema",
+    "check",
+    "compile_policies",
+    "decide",
+    "format_text",
+    "from_json",
+    "parse_schema",
+    "to_json",
+]
+
+Schema = cedarpy.Schema
+
+_SLICE_ABOVE = 300  # policies in a set, from which on only those that can concern the resource are evaluated
+_KEPT_SLICES = 512
+
+
+class PolicyBroken(Exception):
+    """The text is not a policy the engine accepts; `problems` says where."""
+
+    def __init__(self, problems: Sequence[PolicyProblem]) -> None:
+        super().__init__("; ".join(problem.message for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """What the engine said.
+
+    Attributes:
+        determining: names of the rules that decided, `<policy version id>#<@id, or position from 0>`.
+        errors: what went wrong while evaluating; any error makes the decision a denial.
+    """
+
+    allowed: bool
+    determining: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    name: str
+    text: str
+    resource_id: str | None  # set when its head names one resource with `==`
+
+
+@dataclass(slots=True)
+class CompiledPolicies:
+    """A set of policies ready to be asked; immutable but for the slices it remembers."""
+
+    schema: Schema
+    _rules: tuple[_Rule, ...]
+    _whole: "_Slice"
+    _by_resource: Mapping[str, tuple[int, ...]] | None
+    _slices: "OrderedDict[str, _Slice]" = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def for_resource(self, resource_id: str) -> "_Slice":
+        """The rules that can concern that resource, parsed."""
+        if self._by_resource is None:
+            return self._whole
+        key = resource_id if resource_id in self._by_resource else ""
+        if (found := self._slices.get(key)) is not None:
+            self._slices.move_to_end(key)
+            return found
+        wanted = self._by_resource[key] if key else ()
+        general = self._by_resource[""]
+        made = _parse_slice([self._rules[index] for index in sorted((*general, *wanted))])
+        self._slices[key] = made
+        if len(self._slices) > _KEPT_SLICES:
+            self._slices.popitem(last=False)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    names: tuple[str, ...]
+    policies: cedarpy.PolicySet
+
+
+def parse_schema(text: str) -> Schema:
+    """A schema from its text. Raises ValueError."""
+    return cedarpy.Schema.from_str(text)
+
+
+def compile_policies(policies: Sequence[tuple[str, str]], schema: Schema) -> CompiledPolicies:
+    """Parse the policies of a set.
+
+    Args:
+        policies: (policy version id, text), each text already checked against the schema.
+    Raises: PolicyBroken, when a text does not parse by itself.
+    """
+    rules: list[_Rule] = []
+    for version_id, text in dict(policies).items():
+        if problems := measure(text):
+            raise PolicyBroken(problems)
+        if isinstance(parsed := _parse(text), str):
+            raise PolicyBroken([locate(parsed, split(text), _parse_error)])
+        rules.extend(_rules_of(version_id, split(text), parsed))
+    by_resource = _index(rules) if len(rules) > _SLICE_ABOVE else None
+    return CompiledPolicies(schema, tuple(rules), _parse_slice(rules), by_resource)
+
+
+def check(text: str, schema: Schema) -> list[PolicyProblem]:
+    """What is wrong with a policy text, strict validation included; empty when it may be used."""
+    if problems := measure(text):
+        return problems
+    statements = split(text)
+    if isinstance(parsed := _parse(text), str):
+        return [locate(parsed, statements, _parse_error)]
+    if not statements:
+        return [PolicyProblem("the text holds no policy", 1, 1)]
+    if problems := [
+        PolicyProblem("templates are not supported: name an entity instead of the slot", *statement.start)
+        for statement in statements
+        if statement.has_slot
+    ]:
+        return problems
+    by_position = {f"policy{index}": statement for index, statement in enumerate(statements)}
+    found = [
+        locate(error.error, [by_position[error.policy_id]] if error.policy_id in by_position else statements)
+        for error in cedarpy.validate_policies(text, schema).errors
+    ]
+    return found + _repeated_names(text, statements)
+
+
+def format_text(text: str) -> str:
+    """The text in Cedar's own layout. Raises PolicyBroken."""
+    _require_readable(text)
+    try:
+        return cedarpy.format_policies(text)
+    except ValueError as failure:
+        raise PolicyBroken([locate(str(failure), split(text))]) from failure
+
+
+def to_json(text: str) -> dict[str, Any]:
+    """The policies in Cedar's JSON form.
+
+    Raises PolicyBroken, also for expressions too deep for that form.
+    """
+    _require_readable(text)
+    try:
+        converted: dict[str, Any] = orjson.loads(cedarpy.policies_to_json_str(text))
+    except ValueError as failure:
+        raise PolicyBroken([locate(str(failure), split(text))]) from failure
+    return converted
+
+
+def from_json(policies: Mapping[str, Any]) -> str:
+    """The text of policies in Cedar's JSON form. Raises PolicyBroken."""
+    try:
+        return cedarpy.policies_from_json_str(orjson.dumps(policies).decode())
+    except (ValueError, TypeError) as failure:
+        raise PolicyBroken([PolicyProblem(str(failure), 1, 1)]) from failure
+
+
+def decide(compiled: CompiledPolicies, request: PolicyRequest) -> PolicyDecision:
+    """Ask the engine. Deny wins; no permit is a denial, and so is any error, of a rule or of the request."""
+    asked = compiled.for_resource(request.resource_id)
+    answer = cedarpy.is_authorized(
+        {
+            "principal": reference(request.principal_type, request.principal_id),
+            "action": reference("Action", request.action),
+            "resource": reference("Resource", request.resource_id),
+            "context": orjson.dumps(request.context).decode(),
+        },
+        asked.policies,
+        orjson.dumps(request.entities).decode(),
+        compiled.schema,
+    )
+    errors = tuple(_rename(error, asked.names) for error in answer.diagnostics.errors)
+    determining = tuple(sorted(asked.names[_position(reason)] for reason in answer.diagnostics.reasons))
+    return PolicyDecision(answer.allowed and not errors, determining, errors)
+
+
+def _parse(text: str) -> cedarpy.PolicySet | str:
+    """The parsed policies, or why they are none."""
+    try:
+        return cedarpy.PolicySet.from_str(text)
+    except ValueError as failure:
+        return str(failure)
+
+
+def _parse_error(text: str) -> str | None:
+    parsed = _parse(text)
+    return parsed if isinstance(parsed, str) else None
+
+
+def _require_readable(text: str) -> None:
+    if problems := measure(text) or (
+        [locate(error, split(text), _parse_error)] if (error := _parse_error(text)) else []
+    ):
+        raise PolicyBroken(problems)
+
+
+def _rules_of(version_id: str, statements: Sequence[Statement], parsed: cedarpy.PolicySet) -> list[_Rule]:
+    if len(statements) != len(parsed):
+        raise PolicyBroken([PolicyProblem("the text holds a template, or could not be taken apart", 1, 1)])
+    rules: list[_Rule] = []
+    used: set[str] = set()
+    for position, statement in enumerate(statements):
+        described = _described(statement.text)
+        name = described.get("annotations", {}).get("id") or str(position)
+        if name in used:
+            name = f"{name}.{position}"
+        used.add(name)
+        rules.append(_Rule(f"{version_id}#{name}", statement.text, _only_resource(described)))
+    return rules
+
+
+def _described(text: str) -> dict[str, Any]:
+    """One policy in JSON form, or nothing when it is too deep for that: then it has no name of its own."""
+    try:
+        described: dict[str, Any] = orjson.loads(cedarpy.policies_to_json_str(text))["staticPolicies"][
+            "policy0"
+        ]
+    except ValueError:
+        return {}
+    return described
+
+
+def _only_resource(described: Mapping[str, Any]) -> str | None:
+    head = described.get("resource", {})
+    entity = head.get("entity", {})
+    return entity.get("id") if head.get("op") == "==" and entity.get("type") == "Resource" else None
+
+
+def _index(rules: Sequence[_Rule]) -> dict[str, tuple[int, ...]]:
+    """Resource id -> positions of the rules that name it; under the empty text those that name none."""
+    index: dict[str, list[int]] = {"": []}
+    for position, rule in enumerate(rules):
+        index.setdefault(rule.resource_id or "", []).append(position)
+    return {resource_id: tuple(positions) for resource_id, positions in index.items()}
+
+
+def _parse_slice(rules: Sequence[_Rule]) -> _Slice:
+    """Parse rules together. Each has parsed by itself before, so none can reach into its neighbour."""
+    text = "\n".join(rule.text for rule in rules)
+    return _Slice(tuple(rule.name for rule in rules), cedarpy.PolicySet.from_str(text))
+
+
+def _repeated_names(text: str, statements: Sequence[Statement]) -> list[PolicyProblem]:
+    seen: set[str] = set()
+    problems: list[PolicyProblem] = []
+    for statement in statements:
+        name = _described(statement.text).get("annotations", {}).get("id")
+        if name and name in seen:
+            problems.append(PolicyProblem(f"two rules are named `{name}`", *statement.start))
+        seen.add(name or "")
+    return problems
+
+
+def _position(policy_id: str) -> int:
+    """The engine numbers policies in the order of the text: `policy0`, `policy1`, ..."""
+    return int(policy_id.removeprefix("policy"))
+
+
+def _rename(error: str, names: Sequence[str]) -> str:
+    """The engine's message with the rule's own name in place of its number."""
+    before, tick, rest = error.partition("`policy")
+    number, closing, after = rest.partition("`")
+    if not tick or not closing or not number.isdecimal() or int(number) >= len(names):
+        return error
+    return f"{before}`{names[int(number)]}`{after}"

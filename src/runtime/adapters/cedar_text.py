@@ -1,0 +1,186 @@
+"""Policy text taken into tokens: for the positions that the engine does not tell, and for size limits."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+MAX_POLICY_BYTES = 65_536
+MAX_STATEMENTS = 1_000
+MAX_NESTING = 50
+MAX_OPERATORS = 2_000  # in one statement; the engine nests them
+MAX_CONDITIONALS = 100  # `if` in one statement
+MAX_PATH = 32  # names in one dotted path
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+    |(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<number>[0-9]+)
+    |(?P<slot>\?[a-z]+)
+    |(?P<operator>&&|\|\||==|!=|<=|>=|::|[.+*<>!-])
+    |(?P<open>[(\[{])
+    |(?P<close>[)\]}])
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED = re.compile(r"`([^`]+)`")
+_PREFIX = re.compile(r"^for policy `policy\d+`, |^Policy parse error: ")
+_UNFINISHED = "unexpected end of input"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyProblem:
+    """Something wrong with a policy text; line and column count from 1 and point as near as can be told."""
+
+    message: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One policy of a text, its annotations and closing semicolon included."""
+
+    source: str
+    tokens: tuple[Token, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The statement alone."""
+        return self.source[self.tokens[0].offset : self.tokens[-1].offset + len(self.tokens[-1].text)]
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Line and column of its first token."""
+        return position(self.source, self.tokens[0].offset)
+
+    @property
+    def has_slot(self) -> bool:
+        """It is a template, which decides nothing."""
+        return any(token.kind == "slot" for token in self.tokens)
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text without comments and space; what Cedar does not know comes as single characters."""
+    return [
+        Token(str(match.lastgroup), match[0], match.start())
+        for match in _TOKEN.finditer(text)
+        if match.lastgroup != "space"
+    ]
+
+
+def split(text: str) -> list[Statement]:
+    """The statements of a text; the last may be unfinished."""
+    statements: list[Statement] = []
+    current: list[Token] = []
+    for token in tokens_of(text):
+        current.append(token)
+        if token.text == ";":
+            statements.append(Statement(text, tuple(current)))
+            current = []
+    if current:
+        statements.append(Statement(text, tuple(current)))
+    return statements
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset."""
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def measure(text: str) -> list[PolicyProblem]:
+    """Why the text is more than the engine should be given; empty when it is not."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_POLICY_BYTES:
+        return [PolicyProblem(f"a policy text has at most {MAX_POLICY_BYTES} bytes", 1, 1)]
+    statements = split(text)
+    if len(statements) > MAX_STATEMENTS:
+        return [PolicyProblem(f"a policy text has at most {MAX_STATEMENTS} rules", 1, 1)]
+    return [problem for statement in statements if (problem := _measure_statement(statement))]
+
+
+def _measure_statement(statement: Statement) -> PolicyProblem | None:
+    depth = operators = conditionals = path = 0
+    previous = ""
+    for token in statement.tokens:
+        depth += (token.kind == "open") - (token.kind == "close")
+        operators += token.kind == "operator" and token.text != "::"
+        conditionals += token.text == "if"
+        path = path + 1 if token.text == "." else path if previous == "." else 0
+        previous = token.text
+        for reached, limit, what in (
+            (depth, MAX_NESTING, "brackets inside one another"),
+            (operators, MAX_OPERATORS, "operators in one rule"),
+            (conditionals, MAX_CONDITIONALS, "`if` in one rule"),
+            (path, MAX_PATH, "names in one path"),
+        ):
+            if reached > limit:
+                return PolicyProblem(f"more than {limit} {what}", *position(statement.source, token.offset))
+    return None
+
+
+def locate(
+    message: str, statements: Sequence[Statement], parse_error: Callable[[str], str | None] | None = None
+) -> PolicyProblem:
+    """A problem at the place that the engine's message is about.
+
+    Args:
+        statements: where to look.
+        parse_error: what the engine says about a text, None when it accepts it: given for messages from
+            parsing, it finds the statement, then the token, by asking about ever smaller parts.
+    """
+    told = _PREFIX.sub("", message)
+    if parse_error is not None:
+        for statement in statements:
+            if (error := parse_error(statement.text)) is not None:
+                offset = _first_bad(statement, error, parse_error)
+                return PolicyProblem(error, *position(statement.source, offset))
+    if not statements:
+        return PolicyProblem(told, 1, 1)
+    named = _QUOTED.findall(told) or [told.rpartition(": ")[2]]
+    for statement in statements:
+        for name in named:
+            if (at := _find(statement, name)) is not None:
+                return PolicyProblem(told, *position(statement.source, at))
+    return PolicyProblem(told, *statements[0].start)
+
+
+def _first_bad(statement: Statement, error: str, parse_error: Callable[[str], str | None]) -> int:
+    """The offset of the first token after which the statement cannot be completed any more."""
+    last = statement.tokens[-1]
+    if error == _UNFINISHED:
+        return last.offset + len(last.text) - 1
+    begin = statement.tokens[0].offset
+    low, high = 0, len(statement.tokens) - 1
+    while low < high:
+        middle = (low + high) // 2
+        end = statement.tokens[middle].offset + len(statement.tokens[middle].text)
+        if parse_error(statement.source[begin:end]) == _UNFINISHED:
+            low = middle + 1
+        else:
+            high = middle
+    if low < len(statement.tokens) - 1:
+        return statement.tokens[low].offset
+    # It is well formed and means nothing: the message names the culprit.
+    named = _QUOTED.findall(error) or [error.rpartition(": ")[2]]
+    found = [at for name in named if (at := _find(statement, name)) is not None]
+    return found[0] if found else begin
+
+
+def _find(statement: Statement, name: str) -> int | None:
+    """The offset of a name as the statement writes it: `attr`, `Type`, `A::B`, `Action::"id"`."""
+    wanted = [token.text for token in tokens_of(name)]
+    if not wanted:
+        return None
+    texts = [token.text for token in statement.tokens]
+    for index in range(len(texts) - len(wanted) + 1):
+        if texts[index : index + len(wanted)] == wanted:
+            return statement.tokens[index].offset
+    return None

@@ -1,0 +1,227 @@
+"""What the policy engine is asked: built from typed facts, as structured values from end to end.
+
+No identifier ever becomes part of Cedar text, so nothing a user or an application is called can become a
+rule.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+Action = Literal["exchange", "direct"]
+_WHOLE_SECONDS = 60  # requests of the same minute are the same question, so a decision can be remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of the user, with the identifiers of the roles it hands down."""
+
+    identifier: str
+    name: str
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The user whose authority is used: `identifier` in the zone, and the `roles` assigned directly."""
+
+    identifier: str
+    email: str | None = None
+    groups: tuple[Group, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application, as it stands and as it authenticated.
+
+    Attributes:
+        registration: `managed`, `dynamic` or `metadata-document`.
+        credential: the type of the credential it used; empty for one that only appears further up the
+            chain.
+        dependencies: identifiers of declared dependencies; those that concern the request are enough.
+    """
+
+    identifier: str
+    registration: str = "managed"
+    credential: str = ""
+    traits: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """The target. `provider` is the identifier of the application that provides it."""
+
+    identifier: str
+    scopes: tuple[str, ...] = ()
+    provider: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """One question: may this principal do this to that resource, under these circumstances?
+
+    Attributes:
+        context, entities: in the engine's JSON form.
+    """
+
+    principal_type: Literal["User", "Application"]
+    principal_id: str
+    action: Action
+    resource_id: str
+    context: Mapping[str, Any]
+    entities: tuple[Mapping[str, Any], ...]
+
+    def with_scopes(self, scopes: Iterable[str]) -> "PolicyRequest":
+        """The same question for other scopes."""
+        return replace(self, context={**self.context, "scopes": sorted(scopes)})
+
+    def digest(self) -> str:
+        """Equal for equal questions: what a remembered decision is kept under, beside the policy version."""
+        asked = [self.principal_type, self.principal_id, self.action, self.resource_id]
+        text = json.dumps([asked, self.context, self.entities], sort_keys=True, separators=(",", ":"))
+        return sha256(text.encode()).hexdigest()
+
+
+def exchange(
+    principal: User | Application,
+    *,
+    application: Application,
+    actors: tuple[str, ...],
+    resource: Resource,
+    scopes: Iterable[str],
+    now: datetime,
+    authenticated_at: datetime | None = None,
+    acr: str | None = None,
+) -> PolicyRequest:
+    """May *application* have a token for *resource* on behalf of *principal*?
+
+    Args:
+        actors: identifiers of the chain, the asking application first, as the token's `act` will say.
+    """
+    return _ask(
+        "exchange",
+        principal,
+        application,
+        resource,
+        _circumstances(application, actors, scopes, now, authenticated_at, acr),
+    )
+
+
+def direct(
+    application: Application, *, resource: Resource, scopes: Iterable[str], now: datetime
+) -> PolicyRequest:
+    """May *application* have a token for *resource* on its own behalf?"""
+    context = _circumstances(application, (application.identifier,), scopes, now, None, None)
+    return _ask("direct", application, application, resource, context)
+
+
+def reference(kind: str, identifier: str) -> dict[str, str]:
+    """An entity's name, in the engine's JSON form."""
+    return {"type": kind, "id": identifier}
+
+
+def _ask(
+    action: Action,
+    principal: User | Application,
+    application: Application,
+    resource: Resource,
+    context: dict[str, Any],
+) -> PolicyRequest:
+    entities: dict[tuple[str, str], dict[str, Any]] = {}
+    for entity in (
+        *_principal_entities(principal),
+        *_application_entities(application),
+        _resource_entity(resource),
+    ):
+        entities[entity["uid"]["type"], entity["uid"]["id"]] = entity
+    return PolicyRequest(
+        principal_type="User" if isinstance(principal, User) else "Application",
+        principal_id=principal.identifier,
+        action=action,
+        resource_id=resource.identifier,
+        context=context,
+        entities=tuple(entities.values()),
+    )
+
+
+def _circumstances(
+    application: Application,
+    actors: tuple[str, ...],
+    scopes: Iterable[str],
+    now: datetime,
+    authenticated_at: datetime | None,
+    acr: str | None,
+) -> dict[str, Any]:
+    at = int(now.timestamp())
+    context: dict[str, Any] = {
+        "application": _entity_value("Application", application.identifier),
+        "actors": [_entity_value("Application", actor) for actor in actors],
+        "chain_depth": len(actors),
+        "credential": application.credential,
+        "registration": application.registration,
+        "scopes": sorted(scopes),
+        "now": at - at % _WHOLE_SECONDS,
+    }
+    if authenticated_at is not None:
+        context["authenticated_at"] = int(authenticated_at.timestamp())
+    if acr is not None:
+        context["acr"] = acr
+    return context
+
+
+def _principal_entities(principal: User | Application) -> list[dict[str, Any]]:
+    if isinstance(principal, Application):
+        return _application_entities(principal)
+    attributes: dict[str, Any] = {"identifier": principal.identifier}
+    if principal.email is not None:
+        attributes["email"] = principal.email
+    parents = [reference("Group", group.identifier) for group in principal.groups]
+    entities = [_entity("User", principal.identifier, attributes, parents + _roles(principal.roles))]
+    for group in principal.groups:
+        described = {"identifier": group.identifier, "name": group.name}
+        entities.append(_entity("Group", group.identifier, described, _roles(group.roles)))
+    granted = (*principal.roles, *(role for group in principal.groups for role in group.roles))
+    return entities + [_role_entity(role) for role in granted]
+
+
+def _application_entities(application: Application) -> list[dict[str, Any]]:
+    attributes = {
+        "identifier": application.identifier,
+        "traits": list(application.traits),
+        "registration": application.registration,
+        "credential": application.credential,
+        "dependencies": [_entity_value("Resource", name) for name in application.dependencies],
+    }
+    entity = _entity("Application", application.identifier, attributes, _roles(application.roles))
+    return [entity, *(_role_entity(role) for role in application.roles)]
+
+
+def _resource_entity(resource: Resource) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"identifier": resource.identifier, "scopes": list(resource.scopes)}
+    if resource.provider is not None:
+        attributes["provider"] = _entity_value("Application", resource.provider)
+    return _entity("Resource", resource.identifier, attributes, [])
+
+
+def _role_entity(identifier: str) -> dict[str, Any]:
+    return _entity("Role", identifier, {"identifier": identifier}, [])
+
+
+def _roles(identifiers: Iterable[str]) -> list[dict[str, str]]:
+    return [reference("Role", identifier) for identifier in identifiers]
+
+
+def _entity(
+    kind: str, identifier: str, attributes: dict[str, Any], parents: list[dict[str, str]]
+) -> dict[str, Any]:
+    return {"uid": reference(kind, identifier), "attrs": attributes, "parents": parents}
+
+
+def _entity_value(kind: str, identifier: str) -> dict[str, Any]:
+    return {"__entity": reference(kind, identifier)}
