@@ -75,14 +75,14 @@ class PasswordCredential(ApplicationCredential):
     """A client id and a secret that the service makes and shows once."""
 
     type: Annotated[Literal[CredentialType.PASSWORD], Mark.FIXED] = CredentialType.PASSWORD
-    identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE]
+    identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
 
 
 class PublicCredential(ApplicationCredential):
     """A client id alone, for applications that cannot keep a secret."""
 
     type: Annotated[Literal[CredentialType.PUBLIC], Mark.FIXED] = CredentialType.PUBLIC
-    identifier: Annotated[Identifier, Mark.HANDLE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE]
 
 
 APPLICATION = Kind(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
@@ -19,6 +20,8 @@ class Mark(Enum):
     DERIVED = auto()  # read-only and not stored: worked out when it is read
     INPUT = auto()  # only in the body of create; not stored under this name
     KEPT = auto()  # optional, and once given it may be changed but not cleared
+    MADE = auto()  # required in an entity, optional at creation: the service makes one when it is absent
+    LATER = auto()  # set by an update, not at creation
     SET = auto()  # an array whose order means nothing
 
 
@@ -57,6 +60,7 @@ class Member:
         return not self.marks.isdisjoint(marks)
 
 
+@cache
 def members(model: type[BaseModel]) -> dict[str, Member]:
     """The members of a class by name, in the order they are written."""
     hints = get_type_hints(model, include_extras=True)

@@ -29,7 +29,7 @@ class ProviderMetadata(Part):
 class ProviderOAuth2(Part):
     """How to talk OAuth to an external provider; addresses given here come before discovered ones."""
 
-    issuer: Uri
+    issuer: Annotated[Uri, Mark.MADE]
     authorization_endpoint: Uri | None = None
     authorization_parameters: dict[str, str] | None = None
     authorization_resource_enabled: bool | None = None

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from runtime.domain.kinds.base import ALL_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
-    Description,
     Email,
     Id,
     Identifier,
@@ -13,6 +13,7 @@ from runtime.domain.kinds.values import (
     OwnerType,
     Part,
     PrincipalType,
+    RoleDescription,
     RoleIdentifier,
     Timestamp,
     UserStatus,
@@ -26,13 +27,13 @@ class Role(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     identifier: Annotated[RoleIdentifier, Mark.FIXED, Mark.HANDLE]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
-    description: Description | None = None
+    description: RoleDescription | None = None
 
 
 class Group(ZoneEntity):
     """People who are treated alike; a group's roles are its members' roles."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE]
     name: Name
     external: Annotated[bool, Mark.SERVER] = False
     member_count: Annotated[int | None, Mark.DERIVED, Expand("member_count")] = None
@@ -78,6 +79,7 @@ class UserCredential(Part):
 
     created_at: Timestamp
     issuer: str | None = None
+    provider: Annotated[Provider | None, Expand("credentials.provider")] = None
     provider_id: str | None = None
     subject: str | None = None
     type: str

@@ -8,18 +8,21 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
 
 # No HTML tags, no control characters: such a string can be shown on a page or in a log without surprises.
-_PLAIN = r"^[^\x00-\x1f\x7f<>]*$"
+PLAIN_PATTERN = r"^[^\x00-\x1f\x7f<>]*$"
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PLAIN)]
-Identifier = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=_PLAIN)]
-Description = Annotated[str, StringConstraints(max_length=2048, pattern=_PLAIN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PLAIN_PATTERN)]
+Identifier = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
+Description = Annotated[str, StringConstraints(max_length=2048, pattern=PLAIN_PATTERN)]
+RoleDescription = Annotated[str, StringConstraints(max_length=1000, pattern=PLAIN_PATTERN)]
 Slug = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$")]
-RoleIdentifier = Annotated[str, StringConstraints(max_length=255, pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$")]
+RoleIdentifier = Annotated[
+    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$")
+]
 Email = Annotated[
     str, StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$")
 ]
-NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=_PLAIN)]
+NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 
 
 def _absolute(value: str) -> str:

@@ -77,7 +77,7 @@ class Zone(Entity):
     default_mcp_gateway_application_id: Annotated[Id | None, Ref("Application", late=True)] = None
     default_resource_id: Annotated[Id | None, Ref("Resource", late=True)] = None
     encryption_key: EncryptionKeyAwsKmsConfig | None = None
-    external_sync_enabled: bool = False
+    external_sync_enabled: Annotated[bool, Mark.LATER] = False
     requires_invitation: bool = True
     user_identity_provider_id: Annotated[Id | None, Ref("Provider", late=True)] = None
     permissions: PERMISSIONS = None
