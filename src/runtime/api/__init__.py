@@ -1,0 +1,1 @@
+"""HTTP in, HTTP out: read the request, call one service, answer."""

@@ -1,0 +1,1 @@
+"""What every endpoint needs: bearer tokens, bodies, error bodies, paging, request ids."""

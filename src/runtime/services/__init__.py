@@ -1,0 +1,1 @@
+"""Use cases: permission, then rules, then storage. A transaction is one use case."""

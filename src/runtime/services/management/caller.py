@@ -1,0 +1,115 @@
+"""Who is calling the management API: an API key, or a service account with a token."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.domain.errors import NotFound, Unauthorized
+from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
+from runtime.domain.kinds.organization import Organization
+from runtime.services.management import unverified
+from runtime.services.parts import Parts
+from runtime.storage.sql import api_keys, entities
+
+TOKEN_TYPE = "m2m+jwt"
+KEY_PREFIX = "zwk_"
+_KEY_ID_CHARS = 26
+_SECRET_CHARS = 43
+_USE_RECORDED_EVERY = timedelta(minutes=1)
+_REFUSED = "the bearer credential is not valid"
+# Kept here so that they are not collected before they have run.
+_background: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever a request acts for.
+
+    Attributes:
+        id: of the API key or the service account.
+        display: its name, for messages and histories.
+    """
+
+    id: str
+    kind: Literal["api_key", "service_account", "system"]
+    organization_id: str
+    role: str
+    display: str
+
+
+async def authenticate(parts: Parts, authorization: str | None) -> Caller:
+    """The caller that an `Authorization` header stands for. Raises Unauthorized."""
+    scheme, _, credential = (authorization or "").partition(" ")
+    credential = credential.strip()
+    if scheme.lower() != "bearer" or not credential:
+        raise Unauthorized("send `Authorization: Bearer` with an API key or a service-account token")
+    if credential.startswith(KEY_PREFIX):
+        return await _by_api_key(parts, credential)
+    return await _by_token(parts, credential)
+
+
+async def _by_api_key(parts: Parts, credential: str) -> Caller:
+    key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
+    if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
+        raise Unauthorized(_REFUSED)
+    async with parts.database.reading() as conn:
+        key = await api_keys.find(conn, key_id)
+    if key is None or not parts.hasher.matches(secret, key.secret_hash):
+        raise Unauthorized(_REFUSED)
+    now = parts.clock()
+    if key.last_used_at is None or now - key.last_used_at >= _USE_RECORDED_EVERY:
+        _in_background(_record_use(parts, key.id))
+    return Caller(key.id, "api_key", key.organization_id, key.role, key.name)
+
+
+async def _record_use(parts: Parts, key_id: str) -> None:
+    async with parts.database.transaction() as conn:
+        await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
+
+
+def _in_background(work: "asyncio._CoroutineLike[None]") -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+
+
+async def _by_token(parts: Parts, token: str) -> Caller:
+    """The service account a token was issued to.
+
+    Its claims say where to look; nothing of them counts before the signature is verified. The credential
+    is looked up each time: deleting it ends its tokens at once.
+    """
+    organization_id = unverified.claim(token, "organization_id")
+    if organization_id is None:
+        raise Unauthorized(_REFUSED)
+    try:
+        async with parts.database.reading() as conn:
+            organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
+        assert isinstance(organization, Organization)
+        if organization.zone_id is None:
+            raise Unauthorized(_REFUSED)
+        view = await parts.zones.view(organization.zone_id)
+        claims = verify(
+            token,
+            view.keys,
+            typ=TOKEN_TYPE,
+            issuer=view.issuer,
+            audience=parts.settings.public_url,
+            now=parts.clock(),
+        )
+        account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
+        async with parts.database.reading() as conn:
+            account = await entities.get(
+                conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
+            )
+            await entities.get(
+                conn,
+                SERVICE_ACCOUNT_CREDENTIAL,
+                credential_id,
+                within={"organization_id": organization.id, "service_account_id": account_id},
+            )
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(_REFUSED, internal=str(failure)) from None
+    return Caller(account.id, "service_account", organization.id, "service_account", account.name)

@@ -1,0 +1,279 @@
+"""List, create, retrieve, update and delete, for any kind: permission, then rules, then storage.
+
+Kinds that differ have a module of their own with functions of the same signatures; `operations` says which
+function serves which kind.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from runtime.contract.bodies import apply_patch, refusal
+from runtime.domain.errors import Forbidden, NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id, slug_of, with_suffix
+from runtime.domain.kinds import BY_NAME, ORGANIZATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.zone import Zone
+from runtime.services import keys
+from runtime.services.management import permissions
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import entities as storage
+
+from pydantic import ValidationError
+
+Parents = Mapping[str, str]
+E_ = TypeVar("E_", bound=Entity)
+
+
+# --- what operations share
+
+
+@cache
+def item_member(kind: Kind) -> str:
+    """What children call the id of an entity of that kind: `zone_id`, `policy_set_id`, ..."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.name).lower() + "_id"
+
+
+async def organization_of(unit: Unit, id_or_label: str) -> Organization:
+    """The caller's organization, by id or by label. Raises NotFound for any other."""
+    organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
+    assert isinstance(organization, Organization)
+    if id_or_label not in (organization.id, organization.label):
+        raise NotFound(f"there is no Organization `{id_or_label}`")
+    return organization
+
+
+async def zone_of(unit: Unit, zone_id: str) -> Zone:
+    """The zone, if it belongs to the caller's organization. Raises NotFound."""
+    if (known := unit.zones.get(zone_id)) is not None:
+        return known
+    zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
+    assert isinstance(zone, Zone)
+    unit.zones[zone_id] = zone
+    return zone
+
+
+async def scope_of(unit: Unit, kind: Kind, parents: Parents) -> dict[str, str]:
+    """What every query for entities of that kind is limited to: the ids of its parents, each seen to exist.
+
+    Raises: NotFound, when a parent does not exist or is not the caller's, or when the role does not see
+        the kind at all.
+    """
+    if not permissions.sees(unit.caller.role, kind.operations):
+        raise NotFound(f"there is nothing called `{kind.operations}` here")
+    if kind.parent is None:
+        return {"organization_id": unit.organization_id}
+    if kind.parent is ORGANIZATION:
+        return {"organization_id": (await organization_of(unit, parents["organization_id"])).id}
+    if kind.parent is ZONE:
+        return {"zone_id": (await zone_of(unit, parents["zone_id"])).id}
+    scope = await scope_of(unit, kind.parent, parents)
+    member = item_member(kind.parent)
+    await storage.get(unit.conn, kind.parent, parents[member], within=scope)
+    return {**scope, member: parents[member]}
+
+
+def require(unit: Unit, kind: Kind, verb: Verb) -> None:
+    """Raise Forbidden when the caller's role may not do that with entities of that kind."""
+    permissions.require(unit.caller.role, kind.operations, verb)
+
+
+def refuse_platform_owned(kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for what the service manages itself."""
+    if getattr(entity, "owner_type", OwnerType.CUSTOMER) is OwnerType.PLATFORM:
+        raise Forbidden(f"{kind.name} `{entity.id}` is managed by the service and cannot be changed")
+
+
+async def require_in_zone(unit: Unit, kind: Kind, zone_id: str, ids: Collection[str], *, field: str) -> None:
+    """Raise ValidationFailed unless all of these are entities of that kind in that zone.
+
+    One text for what does not exist and for what belongs to somebody else.
+    """
+    unknown = [one for one in dict.fromkeys(ids) if (zone_id, kind.name, one) not in unit.known]
+    if not unknown:
+        return
+    found = {entity.id for entity in await storage.many(unit.conn, kind, unknown, within={"zone_id": zone_id})}
+    for one in unknown:
+        if one not in found:
+            raise ValidationFailed.of(field, f"`{one}` is no {kind.name} of this zone")
+        unit.known.add((zone_id, kind.name, one))
+
+
+async def check_references(unit: Unit, kind: Kind, zone_id: str, values: Mapping[str, Any]) -> None:
+    """Check the ids of other entities that a body sets. Raises ValidationFailed."""
+    for name, member in kind.members().items():
+        value = values.get(name)
+        if member.ref is None or value is None or member.has(Mark.INPUT):
+            continue
+        ids = value if isinstance(value, list) else [value]
+        await require_in_zone(unit, BY_NAME[member.ref.kind], zone_id, ids, field=name)
+
+
+async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
+    """A slug for that name that nothing of the kind has yet in the scope."""
+    slug = slug_of(name)
+    while await storage.find_by(unit.conn, kind, "slug", slug, within=scope) is not None:
+        slug = with_suffix(slug_of(name))
+    return slug
+
+
+async def sealed(
+    unit: Unit, kind: Kind, zone_id: str | None, entity_id: str, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values with secrets sealed for the row and column they will stand in."""
+    done = dict(values)
+    for name, member in kind.members().items():
+        value = values.get(name)
+        if not member.has(Mark.SEALED) or not isinstance(value, str):
+            continue
+        assert zone_id is not None
+        sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+        done[name] = sealer.seal(value.encode(), bound_to=f"{kind.table}/{entity_id}/{name}")
+    return done
+
+
+async def new_entity(
+    unit: Unit, kind: Kind, scope: Parents, body: Mapping[str, Any], **decided: Any
+) -> Entity:
+    """The entity that a body describes, not stored yet: ids, times, slug and seals filled in.
+
+    Args:
+        decided: members that the operation decides, the class to choose among variants included (`type`).
+    """
+    # First of all, so that nobody else of the organization writes between the checks and the insert.
+    revision = await unit.revision()
+    entity_id = decided.pop("id", None) or new_id()
+    members = kind.members()
+    zone_id = scope.get("zone_id")
+    if zone_id is not None:
+        await check_references(unit, kind, zone_id, body)
+    values = await sealed(unit, kind, zone_id, entity_id, body)
+    values = {name: value for name, value in values.items() if name in members and not members[name].has(Mark.INPUT)}
+    if "slug" in members and "slug" not in decided:
+        decided["slug"] = await free_slug(unit, kind, scope, str(body.get("name") or body.get("identifier")))
+    values |= {
+        "organization_id": unit.organization_id,
+        **scope,
+        "id": entity_id,
+        "created_at": unit.now,
+        "updated_at": unit.now,
+        "revision": revision,
+        **decided,
+    }
+    model = kind.variant(values["type"]) if kind.variants else kind.entity
+    try:
+        return model.model_validate({name: value for name, value in values.items() if name in model.model_fields})
+    except ValidationError as invalid:
+        raise refusal(invalid, model) from None
+
+
+async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
+    """Store a new entity and record it. Raises Conflict when a unique value is taken."""
+    await storage.insert(unit.conn, kind, entity)
+    if (zone_id := getattr(entity, "zone_id", None)) is not None:
+        unit.known.add((zone_id, kind.name, entity.id))
+    await unit.write(kind, f"{kind.operations}.create", None, entity)
+    return entity
+
+
+async def change(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update") -> E_:
+    """Store another version of an entity and record it; nothing at all when nothing differs."""
+    if after == before:
+        return before
+    after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
+    await storage.replace(unit.conn, kind, after, within=scope)
+    await unit.write(kind, f"{kind.operations}.{action}", before, after)
+    return after
+
+
+async def take_away(unit: Unit, kind: Kind, scope: Parents, before: Entity) -> None:
+    """Remove an entity and record it."""
+    await unit.revision()
+    await storage.remove(unit.conn, kind, before.id, within=scope)
+    unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
+    await unit.write(kind, f"{kind.operations}.delete", before, None)
+
+
+# --- the operations
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of the entities of that kind below these parents."""
+    scope = await scope_of(unit, kind, parents)
+    require(unit, kind, Verb.LIST)
+    return await page(unit, kind, scope, query)
+
+
+async def page(
+    unit: Unit, kind: Kind, scope: Parents, query: ListQuery, *more: storage.Condition
+) -> Listed:
+    """One page of what a query admits, below a scope that has been checked."""
+    where: list[storage.Condition] = [
+        storage.Equals(member, tuple(values)) for member, values in query.filters.items()
+    ]
+    where += [storage.Contains(search.members, search.texts) for search in query.searches]
+    found = await storage.page(
+        unit.conn,
+        kind,
+        within=scope,
+        where=[*where, *more],
+        sort=query.sort,
+        descending=query.descending,
+        limit=query.limit,
+        after=query.after,
+        before=query.before,
+        total=query.total,
+    )
+    return Listed(list(found.items), found.has_next, found.has_previous, found.total)
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make an entity from a checked body. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
+    scope = await scope_of(unit, kind, parents)
+    require(unit, kind, Verb.CREATE)
+    return await add(unit, kind, await new_entity(unit, kind, scope, body))
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The entity with that id below these parents. Raises NotFound."""
+    scope = await scope_of(unit, kind, parents)
+    entity = await storage.get(unit.conn, kind, entity_id, within=scope)
+    require(unit, kind, Verb.RETRIEVE)
+    return entity
+
+
+async def for_change(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, verb: Verb
+) -> tuple[dict[str, str], Entity]:
+    """The scope, and an entity that the caller may change. Raises NotFound, Forbidden."""
+    scope = await scope_of(unit, kind, parents)
+    entity = await storage.get(unit.conn, kind, entity_id, within=scope)
+    require(unit, kind, verb)
+    refuse_platform_owned(kind, entity)
+    return scope, entity
+
+
+async def update(unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]) -> Entity:
+    """Change an entity as a checked patch says. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
+    scope, before = await for_change(unit, kind, parents, entity_id, Verb.UPDATE)
+    return await change(unit, kind, scope, before, await patched(unit, kind, scope, before, patch))
+
+
+async def patched(unit: Unit, kind: Kind, scope: Parents, before: E_, patch: Mapping[str, Any]) -> E_:
+    """What a checked patch makes of an entity, references checked and secrets sealed; not stored yet."""
+    zone_id = scope.get("zone_id")
+    if zone_id is not None:
+        await check_references(unit, kind, zone_id, patch)
+    return apply_patch(kind, before, await sealed(unit, kind, zone_id, before.id, patch))
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove an entity and what the database keeps below it. Raises NotFound, Forbidden."""
+    scope, before = await for_change(unit, kind, parents, entity_id, Verb.DELETE)
+    await take_away(unit, kind, scope, before)

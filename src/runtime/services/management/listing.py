@@ -1,0 +1,62 @@
+"""What a list is asked, and what it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.domain.kinds import Entity
+from runtime.storage.sql.entities import Position
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Some member contains one of the texts."""
+
+    members: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """A list query, read and checked against what the kind's `Listing` admits.
+
+    Attributes:
+        filters: member -> values, of which one must match.
+        special: query name -> values, for what only the kind's own operation understands.
+        expands: the expand values that were asked.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    after: Position | None = None
+    before: Position | None = None
+    filters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    searches: tuple[Search, ...] = ()
+    sort: str = "created_at"
+    descending: bool = False
+    expands: frozenset[str] = frozenset()
+    special: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> bool:
+        """Tell whether the number of all matches is asked."""
+        return "total_count" in self.expands
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page: entities, or the values that a list of pairs consists of."""
+
+    items: list[Any]
+    has_next: bool
+    has_previous: bool
+    total: int | None = None
+    first: Position | None = None
+    last: Position | None = None
+
+
+def entities_of(listed: Listed) -> list[Entity]:
+    """The items of a list that consists of entities."""
+    return list(listed.items)

@@ -1,0 +1,107 @@
+"""Which function serves which operation on which kind: the one dispatch table of routes and changesets.
+
+Every function takes `(unit, kind, parents, ...)`: a list takes a query, a create a body, a retrieve an id and
+expands, an update an id and a patch, a delete or archive an id. Kinds with an ETag take `if_match` besides.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from runtime.domain.kinds import (
+    ALL,
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    GROUP,
+    ORGANIZATION,
+    POLICY,
+    POLICY_SET,
+    POLICY_SET_VERSION,
+    POLICY_VERSION,
+    PROVIDER,
+    RESOURCE,
+    ROLE,
+    SERVICE_ACCOUNT_CREDENTIAL,
+    USER,
+    ZONE,
+    Verb,
+)
+from runtime.services.management import (
+    applications,
+    credentials,
+    entities,
+    groups,
+    organizations,
+    policies,
+    policy_sets,
+    providers,
+    resources,
+    roles,
+    service_accounts,
+    users,
+    zones,
+)
+
+Operation = Callable[..., Coroutine[Any, Any, Any]]
+
+_GENERIC: dict[Verb, Operation] = {
+    Verb.LIST: entities.list_,
+    Verb.CREATE: entities.create,
+    Verb.RETRIEVE: entities.retrieve,
+    Verb.UPDATE: entities.update,
+    Verb.DELETE: entities.delete,
+}
+
+_OWN: dict[tuple[str, Verb], Operation] = {
+    (ORGANIZATION.name, Verb.LIST): organizations.list_,
+    (ORGANIZATION.name, Verb.RETRIEVE): organizations.retrieve,
+    (ORGANIZATION.name, Verb.UPDATE): organizations.update,
+    (SERVICE_ACCOUNT_CREDENTIAL.name, Verb.CREATE): service_accounts.create_credential,
+    (ZONE.name, Verb.CREATE): zones.create,
+    (ZONE.name, Verb.UPDATE): zones.update,
+    (ZONE.name, Verb.DELETE): zones.delete,
+    (PROVIDER.name, Verb.DELETE): providers.delete,
+    (APPLICATION.name, Verb.LIST): applications.list_,
+    (APPLICATION.name, Verb.CREATE): applications.create,
+    (APPLICATION.name, Verb.RETRIEVE): applications.retrieve,
+    (APPLICATION.name, Verb.UPDATE): applications.update,
+    (APPLICATION_CREDENTIAL.name, Verb.CREATE): credentials.create,
+    (RESOURCE.name, Verb.LIST): resources.list_,
+    (RESOURCE.name, Verb.CREATE): resources.create,
+    (RESOURCE.name, Verb.UPDATE): resources.update,
+    (ROLE.name, Verb.LIST): roles.list_,
+    (GROUP.name, Verb.LIST): groups.list_,
+    (GROUP.name, Verb.CREATE): groups.create,
+    (GROUP.name, Verb.RETRIEVE): groups.retrieve,
+    (GROUP.name, Verb.UPDATE): groups.update,
+    (GROUP.name, Verb.DELETE): groups.delete,
+    (USER.name, Verb.LIST): users.list_,
+    (USER.name, Verb.RETRIEVE): users.retrieve,
+    (USER.name, Verb.UPDATE): users.update,
+    (USER.name, Verb.DELETE): users.delete,
+    (POLICY.name, Verb.LIST): policies.list_,
+    (POLICY.name, Verb.CREATE): policies.create,
+    (POLICY.name, Verb.RETRIEVE): policies.retrieve,
+    (POLICY.name, Verb.UPDATE): policies.update,
+    (POLICY.name, Verb.ARCHIVE): policies.archive,
+    (POLICY_VERSION.name, Verb.LIST): policies.list_versions,
+    (POLICY_VERSION.name, Verb.CREATE): policies.create_version,
+    (POLICY_VERSION.name, Verb.RETRIEVE): policies.retrieve_version,
+    (POLICY_VERSION.name, Verb.ARCHIVE): policies.archive_version,
+    (POLICY_SET.name, Verb.LIST): policy_sets.list_,
+    (POLICY_SET.name, Verb.CREATE): policy_sets.create,
+    (POLICY_SET.name, Verb.RETRIEVE): policy_sets.retrieve,
+    (POLICY_SET.name, Verb.UPDATE): policy_sets.update,
+    (POLICY_SET.name, Verb.ARCHIVE): policy_sets.archive,
+    (POLICY_SET_VERSION.name, Verb.LIST): policy_sets.list_versions,
+    (POLICY_SET_VERSION.name, Verb.CREATE): policy_sets.create_version,
+    (POLICY_SET_VERSION.name, Verb.RETRIEVE): policy_sets.retrieve_version,
+    (POLICY_SET_VERSION.name, Verb.UPDATE): policy_sets.activate_version,
+    (POLICY_SET_VERSION.name, Verb.ARCHIVE): policy_sets.archive_version,
+}
+
+OPERATIONS: dict[tuple[str, Verb], Operation] = {
+    (kind.name, verb): _GENERIC[verb]
+    for kind in ALL
+    for verb in kind.verbs
+    if verb in _GENERIC
+} | _OWN

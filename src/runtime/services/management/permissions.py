@@ -1,0 +1,120 @@
+"""Who may do what: one table, role by kind.
+
+What a role cannot see at all looks as if it did not exist (404); what it sees but may not do is refused (403).
+`schemas/permissions.txt` is this table as text, and the `permissions` maps in answers are read from it.
+"""
+
+from collections.abc import Iterable
+
+from runtime.domain.errors import Forbidden, NotFound
+from runtime.domain.kinds import Verb
+
+ROLES = ("org_admin", "org_member", "org_viewer", "zone_manager", "zone_viewer", "service_account")
+
+# l list, c create, r read, u update, d delete or archive, - nothing: the role does not see the kind.
+_TABLE = """
+                             org_admin org_member org_viewer zone_manager zone_viewer service_account
+organizations                lru       lr         lr         lr           lr          lr
+service_accounts             lcrud     lr         lr         -            -           lcrud
+service_account_credentials  lcrud     lr         lr         -            -           lr
+zones                        lcrud     lcru       lr         lru          lr          lcrud
+providers                    lcrud     lcrud      lr         lcrud        lr          lcrud
+applications                 lcrud     lcrud      lr         lcrud        lr          lcrud
+application_dependencies     lcrud     lcrud      lr         lcrud        lr          lcrud
+application_roles            lcrud     lcrud      lr         lcrud        lr          lcrud
+application_credentials      lcrud     lcrud      lr         lcrud        lr          lcrud
+resources                    lcrud     lcrud      lr         lcrud        lr          lcrud
+users                        lcrud     lcrud      lr         lcrud        lr          lcrud
+user_roles                   lcrud     lcrud      lr         lcrud        lr          lcrud
+roles                        lcrud     lcrud      lr         lcrud        lr          lcrud
+groups                       lcrud     lcrud      lr         lcrud        lr          lcrud
+group_members                lcrud     lcrud      lr         lcrud        lr          lcrud
+group_roles                  lcrud     lcrud      lr         lcrud        lr          lcrud
+role_assignments             lcrud     lcrud      lr         lcrud        lr          lcrud
+policy_schemas               lru       lru        lr         lru          lr          lru
+policies                     lcrud     lcrud      lr         lcrud        lr          lcrud
+policy_versions              lcrud     lcrud      lr         lcrud        lr          lcrud
+policy_sets                  lcrud     lcrud      lr         lcrud        lr          lcrud
+policy_set_versions          lcrud     lcrud      lr         lcrud        lr          lcrud
+changesets                   lcr       lcr        lr         lcr          lr          lcr
+snapshot                     r         r          r          r            r           r
+"""
+
+_LETTERS = {
+    "l": Verb.LIST,
+    "c": Verb.CREATE,
+    "r": Verb.RETRIEVE,
+    "u": Verb.UPDATE,
+    "d": Verb.DELETE,
+}
+# What the verbs are called in `permissions` maps.
+_FLAGS = {
+    Verb.LIST: "list",
+    Verb.CREATE: "create",
+    Verb.RETRIEVE: "read",
+    Verb.UPDATE: "update",
+    Verb.DELETE: "delete",
+}
+_CHANGES = frozenset({Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE})
+
+
+def _parse(table: str) -> dict[str, dict[str, frozenset[Verb]]]:
+    header, *lines = table.strip("\n").splitlines()
+    roles = header.split()
+    rows = {}
+    for line in lines:
+        subject, *cells = line.split()
+        rows[subject] = {
+            role: frozenset(_LETTERS[letter] for letter in cell if letter != "-")
+            for role, cell in zip(roles, cells, strict=True)
+        }
+    return rows
+
+
+TABLE = _parse(_TABLE)
+
+
+def text() -> str:
+    """The table as it stands in `schemas/permissions.txt`."""
+    return _TABLE.strip("\n") + "\n"
+
+
+def sees(role: str, subject: str) -> bool:
+    """Tell whether anything of that kind exists for the role."""
+    return bool(TABLE[subject].get(role))
+
+
+def allows(role: str, subject: str, verb: Verb) -> bool:
+    """Tell whether the role may do that. Archiving takes the right to delete."""
+    wanted = Verb.DELETE if verb is Verb.ARCHIVE else verb
+    return wanted in TABLE[subject].get(role, frozenset())
+
+
+def require(role: str, subject: str, verb: Verb) -> None:
+    """Raise NotFound when the role does not see the kind, Forbidden when it may not do that with it."""
+    if not sees(role, subject):
+        raise NotFound(f"there is nothing called `{subject}` here")
+    if not allows(role, subject, verb):
+        raise Forbidden(f"the role `{role}` may not {verb.value} `{subject}`")
+
+
+def permission_map(
+    role: str, subject: str, children: Iterable[str] = (), *, changeable: bool = True
+) -> dict[str, dict[str, bool]]:
+    """The `permissions` member of an answer: what the caller may do with this, and with what is inside it.
+
+    Args:
+        subject: the row of the thing itself.
+        children: rows of what is kept inside it; what the role does not see is left out.
+        changeable: False for platform-owned entities, which nobody changes.
+    """
+    own = {
+        flag: allows(role, subject, verb) and (changeable or verb not in _CHANGES)
+        for verb, flag in _FLAGS.items()
+    }
+    inside = {
+        child: {flag: allows(role, child, verb) for verb, flag in _FLAGS.items()}
+        for child in children
+        if sees(role, child)
+    }
+    return {subject: own, **inside}

@@ -1,0 +1,227 @@
+"""One management write: a transaction with its revision, its audit records and its invalidations.
+
+Nothing leaves the process before the commit: epochs are published, and callbacks run, only afterwards.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ZONE, Entity, Kind
+from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.values import rfc3339
+from runtime.domain.kinds.zone import Zone
+from runtime.services.management.caller import Caller
+from runtime.services.parts import Parts
+from runtime.storage.sql import ledger
+
+EPOCH_TTL_SECONDS = 60
+_NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
+
+
+class _RollBack(Exception):
+    """Ends a dry run."""
+
+
+@dataclass
+class Unit:
+    """What a service function works with: the connection, who asks, and what the request adds up to.
+
+    Attributes:
+        now: the time of everything that this unit writes.
+        dry_run: everything is done and checked, then rolled back.
+        shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
+        known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many operations
+            that refer to the same entity ask once.
+        zones: id -> zone, likewise.
+    """
+
+    conn: AsyncConnection
+    caller: Caller
+    parts: Parts
+    now: datetime
+    request_id: str
+    changeset_id: str | None = None
+    dry_run: bool = False
+    shown_once: dict[str, dict[str, str]] = field(default_factory=dict)
+    known: set[tuple[str, str, str]] = field(default_factory=set)
+    zones: dict[str, Zone] = field(default_factory=dict)
+    head: ledger.Head | None = None
+    _records: list[dict[str, Any]] = field(default_factory=list)
+    _touched: set[str] = field(default_factory=set)
+    _gone: set[str] = field(default_factory=set)
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    @property
+    def organization_id(self) -> str:
+        """The organization that the caller belongs to, and with it everything this unit may see."""
+        return self.caller.organization_id
+
+    @property
+    def records(self) -> int:
+        """How many audit records this unit has come to."""
+        return len(self._records)
+
+    async def revision(self) -> int:
+        """The revision that this unit writes: the same however often it is asked.
+
+        From here to the commit no other unit of the organization writes, so what is checked stays true.
+        """
+        if self.head is None:
+            self.head = await ledger.advance(self.conn, self.organization_id)
+        return self.head.revision
+
+    async def write(
+        self, kind: Kind, action: str, before: Entity | None, after: Entity | None
+    ) -> None:
+        """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
+        entity = after or before
+        assert entity is not None
+        zone_id = entity.id if kind is ZONE else getattr(entity, "zone_id", None)
+        await self.record(
+            action,
+            kind.name,
+            entity.id,
+            zone_id,
+            before=told(kind, before) if before else None,
+            after=told(kind, after) if after else None,
+        )
+
+    async def record(
+        self,
+        action: str,
+        kind: str,
+        entity_id: str,
+        zone_id: str | None,
+        *,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+    ) -> None:
+        """Record a change of something that is no entity of its own: a member, a dependency, a binding."""
+        await self.revision()
+        self._records.append(
+            {
+                "id": new_id(),
+                "at": self.now,
+                "actor_type": self.caller.kind,
+                "actor_id": self.caller.id,
+                "action": action,
+                "kind": kind,
+                "entity_id": entity_id,
+                "zone_id": zone_id,
+                "changeset_id": self.changeset_id,
+                "request_id": self.request_id,
+                "before": before,
+                "after": after,
+            }
+        )
+        if zone_id is not None:
+            self._touched.add(zone_id)
+
+    def publish(self, key: str, epoch: int) -> None:
+        """Let every worker hear, after the commit, that an epoch has moved."""
+        self._epochs[key] = max(epoch, self._epochs.get(key, 0))
+
+    def forget_zone(self, zone_id: str, epoch: int) -> None:
+        """The zone is gone: its last epoch is published, none is written."""
+        self._touched.discard(zone_id)
+        self._gone.add(zone_id)
+        self.publish(zone_epoch_key(zone_id), epoch)
+
+    def after_commit(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Run this once the transaction stands; not at all when it is rolled back."""
+        self._callbacks.append(callback)
+
+    async def finish(self) -> None:
+        """Write the audit records and the epochs: the last thing before the commit."""
+        if self.head is None:
+            return
+        self.head = await ledger.append(
+            self.conn, self.organization_id, self.head, _chained(self.head, self._records)
+        )
+        bumped = await ledger.bump_zone_epochs(self.conn, self._touched - self._gone)
+        for zone_id, epoch in bumped.items():
+            self.publish(zone_epoch_key(zone_id), epoch)
+
+    async def published(self) -> None:
+        """Tell the other workers, then run the callbacks: the first things after the commit."""
+        for key, epoch in self._epochs.items():
+            await self.parts.state.raise_to(key, epoch, ttl_seconds=EPOCH_TTL_SECONDS)
+        for callback in self._callbacks:
+            await callback()
+
+
+@asynccontextmanager
+async def unit_of_work(
+    parts: Parts,
+    caller: Caller,
+    request_id: str,
+    *,
+    changeset_id: str | None = None,
+    dry_run: bool = False,
+) -> AsyncIterator[Unit]:
+    """A transaction that commits when the block ends well, and whose invalidations follow the commit."""
+    unit: Unit | None = None
+    try:
+        async with parts.database.transaction() as conn:
+            unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id, dry_run)
+            yield unit
+            await unit.finish()
+            if dry_run:
+                raise _RollBack
+    except _RollBack:
+        return
+    await unit.published()
+
+
+@asynccontextmanager
+async def reading_unit(parts: Parts, caller: Caller, request_id: str) -> AsyncIterator[Unit]:
+    """A unit for operations that change nothing."""
+    async with parts.database.reading() as conn:
+        yield Unit(conn, caller, parts, parts.clock(), request_id)
+
+
+def zone_epoch_key(zone_id: str) -> str:
+    """Where the short-lived state keeps a zone's epoch."""
+    return f"epoch:zone:{zone_id}"
+
+
+def user_epoch_key(user_id: str) -> str:
+    """Where the short-lived state keeps a user's epoch."""
+    return f"epoch:user:{user_id}"
+
+
+def told(kind: Kind, entity: Entity) -> dict[str, Any]:
+    """What the audit trail says of an entity: no secrets, no internal members, no derived ones."""
+    hidden = {name for name, member in kind.members().items() if member.has(*_NOT_TOLD) or member.expand}
+    return entity.model_dump(mode="json", exclude=hidden, exclude_none=True)
+
+
+def _chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records with their sequence numbers, each with the hash of itself and of all before it."""
+    chained = []
+    previous = head.audit_hash
+    for sequence, record in enumerate(records, head.audit_sequence + 1):
+        numbered = {**record, "sequence": sequence, "previous_hash": previous}
+        previous = record_hash(numbered)
+        chained.append({**numbered, "hash": previous})
+    return chained
+
+
+def record_hash(record: Mapping[str, Any]) -> str:
+    """The hash of an audit record: over its members without `hash`, in canonical JSON."""
+    members = {
+        name: rfc3339(value) if isinstance(value, datetime) else value
+        for name, value in record.items()
+        if name not in ("hash", "organization_id")
+    }
+    canonical = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(canonical.encode()).hexdigest()

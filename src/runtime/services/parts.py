@@ -1,0 +1,38 @@
+"""What the services are made of, put together once by `runtime.app`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
+from runtime.adapters.outbound import Outbound
+from runtime.adapters.passwords import Passwords
+from runtime.services.decisions import Decisions
+from runtime.services.zones import Zones
+from runtime.settings import Settings
+from runtime.storage.sql.database import Database
+from runtime.storage.state import State
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything with a lifetime longer than a request.
+
+    Attributes:
+        cursors: seals paging cursors, for all workers alike.
+        clock: the present, aware and UTC; tests bring their own.
+        zones: what the zone endpoints know about zones, cached by epoch.
+        decisions: the record of what the token endpoint decided, written behind the answers.
+    """
+
+    settings: Settings
+    database: Database
+    state: State
+    key_encryption: KeyEncryption
+    hasher: SecretHasher
+    cursors: Sealer
+    outbound: Outbound
+    passwords: Passwords
+    clock: Callable[[], datetime]
+    zones: Zones
+    decisions: Decisions
