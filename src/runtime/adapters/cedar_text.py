@@ -69,7 +69,7 @@ class Statement:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """The tokens of a text without comments and space; what Cedar does not know comes as single characters."""
+    """The tokens of a text without comments and space; anything strange comes as single characters."""
     return [
         Token(str(match.lastgroup), match[0], match.start())
         for match in _TOKEN.finditer(text)

@@ -5,7 +5,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 MAX_TOKEN_CHARS = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
@@ -53,7 +53,7 @@ def same_type(given: object, wanted: str) -> bool:
     return isinstance(given, str) and given.lower().removeprefix("application/") == wanted.lower()
 
 
-def is_time(value: object) -> bool:
+def is_time(value: object) -> TypeGuard[float]:
     """Tell whether a claim is a NumericDate: a finite number that is not a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
 

@@ -1,0 +1,356 @@
+"""Talking to a provider outside: as OpenID relying party, and as client of its token endpoint."""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
+
+from runtime.adapters.identity_providers.settings import ProviderSettings
+from runtime.adapters.keys.jose import InvalidToken, is_time
+from runtime.adapters.keys.remote import RemoteKeys, audiences
+from runtime.adapters.outbound import Outbound, OutboundFailed
+from runtime.adapters.shared_fetch import SharedFetch
+from runtime.domain.oauth import pkce
+from runtime.domain.oauth.claims import at_hash
+
+_DISCOVERY_SECONDS = 300
+_BASE_SCOPES = ("openid", "profile", "email")
+
+
+class ProviderRefused(Exception):
+    """The provider said no, or said something that cannot be trusted.
+
+    Attributes:
+        code: the provider's OAuth error code, or one of ours: `issuer_mismatch`, `invalid_id_token`,
+            `invalid_response`, `not_configured`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What is known of a provider: its settings, completed by what it publishes."""
+
+    authorization_endpoint: str | None
+    token_endpoint: str | None
+    jwks_uri: str | None
+    userinfo_endpoint: str | None
+    token_auth_methods: tuple[str, ...]
+    challenge_methods: tuple[str, ...] | None
+    sends_issuer: bool  # RFC 9207: advertised, so a callback without `iss` is refused
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTokens:
+    """A token endpoint's answer. `expires_in`: seconds; `scopes`: None when the provider did not say."""
+
+    access_token: str = field(repr=False)
+    token_type: str
+    refresh_token: str | None = field(repr=False)
+    id_token: str | None = field(repr=False)
+    expires_in: int | None
+    scopes: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderIdentity:
+    """Who signed in, as a verified ID token says."""
+
+    issuer: str
+    subject: str
+    email: str | None
+    email_verified: bool
+    claims: Mapping[str, Any] = field(repr=False)
+    auth_time: datetime | None
+    acr: str | None
+
+
+class OpenIDProviders:
+    """Every outside provider of every zone; what they publish is remembered for five minutes."""
+
+    def __init__(self, outbound: Outbound, keys: RemoteKeys) -> None:
+        self._outbound = outbound
+        self._keys = keys
+        self._discovered: SharedFetch[Mapping[str, Any]] = SharedFetch(lifetime_seconds=_DISCOVERY_SECONDS)
+
+    async def endpoints(self, settings: ProviderSettings, *, needs_keys: bool = False) -> Endpoints:
+        """Where the provider is reached. Configured addresses come first; discovery fills in the rest.
+
+        Args:
+            needs_keys: discover unless the JWK set address is configured too.
+        Raises: ProviderRefused when the published issuer is not byte for byte the configured one;
+            OutboundRefused, OutboundFailed when discovery is needed and does not work.
+        """
+        found = {} if settings.is_complete(needs_keys=needs_keys) else await self._discovery(settings)
+        methods = _texts(found.get("token_endpoint_auth_methods_supported"))
+        return Endpoints(
+            authorization_endpoint=settings.authorization_endpoint or _text(found, "authorization_endpoint"),
+            token_endpoint=settings.token_endpoint or _text(found, "token_endpoint"),
+            jwks_uri=settings.jwks_uri or _text(found, "jwks_uri"),
+            userinfo_endpoint=settings.userinfo_endpoint or _text(found, "userinfo_endpoint"),
+            token_auth_methods=methods if methods is not None else ("client_secret_basic",),
+            challenge_methods=settings.code_challenge_methods_supported
+            or _texts(found.get("code_challenge_methods_supported")),
+            sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    async def authorization_url(
+        self,
+        settings: ProviderSettings,
+        *,
+        redirect_uri: str,
+        state: str,
+        verifier: str,
+        nonce: str | None,
+        scopes: Iterable[str] = (),
+        resource: str | None = None,
+        login_hint: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> str:
+        """Where to send the browser.
+
+        Args:
+            verifier: for PKCE, left out when the provider lists challenge methods without S256.
+            nonce: for a sign-in, which adds the OpenID scopes; None asks for access only.
+            resource: sent when the provider is configured to take one.
+            parameters: `prompt`, `max_age`, `acr_values` and the like.
+        Raises: ProviderRefused, OutboundRefused, OutboundFailed.
+        """
+        endpoints = await self.endpoints(settings)
+        address = _required(endpoints.authorization_endpoint, "authorization endpoint")
+        wanted = [*(_BASE_SCOPES if nonce is not None else ()), *scopes]
+        if nonce is not None:
+            wanted += settings.openid_scopes
+        # What keeps the sign-in safe is written last: a configured parameter must not replace it.
+        query: dict[str, str] = {**settings.authorization_parameters, **(parameters or {})}
+        if login_hint:
+            query["login_hint"] = login_hint
+        if wanted:
+            query[settings.scope_parameter] = settings.scope_separator.join(dict.fromkeys(wanted))
+        if resource is not None and settings.authorization_resource_enabled:
+            query[settings.authorization_resource_parameter] = resource
+        query |= {
+            "response_type": "code",
+            "client_id": _required(settings.client_id, "client id"),
+            "redirect_uri": redirect_uri,
+            "state": state,
+        }
+        if nonce is not None:
+            query["nonce"] = nonce
+        if endpoints.challenge_methods is None or "S256" in endpoints.challenge_methods:
+            query |= {"code_challenge": pkce.challenge_of(verifier), "code_challenge_method": "S256"}
+        return _with_query(address, query)
+
+    async def check_callback(self, settings: ProviderSettings, issuer: str | None) -> None:
+        """Check the `iss` a callback came with, before its code is used. Spec: RFC 9207 section 2.4.
+
+        Raises: ProviderRefused when it is another issuer, or missing although the provider says it sends
+            one.
+        """
+        if issuer is None:
+            if not (await self.endpoints(settings)).sends_issuer:
+                return
+            raise ProviderRefused("issuer_mismatch", "the callback names no issuer")
+        if issuer != settings.issuer:
+            raise ProviderRefused("issuer_mismatch", "the callback names another issuer")
+
+    async def redeem(
+        self, settings: ProviderSettings, *, code: str, verifier: str, redirect_uri: str
+    ) -> ProviderTokens:
+        """The tokens for an authorization code.
+
+        Raises: ProviderRefused with the provider's error code; OutboundRefused, OutboundFailed.
+        """
+        fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        return await self._token_request(settings, {**fields, "code_verifier": verifier})
+
+    async def refresh(
+        self, settings: ProviderSettings, *, refresh_token: str, resource: str | None = None
+    ) -> ProviderTokens:
+        """New tokens for a refresh token; `refresh_token` in the answer is None when the old one stays
+        valid.
+
+        Raises: ProviderRefused (`invalid_grant` when it is dead); OutboundRefused, OutboundFailed.
+        """
+        fields = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        if resource is not None and settings.authorization_resource_enabled:
+            fields[settings.authorization_resource_parameter] = resource
+        return await self._token_request(settings, fields)
+
+    async def identify(
+        self, settings: ProviderSettings, tokens: ProviderTokens, *, nonce: str, now: datetime
+    ) -> ProviderIdentity:
+        """Who signed in, from the verified ID token.
+
+        Raises: ProviderRefused with `invalid_id_token`; OutboundRefused, OutboundFailed when keys are
+            unavailable.
+        Spec: OpenID Connect Core section 3.1.3.7.
+        """
+        client_id = _required(settings.client_id, "client id")
+        jwks_uri = _required((await self.endpoints(settings, needs_keys=True)).jwks_uri, "JWK set address")
+        if tokens.id_token is None:
+            raise ProviderRefused("invalid_id_token", "the provider sent no ID token")
+        try:
+            claims = await self._keys.verify(
+                tokens.id_token, jwks_uri=jwks_uri, issuer=settings.issuer, audience=client_id, now=now
+            )
+            _check_id_token(claims, client_id, nonce, tokens)
+        except InvalidToken as failure:
+            raise ProviderRefused("invalid_id_token", str(failure)) from failure
+        return _identity(settings, claims)
+
+    async def userinfo(
+        self, settings: ProviderSettings, tokens: ProviderTokens, *, subject: str
+    ) -> Mapping[str, Any]:
+        """The claims of the userinfo endpoint, empty without one.
+
+        Raises: ProviderRefused when they are about another subject; OutboundRefused, OutboundFailed.
+        """
+        address = (await self.endpoints(settings)).userinfo_endpoint
+        if address is None:
+            return {}
+        fetched = await self._outbound.get_json_with_bearer(
+            address, tokens.access_token, partition=settings.partition
+        )
+        if not isinstance(fetched.json, dict) or fetched.json.get("sub") != subject:
+            raise ProviderRefused("invalid_response", "userinfo is about another subject")
+        return fetched.json
+
+    async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
+        async def fetch() -> Mapping[str, Any]:
+            address = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+            fetched = await self._outbound.get_json(address, partition=settings.partition)
+            if not isinstance(fetched.json, dict):
+                raise OutboundFailed("the answer is not provider metadata", temporary=False)
+            return fetched.json
+
+        document = await self._discovered.get(settings.issuer, fetch)
+        if document.get("issuer") != settings.issuer:
+            raise ProviderRefused("issuer_mismatch", "the provider publishes another issuer than configured")
+        return document
+
+    async def _token_request(self, settings: ProviderSettings, fields: dict[str, str]) -> ProviderTokens:
+        endpoints = await self.endpoints(settings)
+        address = _required(endpoints.token_endpoint, "token endpoint")
+        headers = _authenticate(settings, endpoints.token_auth_methods, fields)
+        status, answer = await self._outbound.post_form(
+            address, fields, headers=headers, partition=settings.partition
+        )
+        if not isinstance(answer, dict):
+            raise ProviderRefused("invalid_response", f"the token endpoint answered {status} without JSON")
+        # Some providers report errors with status 200.
+        if status != 200 or "error" in answer:
+            code = answer.get("error")
+            raise ProviderRefused(code if isinstance(code, str) else "invalid_response", f"answered {status}")
+        return _tokens(settings, answer)
+
+
+def _authenticate(
+    settings: ProviderSettings, methods: tuple[str, ...], fields: dict[str, str]
+) -> dict[str, str]:
+    """Add client authentication to *fields*, or give the header that carries it."""
+    client_id = _required(settings.client_id, "client id")
+    if settings.client_secret is None:
+        fields["client_id"] = client_id
+        return {}
+    if "client_secret_basic" in methods or "client_secret_post" not in methods:
+        pair = f"{quote_plus(client_id)}:{quote_plus(settings.client_secret)}"
+        return {"authorization": "Basic " + base64.b64encode(pair.encode()).decode("ascii")}
+    fields |= {"client_id": client_id, "client_secret": settings.client_secret}
+    return {}
+
+
+def _tokens(settings: ProviderSettings, answer: Mapping[str, Any]) -> ProviderTokens:
+    access_token = _pointed_at(answer, settings.token_response_access_token_pointer)
+    if not isinstance(access_token, str) or not access_token:
+        raise ProviderRefused("invalid_response", "the token endpoint sent no access token")
+    lifetime = answer.get("expires_in")
+    if isinstance(lifetime, str) and lifetime.isdecimal() and len(lifetime) < 10:
+        lifetime = int(lifetime)
+    scope = _text(answer, "scope")
+    separator = None if settings.scope_separator == " " else settings.scope_separator
+    return ProviderTokens(
+        access_token=access_token,
+        token_type=_text(answer, "token_type") or "Bearer",
+        refresh_token=_text(answer, "refresh_token"),
+        id_token=_text(answer, "id_token"),
+        expires_in=int(lifetime) if is_time(lifetime) and lifetime >= 0 else None,
+        scopes=frozenset(scope.split(separator)) if scope else None,
+    )
+
+
+def _pointed_at(answer: Any, pointer: str) -> Any:
+    """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
+    if pointer.startswith("/"):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+    else:
+        steps = [pointer] if pointer in answer else pointer.split(".")
+    for step in steps:
+        if not isinstance(answer, Mapping) or step not in answer:
+            return None
+        answer = answer[step]
+    return answer
+
+
+def _check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens: ProviderTokens) -> None:
+    """What an ID token must say beyond issuer, audience and times. Raises InvalidToken."""
+    if len(audiences(claims)) > 1 and "azp" not in claims:
+        raise InvalidToken("several audiences and no `azp`")
+    if claims.get("azp", client_id) != client_id:
+        raise InvalidToken("`azp` is another client")
+    if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
+        raise InvalidToken("`sub` is missing or too long")
+    given = claims.get("nonce")
+    if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
+        raise InvalidToken("another nonce")
+    if "auth_time" in claims and not is_time(claims["auth_time"]):
+        raise InvalidToken("`auth_time` is no time")
+    # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
+    if "at_hash" in claims and claims["at_hash"] not in [
+        at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
+    ]:
+        raise InvalidToken("`at_hash` belongs to another access token")
+
+
+def _identity(settings: ProviderSettings, claims: Mapping[str, Any]) -> ProviderIdentity:
+    subject = claims.get(settings.external_id_claim)
+    if not isinstance(subject, str) or not subject:
+        raise ProviderRefused("invalid_id_token", f"no claim `{settings.external_id_claim}`")
+    auth_time = claims.get("auth_time")
+    return ProviderIdentity(
+        issuer=settings.issuer,
+        subject=subject,
+        email=_text(claims, "email"),
+        email_verified=claims.get("email_verified") in (True, "true"),
+        claims=claims,
+        auth_time=datetime.fromtimestamp(auth_time, UTC) if auth_time is not None else None,
+        acr=_text(claims, "acr"),
+    )
+
+
+def _with_query(address: str, query: Mapping[str, str]) -> str:
+    """The address with the query added to what it has; a fragment has no place there."""
+    parts = urlsplit(address)
+    joined = "&".join(part for part in (parts.query, urlencode(query)) if part)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path, joined, ""))
+
+
+def _required(value: str | None, what: str) -> str:
+    if not value:
+        raise ProviderRefused("not_configured", f"the provider has no {what}")
+    return value
+
+
+def _text(document: Mapping[str, Any], name: str) -> str | None:
+    value = document.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None

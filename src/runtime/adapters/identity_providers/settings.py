@@ -1,0 +1,74 @@
+"""What a provider's configuration means once its defaults are filled in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runtime.domain.kinds.provider import Provider, ProviderOAuth2, ProviderOpenID
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """How to talk to one provider.
+
+    Attributes:
+        partition: the zone whose provider this is: outbound requests are limited for each separately.
+        token_response_access_token_pointer: where the token endpoint's answer holds the access token.
+        external_id_claim: the ID token claim that identifies a user at the provider.
+        user_identifier_claim: the claim a new user's identifier in the zone is taken from; None for none.
+    """
+
+    issuer: str
+    client_id: str | None
+    client_secret: str | None = field(default=None, repr=False)
+    partition: str = ""
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    jwks_uri: str | None = None
+    userinfo_endpoint: str | None = None
+    authorization_parameters: Mapping[str, str] = field(default_factory=dict)
+    authorization_resource_enabled: bool = False
+    authorization_resource_parameter: str = "resource"
+    code_challenge_methods_supported: tuple[str, ...] | None = None
+    scope_parameter: str = "scope"
+    scope_separator: str = " "
+    token_response_access_token_pointer: str = "access_token"
+    openid_scopes: tuple[str, ...] = ()
+    external_id_claim: str = "sub"
+    user_identifier_claim: str | None = None
+
+    def is_complete(self, *, needs_keys: bool) -> bool:
+        """Tell whether every address that is needed is configured, so that nothing has to be discovered."""
+        addresses = self.authorization_endpoint and self.token_endpoint
+        return bool(addresses and (self.jwks_uri or not needs_keys))
+
+
+def settings_of(provider: Provider, *, client_secret: str | None) -> ProviderSettings:
+    """The settings of a configured provider.
+
+    Args:
+        client_secret: opened; None for a public client.
+    """
+    protocols = provider.protocols
+    oauth2 = (protocols.oauth2 if protocols else None) or ProviderOAuth2(issuer=provider.identifier)
+    openid = (protocols.openid if protocols else None) or ProviderOpenID()
+    challenges = oauth2.code_challenge_methods_supported
+    return ProviderSettings(
+        issuer=oauth2.issuer,
+        client_id=provider.client_id,
+        client_secret=client_secret,
+        partition=provider.zone_id,
+        authorization_endpoint=oauth2.authorization_endpoint,
+        token_endpoint=oauth2.token_endpoint,
+        jwks_uri=oauth2.jwks_uri,
+        userinfo_endpoint=openid.userinfo_endpoint,
+        authorization_parameters=dict(oauth2.authorization_parameters or {}),
+        authorization_resource_enabled=bool(oauth2.authorization_resource_enabled),
+        authorization_resource_parameter=oauth2.authorization_resource_parameter or "resource",
+        code_challenge_methods_supported=tuple(challenges) if challenges else None,
+        scope_parameter=oauth2.scope_parameter or "scope",
+        scope_separator=oauth2.scope_separator or " ",
+        token_response_access_token_pointer=oauth2.token_response_access_token_pointer or "access_token",
+        openid_scopes=tuple(openid.scopes or ()),
+        external_id_claim=openid.external_id_claim or "sub",
+        user_identifier_claim=openid.user_identifier_claim,
+    )

@@ -1,0 +1,162 @@
+"""Verifying tokens that others signed, with the keys they publish.
+
+Keys come from the JWK set address that the caller configured, never from the token. The key decides which
+algorithms are possible; the token's header only chooses among them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from jwt import PyJWK
+from jwt.algorithms import Algorithm
+from jwt.exceptions import PyJWTError
+
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
+from runtime.adapters.keys.signing import check_times
+from runtime.adapters.outbound import Outbound, OutboundFailed
+from runtime.adapters.shared_fetch import SharedFetch
+
+ALGORITHMS = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
+_LIFETIME_SECONDS = 300
+_REFETCH_AFTER_SECONDS = 30  # an unknown `kid` asks the publisher again at most this often
+_MAX_KEYS = 100
+_MIN_RSA_BITS = 2048
+_CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+_EDWARDS_CURVES = ("Ed25519", "Ed448")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedKey:
+    """One key of a JWK set: `verifiers` maps the algorithms it can be used with."""
+
+    kid: str | None
+    key: Any
+    verifiers: Mapping[str, Algorithm]
+
+
+class RemoteKeys:
+    """The JWK sets of others, remembered for five minutes and shared by everyone who asks."""
+
+    def __init__(self, outbound: Outbound) -> None:
+        self._outbound = outbound
+        self._sets: SharedFetch[tuple[PublishedKey, ...]] = SharedFetch(lifetime_seconds=_LIFETIME_SECONDS)
+
+    async def verify(
+        self,
+        token: str,
+        *,
+        jwks_uri: str,
+        issuer: str,
+        audience: str | None,
+        now: datetime,
+        leeway_seconds: int = 60,
+        typ: str | None = None,
+        partition: str = "",
+    ) -> dict[str, Any]:
+        """The claims of a token signed by a key published at *jwks_uri*.
+
+        Args:
+            audience: must be `aud`, or one of several in it; None leaves `aud` to the caller.
+            typ: the class the header must name; None when the class is known otherwise.
+        Raises: InvalidToken; MalformedToken; OutboundRefused and OutboundFailed when the keys cannot be
+            had.
+        """
+        jws = parse(token)
+        await self._verify_signature(jws, jwks_uri, partition)
+        if typ is not None and not same_type(jws.header.get("typ"), typ):
+            raise InvalidToken("another class of token")
+        claims = jws.payload
+        if claims.get("iss") != issuer:
+            raise InvalidToken("another issuer")
+        if audience is not None and audience not in audiences(claims):
+            raise InvalidToken("another audience")
+        check_times(claims, now=now, leeway_seconds=leeway_seconds)
+        return claims
+
+    async def _verify_signature(self, jws: CompactJws, jwks_uri: str, partition: str) -> None:
+        if "crit" in jws.header or "b64" in jws.header:
+            raise InvalidToken("an extension that is not understood")
+        algorithm = jws.header.get("alg")
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+            raise InvalidToken("an algorithm that is not allowed")
+        kid = jws.header.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            raise InvalidToken("`kid` is not text")
+        candidates = _candidates(await self._keys(jwks_uri, partition), kid, algorithm)
+        if not candidates:
+            again = await self._keys(jwks_uri, partition, newer_than_seconds=_REFETCH_AFTER_SECONDS)
+            candidates = _candidates(again, kid, algorithm)
+        if len(candidates) != 1:
+            raise InvalidToken("no key, or no single key, of that id and algorithm")
+        published = candidates[0]
+        if not published.verifiers[algorithm].verify(jws.signing_input, published.key, jws.signature):
+            raise InvalidToken("the signature does not match")
+
+    async def _keys(
+        self, jwks_uri: str, partition: str, *, newer_than_seconds: float | None = None
+    ) -> tuple[PublishedKey, ...]:
+        async def fetch() -> tuple[PublishedKey, ...]:
+            fetched = await self._outbound.get_json(jwks_uri, partition=partition)
+            return parse_jwks(fetched.json)
+
+        return await self._sets.get(jwks_uri, fetch, newer_than_seconds=newer_than_seconds)
+
+
+def audiences(claims: Mapping[str, Any]) -> Sequence[str]:
+    """The values of `aud`, which is one text or several. Raises InvalidToken when it is neither."""
+    given = claims.get("aud")
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, list) and all(isinstance(each, str) for each in given):
+        return given
+    raise InvalidToken("`aud` is missing or neither text nor texts")
+
+
+def parse_jwks(document: object) -> tuple[PublishedKey, ...]:
+    """The signature keys in a JWK set; keys of other kinds are left out, as RFC 7517 section 5 asks.
+
+    Raises: OutboundFailed when it is no JWK set.
+    """
+    members = document.get("keys") if isinstance(document, Mapping) else None
+    if not isinstance(members, list) or len(members) > _MAX_KEYS:
+        raise OutboundFailed("the answer is not a JWK set", temporary=False)
+    return tuple(key for member in members if (key := _published(member)) is not None)
+
+
+def _published(member: object) -> PublishedKey | None:
+    if not isinstance(member, dict) or member.get("use", "sig") != "sig":
+        return None
+    members = {name: value for name, value in member.items() if name != "d"}
+    verifiers: dict[str, Algorithm] = {}
+    key: Any = None
+    for algorithm in sorted(_possible(members)):
+        try:
+            parsed = PyJWK(members, algorithm=algorithm)
+        except PyJWTError:
+            return None
+        key, verifiers[algorithm] = parsed.key, parsed.Algorithm
+    if key is None or (members["kty"] == "RSA" and key.key_size < _MIN_RSA_BITS):
+        return None
+    kid = members.get("kid")
+    return PublishedKey(kid if isinstance(kid, str) else None, key, verifiers)
+
+
+def _possible(members: Mapping[str, Any]) -> frozenset[str]:
+    """The algorithms that a key's type allows, or the one that it names."""
+    kty, curve = members.get("kty"), members.get("crv")
+    if kty == "RSA":
+        fitting = frozenset(name for name in ALGORITHMS if name[:2] in ("RS", "PS"))
+    elif kty == "EC":
+        fitting = frozenset({_CURVES[curve]} if curve in _CURVES else ())
+    else:
+        fitting = frozenset({"EdDSA"} if kty == "OKP" and curve in _EDWARDS_CURVES else ())
+    named = members.get("alg")
+    return fitting if named is None else fitting & {named}
+
+
+def _candidates(keys: Sequence[PublishedKey], kid: str | None, algorithm: str) -> list[PublishedKey]:
+    return [key for key in keys if algorithm in key.verifiers and (kid is None or key.kid == kid)]

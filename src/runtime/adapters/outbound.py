@@ -1,0 +1,354 @@
+"""The one client for requests to addresses that other people chose.
+
+The host is resolved here, every address it has is checked, and the connection goes to an address that was
+checked: a name that answers differently the next time changes nothing. No redirects, no proxies, no
+settings from the environment, no compression; sizes and total times are bounded.
+"""
+
+import asyncio
+import ipaddress
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlencode, urlsplit
+
+import httpcore
+
+from runtime.adapters.addresses import is_public
+
+MAX_URL_CHARS = 4096
+_PUBLIC_PORTS = frozenset({80, 443})
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+_KEEPALIVE_SECONDS = 20.0
+_MAX_HEADER_CHARS = 8192
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+Method = Literal["GET", "POST"]
+
+
+class OutboundRefused(Exception):
+    """The address is not one this service talks to, and nothing was sent."""
+
+
+class OutboundFailed(Exception):
+    """The request was made, or tried, without a usable answer.
+
+    Attributes:
+        temporary: asking again later may help: timeout, connection trouble, 429 or 5xx.
+        status: the HTTP status, when there was one.
+    """
+
+    def __init__(self, message: str, *, temporary: bool, status: int | None = None) -> None:
+        super().__init__(message)
+        self.temporary = temporary
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A JSON answer; header names are in lower case."""
+
+    json: Any
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def host_header(self) -> str:
+        return self.host if self.port == _DEFAULT_PORTS[self.scheme] else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def system_addresses(host: str, port: int) -> Sequence[str]:
+    """Every address the system's resolver gives for a host. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for _, _, _, _, address in found]
+
+
+class Outbound:
+    """The guarded client. One for a process; `aclose` when it ends.
+
+    Args:
+        allow_private_addresses: for development: any address, any port, and plain HTTP.
+        timeout_seconds: for all of a request together: waiting for a turn, resolving, connecting, the last
+            byte.
+        max_bytes: of an answer's body.
+        max_concurrent: requests at a time, for each *partition* separately, so that one zone's slow
+            addresses do not hold up another's.
+        resolve: host and port -> addresses; other resolvers are for tests.
+        ssl_context: other trust anchors than the system's.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private_addresses: bool,
+        timeout_seconds: float = 5,
+        max_bytes: int = 262_144,
+        max_concurrent: int = 10,
+        resolve: Resolve = system_addresses,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        self._allow_private = allow_private_addresses
+        self._timeout = timeout_seconds
+        self._max_bytes = max_bytes
+        self._max_concurrent = max_concurrent
+        self._turns: dict[str, _Turns] = {}
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl_context or ssl.create_default_context(),
+            max_connections=max_concurrent * 20,
+            max_keepalive_connections=max_concurrent * 2,
+            keepalive_expiry=_KEEPALIVE_SECONDS,
+            network_backend=_PinnedBackend(resolve, allow_private=allow_private_addresses),
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+    async def get_json(self, url: str, *, max_bytes: int | None = None, partition: str = "") -> Fetched:
+        """The JSON document at a URL, from a 200 answer.
+
+        Args:
+            partition: whose request this is (a zone's id), for the concurrency limit.
+        Raises: OutboundRefused, OutboundFailed.
+        """
+        return _fetched(await self._request("GET", url, {}, b"", max_bytes, partition))
+
+    async def get_json_with_bearer(self, url: str, token: str, *, partition: str = "") -> Fetched:
+        """The JSON document at a URL that asks for a bearer token.
+
+        Raises OutboundRefused, OutboundFailed.
+        """
+        headers = {"authorization": f"Bearer {token}"}
+        return _fetched(await self._request("GET", url, headers, b"", None, partition))
+
+    async def post_form(
+        self,
+        url: str,
+        fields: Mapping[str, str] | Iterable[tuple[str, str]],
+        *,
+        headers: Mapping[str, str] | None = None,
+        partition: str = "",
+    ) -> tuple[int, Any]:
+        """Post a form; the status and the JSON of the answer, None when it is not JSON.
+
+        Raises: OutboundRefused; OutboundFailed for trouble on the way and for 429 and 5xx.
+        """
+        pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+        body = urlencode(pairs).encode("ascii")
+        sent = {"content-type": "application/x-www-form-urlencoded", **(headers or {})}
+        answer = await self._request("POST", url, sent, body, None, partition)
+        _raise_if_temporary(answer)
+        try:
+            return answer.status, parse_json(answer.body)
+        except ValueError:
+            return answer.status, None
+
+    async def _request(
+        self,
+        method: Method,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        max_bytes: int | None,
+        partition: str,
+    ) -> _Answer:
+        target = self._target(url)
+        sent = {
+            "host": target.host_header,
+            "accept": "application/json",
+            "accept-encoding": "identity",
+            "user-agent": "zonewright",
+            "content-length": str(len(body)) if method == "POST" else None,
+            **headers,
+        }
+        request = httpcore.Request(
+            method,
+            httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
+            headers=[(name, _header(value)) for name, value in sent.items() if value is not None],
+            content=body if method == "POST" else None,
+        )
+        try:
+            async with asyncio.timeout(self._timeout), self._turn(partition):
+                return await self._answer(request, max_bytes or self._max_bytes)
+        except TimeoutError:
+            raise OutboundFailed(f"no answer within {self._timeout} s", temporary=True) from None
+        except (httpcore.NetworkError, httpcore.TimeoutException, OSError) as failure:
+            raise OutboundFailed(f"cannot connect: {type(failure).__name__}", temporary=True) from failure
+        except (httpcore.ProtocolError, httpcore.ConnectionNotAvailable) as failure:
+            raise OutboundFailed(f"not HTTP: {type(failure).__name__}", temporary=False) from failure
+
+    async def _answer(self, request: httpcore.Request, max_bytes: int) -> _Answer:
+        response = await self._pool.handle_async_request(request)
+        try:
+            headers = {
+                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+            }
+            if headers.get("content-encoding", "identity").strip().lower() != "identity":
+                raise OutboundFailed("the answer is compressed", temporary=False, status=response.status)
+            if (length := headers.get("content-length", "0")).isdecimal() and int(length) > max_bytes:
+                raise _too_large(max_bytes, response.status)
+            body = bytearray()
+            async for chunk in response.aiter_stream():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise _too_large(max_bytes, response.status)
+            return _Answer(response.status, headers, bytes(body))
+        finally:
+            await response.aclose()
+
+    def _target(self, url: str) -> _Target:
+        """The parts of a URL that this client would talk to. Raises OutboundRefused."""
+        if len(url) > MAX_URL_CHARS or any(not "!" <= character <= "~" for character in url) or "\\" in url:
+            raise OutboundRefused("the URL is too long, or holds characters that do not belong there")
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            raise OutboundRefused("the URL cannot be read") from None
+        if parts.scheme not in _DEFAULT_PORTS or (parts.scheme == "http" and not self._allow_private):
+            raise OutboundRefused("the URL is not https")
+        if not host or "@" in parts.netloc or "%" in parts.netloc:
+            raise OutboundRefused("the URL has no host, or more than a host")
+        port = port if port is not None else _DEFAULT_PORTS[parts.scheme]
+        if not self._allow_private and port not in _PUBLIC_PORTS:
+            raise OutboundRefused(f"port {port} is not used for this")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        return _Target(parts.scheme, f"[{host}]" if ":" in host else host, port, path)
+
+    @asynccontextmanager
+    async def _turn(self, partition: str) -> AsyncIterator[None]:
+        turns = self._turns.setdefault(partition, _Turns(asyncio.Semaphore(self._max_concurrent)))
+        turns.users += 1
+        try:
+            async with turns.semaphore:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                self._turns.pop(partition, None)
+
+
+@dataclass(slots=True)
+class _Turns:
+    semaphore: asyncio.Semaphore
+    users: int = 0
+
+
+class _PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Connects only to addresses it resolved and checked itself."""
+
+    def __init__(self, resolve: Resolve, *, allow_private: bool) -> None:
+        self._resolve = resolve
+        self._allow_private = allow_private
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  (the base class asks for it)
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        addresses = await self._addresses(host.strip("[]"), port)
+        failure: Exception | None = None
+        for address in addresses:
+            try:
+                stream = await self._network.connect_tcp(address, port, timeout, None, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as refused:
+                failure = refused
+                continue
+            if not self._allow_private and not is_public(stream.get_extra_info("server_addr")[0]):
+                await stream.aclose()
+                raise OutboundRefused("the connection ended at an address that is not public")
+            return stream
+        raise failure or httpcore.ConnectError("no address")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        raise OutboundRefused("only hosts are talked to")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """What to connect to.
+
+        Raises OutboundRefused when any address is special: a host that mixes is hostile.
+        """
+        try:
+            found = list(dict.fromkeys(await self._resolve(host, port)))
+        except UnicodeError:
+            raise OutboundRefused("the URL's host is no host name") from None
+        if not self._allow_private and not all(is_public(address) for address in found):
+            raise OutboundRefused("the host has an address that is not public")
+        return sorted(found, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version)
+
+
+def parse_json(body: bytes) -> Any:
+    """JSON with distinct member names and finite numbers.
+
+    Raises ValueError, also when it is nested too deep.
+    """
+    try:
+        return json.loads(body, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member appears twice")
+    return members
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"`{name}` is not JSON")
+
+
+def _fetched(answer: _Answer) -> Fetched:
+    _raise_if_temporary(answer)
+    if answer.status != 200:
+        raise OutboundFailed(f"answered {answer.status}", temporary=False, status=answer.status)
+    try:
+        return Fetched(parse_json(answer.body), answer.headers)
+    except ValueError:
+        raise OutboundFailed("the answer is not JSON", temporary=False, status=answer.status) from None
+
+
+def _raise_if_temporary(answer: _Answer) -> None:
+    if answer.status == 429 or answer.status >= 500:
+        raise OutboundFailed(f"answered {answer.status}", temporary=True, status=answer.status)
+
+
+def _too_large(max_bytes: int, status: int) -> OutboundFailed:
+    return OutboundFailed(f"the answer is larger than {max_bytes} bytes", temporary=False, status=status)
+
+
+def _header(value: str) -> str:
+    if len(value) > _MAX_HEADER_CHARS or any(character in "\r\n\0" for character in value):
+        raise OutboundRefused("a header value that cannot be sent")
+    return value
