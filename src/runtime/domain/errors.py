@@ -25,7 +25,16 @@
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
         LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
         ConsentRequired        400     consent_required       (redirects only)
+        UnsupportedResponseType 400    unsupported_response_type      (redirects only)
+        RequestNotSupported    400     request_not_supported          (redirects only)
         TemporarilyUnavailable 503     temporarily_unavailable
+        ServerError            500     server_error
+      PageError                        a page for the person at the browser; never a redirect
+        BadLink                400     bad_link
+        ForgedForm             403     forged_form
+        SignInRefused          403     sign_in_refused
+        TooManyTries           429     too_many_tries
+        SignInUnavailable      503     sign_in_unavailable
 
 The edge turns one of these into HTTP once; whatever else escapes is a bug and answers 500.
 """
@@ -215,6 +224,18 @@ class ConsentRequired(OAuthError):
     code, status = "consent_required", 400
 
 
+class UnsupportedResponseType(OAuthError):
+    """Only the authorization code flow is spoken here."""
+
+    code, status = "unsupported_response_type", 400
+
+
+class RequestNotSupported(OAuthError):
+    """Authorization requests come as plain parameters. Spec: OpenID Connect Core section 3.1.2.6."""
+
+    code, status = "request_not_supported", 400
+
+
 class TemporarilyUnavailable(OAuthError):
     """Something the answer needs is away for now; the edge adds Retry-After."""
 
@@ -225,3 +246,37 @@ class ServerError(OAuthError):
     """A bug, told in OAuth's words."""
 
     code, status = "server_error", 500
+
+
+class PageError(ServiceError):
+    """A refusal told to the person at the browser, because nobody can be answered by redirect."""
+
+
+class BadLink(PageError):
+    """Unknown client, a redirect URI that is not registered, or a sign-in that is not this browser's."""
+
+    code, status = "bad_link", 400
+
+
+class ForgedForm(PageError):
+    """A form that this page did not hand out, or that was sent already."""
+
+    code, status = "forged_form", 403
+
+
+class SignInRefused(PageError):
+    """The person is known, or could be, and may not sign in."""
+
+    code, status = "sign_in_refused", 403
+
+
+class TooManyTries(PageError):
+    """Too many failed sign-ins for this account from this address."""
+
+    code, status = "too_many_tries", 429
+
+
+class SignInUnavailable(PageError):
+    """The identity provider, or this service, cannot sign anybody in right now."""
+
+    code, status = "sign_in_unavailable", 503

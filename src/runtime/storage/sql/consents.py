@@ -1,0 +1,136 @@
+"""What users agreed to: consents of an application's sign-in and resources, and the grants they make."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.identifiers import new_id
+from runtime.storage.sql.tables import METADATA
+
+SIGN_IN = ""  # the resource id under which consent to the sign-in scopes is kept
+
+_consents = METADATA.tables["consents"]
+_grants = METADATA.tables["delegated_grants"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentRecord:
+    """What a user agreed to for one application and one resource (or SIGN_IN).
+
+    Attributes:
+        redirect_host: where the answer was sent when the user agreed; another host needs a new answer.
+    """
+
+    resource_id: str
+    scopes: frozenset[str]
+    redirect_host: str
+
+
+async def given(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, application_id: str
+) -> dict[str, ConsentRecord]:
+    """A user's consents for one application, by resource id."""
+    found = await conn.execute(
+        select(_consents.c.resource_id, _consents.c.scopes, _consents.c.redirect_host).where(
+            _consents.c.zone_id == zone_id,
+            _consents.c.user_id == user_id,
+            _consents.c.application_id == application_id,
+        )
+    )
+    return {
+        row.resource_id: ConsentRecord(row.resource_id, frozenset(row.scopes or ()), row.redirect_host)
+        for row in found
+    }
+
+
+async def record(
+    conn: AsyncConnection,
+    decided: Iterable[ConsentRecord],
+    *,
+    zone_id: str,
+    user_id: str,
+    application_id: str,
+    now: datetime,
+) -> None:
+    """Keep what a user agreed to, in place of what stood there for the same resource."""
+    for consent in decided:
+        of_this = (
+            _consents.c.zone_id == zone_id,
+            _consents.c.user_id == user_id,
+            _consents.c.application_id == application_id,
+            _consents.c.resource_id == consent.resource_id,
+        )
+        values = {
+            "scopes": sorted(consent.scopes),
+            "redirect_host": consent.redirect_host,
+            "updated_at": now,
+        }
+        changed = await conn.execute(update(_consents).where(*of_this).values(**values))
+        if changed.rowcount == 0:
+            await conn.execute(
+                insert(_consents).values(
+                    zone_id=zone_id,
+                    user_id=user_id,
+                    application_id=application_id,
+                    resource_id=consent.resource_id,
+                    created_at=now,
+                    **values,
+                )
+            )
+
+
+async def grant(
+    conn: AsyncConnection,
+    *,
+    organization_id: str,
+    zone_id: str,
+    user_id: str,
+    resource_id: str,
+    provider_id: str,
+    scopes: Collection[str],
+    now: datetime,
+) -> tuple[str, int]:
+    """Make or widen a user's delegated grant for a resource, active again if it was not; its id and epoch.
+
+    A grant that was ended starts again with these scopes alone.
+    """
+    of_this = (
+        _grants.c.zone_id == zone_id,
+        _grants.c.user_id == user_id,
+        _grants.c.resource_id == resource_id,
+        _grants.c.provider_id == provider_id,
+    )
+    standing = (await conn.execute(select(_grants).where(*of_this).with_for_update())).one_or_none()
+    if standing is None:
+        grant_id = new_id()
+        await conn.execute(
+            insert(_grants).values(
+                id=grant_id,
+                organization_id=organization_id,
+                zone_id=zone_id,
+                user_id=user_id,
+                resource_id=resource_id,
+                provider_id=provider_id,
+                scopes=sorted(scopes),
+                status="active",
+                epoch=1,
+                refresh_token_set=False,
+                created_at=now,
+                updated_at=now,
+            )
+        )
+        return grant_id, 1
+    alive = standing.status == "active" and (standing.expires_at is None or standing.expires_at > now)
+    wanted = sorted({*scopes, *(standing.scopes or ())} if alive else set(scopes))
+    if alive and wanted == sorted(standing.scopes or ()):
+        return standing.id, int(standing.epoch)
+    epoch = int(standing.epoch) + 1
+    await conn.execute(
+        update(_grants)
+        .where(*of_this)
+        .values(scopes=wanted, status="active", expires_at=None, epoch=epoch, updated_at=now)
+    )
+    return standing.id, epoch

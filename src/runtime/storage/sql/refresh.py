@@ -1,0 +1,102 @@
+"""Refresh families: one row for the chain of refresh tokens that a code was redeemed for.
+
+The row knows the current token, the one before it, and what the one before was exchanged for, so that a
+client that repeats a request gets the same answer instead of a second branch.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.tables import METADATA
+
+_families = METADATA.tables["refresh_families"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshFamily:
+    """A family as it is kept.
+
+    Attributes:
+        resources: ids of the resources the user authorized; narrowing happens per request.
+        successor_sealed: the current token, sealed, for the holder of the previous one.
+        rotated_at: when the previous token was used.
+    """
+
+    id: str
+    zone_id: str
+    application_id: str
+    session_id: str
+    user_id: str
+    scopes: list[str]
+    resources: list[str]
+    current_hash: bytes
+    expires_at: datetime
+    created_at: datetime
+    previous_hash: bytes | None = None
+    successor_sealed: bytes | None = None
+    rotated_at: datetime | None = None
+    status: str = "active"
+
+
+async def add(conn: AsyncConnection, family: RefreshFamily) -> None:
+    """Keep a new family."""
+    await conn.execute(
+        insert(_families).values(**{name: getattr(family, name) for name in RefreshFamily.__slots__})
+    )
+
+
+async def find(conn: AsyncConnection, family_id: str, *, zone_id: str) -> RefreshFamily | None:
+    """The family with that id in that zone, whatever its status."""
+    found = await conn.execute(
+        select(_families).where(_families.c.id == family_id, _families.c.zone_id == zone_id)
+    )
+    row = found.mappings().one_or_none()
+    return None if row is None else _read(row)
+
+
+async def rotate(
+    conn: AsyncConnection,
+    family: RefreshFamily,
+    *,
+    successor_hash: bytes,
+    successor_sealed: bytes,
+    now: datetime,
+    expires_at: datetime,
+) -> bool:
+    """Put the successor in the current token's place; False when another request has done so already."""
+    done = await conn.execute(
+        update(_families)
+        .where(
+            _families.c.id == family.id,
+            _families.c.zone_id == family.zone_id,
+            _families.c.current_hash == family.current_hash,
+            _families.c.status == "active",
+        )
+        .values(
+            current_hash=successor_hash,
+            previous_hash=family.current_hash,
+            successor_sealed=successor_sealed,
+            rotated_at=now,
+            expires_at=expires_at,
+        )
+    )
+    return done.rowcount == 1
+
+
+async def revoke(conn: AsyncConnection, family_id: str, *, zone_id: str) -> None:
+    """End a family: none of its tokens is worth anything afterwards."""
+    await conn.execute(
+        update(_families)
+        .where(_families.c.id == family_id, _families.c.zone_id == zone_id)
+        .values(status="revoked", successor_sealed=None)
+    )
+
+
+def _read(row: RowMapping) -> RefreshFamily:
+    values = {name: row[name] for name in RefreshFamily.__slots__}
+    values["scopes"], values["resources"] = values["scopes"] or [], values["resources"] or []
+    return RefreshFamily(**values)

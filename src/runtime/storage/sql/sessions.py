@@ -1,0 +1,124 @@
+"""Sessions: what a sign-in leaves behind. A browser session carries a cookie; below it stands one session
+for each application it let in, which is the `sid` of that application's tokens.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.tables import METADATA
+
+SessionType = Literal["browser", "application", "offline"]
+
+_sessions = METADATA.tables["sessions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as it is kept.
+
+    Attributes:
+        session_type: `browser` for single sign-on; `application` for what one code was redeemed for, below
+            a browser session; `offline` for the same when it outlives the browser session.
+        parent_id: the browser session of an `application` session.
+        cookie_hash: what recognises the browser; None for sessions without one.
+        session_data: claims about the user that the provider gave.
+        metadata: `name` of the application that started it.
+    """
+
+    id: str
+    organization_id: str
+    zone_id: str
+    user_id: str | None
+    application_id: str | None
+    session_type: str
+    authenticated_at: datetime
+    expires_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    status: str = "active"
+    epoch: int = 1
+    acr: str | None = None
+    amr: list[str] = field(default_factory=list)
+    provider_id: str | None = None
+    issuer: str | None = None
+    subject: str | None = None
+    session_data: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    parent_id: str | None = None
+    cookie_hash: bytes | None = None
+
+    def is_active(self, now: datetime) -> bool:
+        """Tell whether it stands: neither revoked nor expired."""
+        return self.status == "active" and self.expires_at > now
+
+
+async def add(conn: AsyncConnection, session: Session) -> None:
+    """Keep a new session."""
+    values = {name: getattr(session, name) for name in Session.__slots__}
+    values["session_data"], values["metadata"] = dict(session.session_data), dict(session.metadata)
+    await conn.execute(insert(_sessions).values(**values))
+
+
+async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Session | None:
+    """The session with that id in that zone, whatever its status."""
+    return await _one(conn, and_(_sessions.c.id == session_id, _sessions.c.zone_id == zone_id))
+
+
+async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> Session | None:
+    """The browser session that a cookie of that zone stands for, whatever its status."""
+    return await _one(conn, and_(_sessions.c.cookie_hash == cookie_hash, _sessions.c.zone_id == zone_id))
+
+
+async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> None:
+    """Let a cookie mean nothing any more; the session behind it keeps its applications' tokens."""
+    await conn.execute(
+        update(_sessions)
+        .where(_sessions.c.cookie_hash == cookie_hash, _sessions.c.zone_id == zone_id)
+        .values(cookie_hash=None)
+    )
+
+
+async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until: datetime) -> None:
+    """Move an active session's end."""
+    await conn.execute(
+        update(_sessions)
+        .where(
+            _sessions.c.id == session_id, _sessions.c.zone_id == zone_id, _sessions.c.status == "active"
+        )
+        .values(expires_at=until)
+    )
+
+
+async def revoke(
+    conn: AsyncConnection, session_id: str, *, zone_id: str, now: datetime
+) -> dict[str, int]:
+    """End a session and those below it; session id -> its new epoch, for each that this call ended."""
+    ended = await conn.execute(
+        update(_sessions)
+        .where(
+            or_(_sessions.c.id == session_id, _sessions.c.parent_id == session_id),
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.status == "active",
+        )
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .returning(_sessions.c.id, _sessions.c.epoch)
+    )
+    return {row.id: int(row.epoch) for row in ended}
+
+
+async def _one(conn: AsyncConnection, condition: Any) -> Session | None:
+    row = (await conn.execute(select(_sessions).where(condition))).mappings().one_or_none()
+    return None if row is None else _read(row)
+
+
+def _read(row: RowMapping) -> Session:
+    values = {name: row[name] for name in Session.__slots__}
+    values["amr"] = values["amr"] or []
+    values["session_data"], values["metadata"] = values["session_data"] or {}, values["metadata"] or {}
+    return Session(**values)

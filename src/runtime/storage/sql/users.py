@@ -1,0 +1,186 @@
+"""Users as sign-in sees them: found by provider and subject, or by address and password; and made."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import USER
+from runtime.domain.kinds.role import User
+from runtime.storage.sql import entities
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_users = TABLES["User"]
+_credentials = METADATA.tables["user_credentials"]
+_invitees = METADATA.tables["group_invitees"]
+_members = METADATA.tables["group_members"]
+_internals = METADATA.tables["zone_internals"]
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordUser:
+    """A user with the hash of the password that signs them in."""
+
+    user: User
+    password_hash: str
+
+
+async def get(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User:
+    """The user with that id in that zone. Raises NotFound."""
+    found = await entities.get(conn, USER, user_id, within={"zone_id": zone_id})
+    assert isinstance(found, User)
+    return found
+
+
+async def find_by_subject(
+    conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str
+) -> User | None:
+    """The user whom that issuer knows under that subject."""
+    user_id = await conn.scalar(
+        select(_credentials.c.user_id).where(
+            _credentials.c.zone_id == zone_id,
+            _credentials.c.type == "federation",
+            _credentials.c.issuer == issuer,
+            _credentials.c.subject == subject,
+        )
+    )
+    return None if user_id is None else await get(conn, user_id, zone_id=zone_id)
+
+
+async def find_by_password(conn: AsyncConnection, *, zone_id: str, email: str) -> PasswordUser | None:
+    """The user with that address who signs in with a password; upper and lower case make no difference."""
+    found = await conn.execute(
+        select(_users.c.id, _credentials.c.password_hash)
+        .join(_credentials, _credentials.c.user_id == _users.c.id)
+        .where(
+            _users.c.zone_id == zone_id,
+            _credentials.c.zone_id == zone_id,
+            _credentials.c.type == "password",
+            func.lower(_users.c.email) == email.lower(),
+        )
+        .order_by(_users.c.created_at, _users.c.id)
+        .limit(1)
+    )
+    row = found.one_or_none()
+    if row is None or row.password_hash is None:
+        return None
+    return PasswordUser(await get(conn, row.id, zone_id=zone_id), row.password_hash)
+
+
+async def identifier_taken(conn: AsyncConnection, *, zone_id: str, identifier: str) -> bool:
+    """Tell whether a user of the zone has that identifier."""
+    found = await entities.find_by(conn, USER, "identifier", identifier, within={"zone_id": zone_id})
+    return found is not None
+
+
+async def add(conn: AsyncConnection, user: User) -> None:
+    """Keep a new user. Raises Conflict when the identifier is taken."""
+    await entities.insert(conn, USER, user)
+
+
+async def add_federation(
+    conn: AsyncConnection, user: User, *, provider_id: str, issuer: str, subject: str, now: datetime
+) -> None:
+    """Let a user sign in at a provider."""
+    await _add_credential(
+        conn, user, "federation", now, provider_id=provider_id, issuer=issuer, subject=subject
+    )
+
+
+async def add_password(conn: AsyncConnection, user: User, *, password_hash: str, now: datetime) -> None:
+    """Let a user sign in with a password."""
+    await _add_credential(conn, user, "password", now, password_hash=password_hash)
+
+
+async def replace_password(
+    conn: AsyncConnection, user: User, *, password_hash: str, now: datetime
+) -> None:
+    """Keep another hash of the user's password."""
+    await conn.execute(
+        update(_credentials)
+        .where(
+            _credentials.c.zone_id == user.zone_id,
+            _credentials.c.user_id == user.id,
+            _credentials.c.type == "password",
+        )
+        .values(password_hash=password_hash, updated_at=now)
+    )
+
+
+async def renew_provider(
+    conn: AsyncConnection, user: User, *, provider_id: str, issuer: str, subject: str, now: datetime
+) -> None:
+    """Note which provider speaks for that issuer now: the one before may have been deleted and made anew."""
+    await conn.execute(
+        update(_credentials)
+        .where(
+            _credentials.c.zone_id == user.zone_id,
+            _credentials.c.user_id == user.id,
+            _credentials.c.issuer == issuer,
+            _credentials.c.subject == subject,
+        )
+        .values(provider_id=provider_id, updated_at=now)
+    )
+
+
+async def change(conn: AsyncConnection, user: User, **values: Any) -> None:
+    """Write some members of a user."""
+    await conn.execute(
+        update(_users).where(_users.c.id == user.id, _users.c.zone_id == user.zone_id).values(**values)
+    )
+
+
+async def bind_invitations(conn: AsyncConnection, user: User, *, now: datetime) -> int:
+    """Turn pending memberships of the user's address into memberships; how many there were.
+
+    Only for a verified address: whoever can claim any address would otherwise join any group.
+    """
+    pending = list(
+        await conn.scalars(
+            delete(_invitees)
+            .where(_invitees.c.zone_id == user.zone_id, _invitees.c.email == user.email.lower())
+            .returning(_invitees.c.group_id)
+        )
+    )
+    standing = set(
+        await conn.scalars(
+            select(_members.c.group_id).where(
+                _members.c.zone_id == user.zone_id, _members.c.user_id == user.id
+            )
+        )
+    )
+    if wanted := [group_id for group_id in pending if group_id not in standing]:
+        await conn.execute(
+            insert(_members),
+            [
+                {"zone_id": user.zone_id, "group_id": group_id, "user_id": user.id, "created_at": now}
+                for group_id in wanted
+            ],
+        )
+    return len(wanted)
+
+
+async def lock_zone(conn: AsyncConnection, zone_id: str) -> None:
+    """Let no other registration of the zone pass until the transaction ends: addresses stay unique."""
+    await conn.execute(
+        select(_internals.c.zone_id).where(_internals.c.zone_id == zone_id).with_for_update()
+    )
+
+
+async def _add_credential(
+    conn: AsyncConnection, user: User, type_: str, now: datetime, **values: Any
+) -> None:
+    await conn.execute(
+        insert(_credentials).values(
+            id=new_id(),
+            zone_id=user.zone_id,
+            user_id=user.id,
+            type=type_,
+            created_at=now,
+            updated_at=now,
+            **values,
+        )
+    )
