@@ -1,0 +1,143 @@
+"""The database: one engine, and the three ways to hold a connection of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+from sqlalchemy import event, text
+from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from runtime.domain.errors import Unavailable
+
+DIALECTS = ("sqlite", "postgresql")
+BUSY_SECONDS = 15
+
+_BEGIN = "zonewright_begin"
+
+
+class Database:
+    """An open database. PostgreSQL runs READ COMMITTED for writes and repeatable read for consistent reads.
+
+    SQLite has one writer: write transactions of this process queue here, those of other processes at the file.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.dialect = engine.dialect.name
+        self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
+        self._holder: asyncio.Task[Any] | None = None
+
+    @classmethod
+    def open(cls, url: str, *, pool_size: int = 16) -> "Database":
+        """The database at a SQLAlchemy URL; connections are made as they are needed.
+
+        Raises:
+            ValueError: the URL names a database that is neither SQLite nor PostgreSQL.
+        """
+        address = make_url(url)
+        dialect = address.get_backend_name()
+        if dialect not in DIALECTS:
+            raise ValueError(f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg")
+        drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+        options: dict[str, Any] = {
+            "json_serializer": _dumps,
+            "json_deserializer": orjson.loads,
+            "pool_size": pool_size,
+            "max_overflow": pool_size,
+            "pool_timeout": 10,
+        }
+        if dialect == "postgresql":
+            options |= {"isolation_level": "READ COMMITTED", "pool_pre_ping": True}
+        engine = create_async_engine(address.set(drivername=drivers[dialect]), **options)
+        if dialect == "sqlite":
+            event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
+            event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
+        return cls(engine)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+        """A connection in a write transaction, which commits when the block ends and rolls back when it raises.
+
+        A second one inside the first would wait for itself on SQLite, so that is refused.
+        """
+        if self._writer is None:
+            async with self.engine.begin() as connection:
+                yield connection
+            return
+        if self._holder is not None and self._holder is asyncio.current_task():
+            raise RuntimeError("this task is in a write transaction already; pass its connection on")
+        async with self._writer:
+            self._holder = asyncio.current_task()
+            try:
+                async with self._connected({_BEGIN: "BEGIN IMMEDIATE"}) as connection, connection.begin():
+                    yield connection
+            finally:
+                self._holder = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A connection whose statements all see the database at one instant. Nothing written on it is kept."""
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        async with self._connected({_BEGIN: "BEGIN"} if self._writer else options) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def querying(self) -> AsyncIterator[AsyncConnection]:
+        """A connection without a transaction around it, for hot paths that run one small query. It cannot stream."""
+        options = {_BEGIN: ""} if self._writer else {"isolation_level": "AUTOCOMMIT"}
+        async with self._connected(options) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _connected(self, options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
+        async with self.engine.connect() as connection:
+            await connection.execution_options(**options)
+            yield connection
+
+    async def ping(self) -> None:
+        """Return when the database answers. Raises `Unavailable`."""
+        try:
+            async with self.querying() as connection:
+                await connection.execute(text("SELECT 1"))
+        except (DBAPIError, OSError, PoolTimeout) as error:
+            raise Unavailable("the database does not answer", internal=str(error)) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _on_sqlite_connect(connection: Any, _record: Any) -> None:
+    # No transaction control by the driver: `_on_sqlite_begin` decides how one starts.
+    connection.isolation_level = None
+    # SQLite's own lower() knows ASCII only.
+    connection.create_function("lower", 1, _lower, deterministic=True)
+    cursor = connection.cursor()
+    for setting in (
+        f"busy_timeout = {BUSY_SECONDS * 1000}",
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        "foreign_keys = ON",
+        "cache_size = -32768",
+        "temp_store = MEMORY",
+    ):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
+
+
+def _on_sqlite_begin(connection: Connection) -> None:
+    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+        connection.exec_driver_sql(begin)
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value

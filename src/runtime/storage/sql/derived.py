@@ -1,0 +1,156 @@
+"""The tables of the management kinds, made from `domain.kinds`: a column for each stored member.
+
+Tenancy is in the keys: a zone's rows have the primary key (zone_id, id), and a reference to another entity is a
+foreign key over both columns, so that the database itself refuses one that crosses zones.
+"""
+
+import re
+import types
+from datetime import datetime
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, PrimaryKeyConstraint, String, Table
+from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import TypeEngine
+
+from runtime.domain.kinds import ALL, BY_NAME, Kind
+from runtime.domain.kinds.marks import Mark
+from runtime.storage.sql.columns import METADATA, Json, Utc, belongs
+
+# References that no body carries and that therefore have no `Ref` mark: kind, member -> kind.
+_UNMARKED = {("RoleAssignment", "role_id"): "Role"}
+# Members that are unique in the whole service, because they arrive without a tenant.
+_EVERYWHERE = {("ServiceAccountCredential", "client_id")}
+# Members that are unique together within the parent, besides the handle.
+_TOGETHER = {"PolicyVersion": ("version",), "PolicySetVersion": ("version",)}
+# Members that hand-written queries look up.
+_LOOKED_UP = {
+    "RoleAssignment": (("principal_type", "principal_id"),),
+    "User": (("email",), ("issuer", "subject")),
+}
+
+
+def tenant(kind: Kind) -> str | None:
+    """The member that says whose an entity is; None for the organization itself."""
+    if kind.zoned:
+        return "zone_id"
+    return None if kind.name == "Organization" else "organization_id"
+
+
+def parent_member(kind: Kind) -> str | None:
+    """The member that holds the id of a parent that is neither the zone nor the organization."""
+    if kind.parent is None or kind.parent.name in ("Organization", "Zone"):
+        return None
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.parent.name).lower() + "_id"
+
+
+def scope(kind: Kind) -> tuple[str, ...]:
+    """The members that together name the parent: what a handle is unique within, and what lists select on."""
+    return tuple(name for name in (tenant(kind), parent_member(kind)) if name)
+
+
+def plain_type(annotation: Any) -> type:
+    """The Python type under `Annotated` and `| None`; `object` for what is kept as JSON."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = [member for member in get_args(annotation) if member is not type(None)]
+        return plain_type(inner[0]) if len(inner) == 1 else object
+    if get_origin(annotation) is Literal:
+        annotation = type(get_args(annotation)[0])
+    return annotation if isinstance(annotation, type) else object
+
+
+def column_type(annotation: Any) -> TypeEngine[Any]:
+    """The column type that keeps values of a member."""
+    python = plain_type(annotation)
+    candidates: tuple[tuple[type, TypeEngine[Any]], ...] = (
+        (str, String()),
+        (bool, Boolean()),
+        (int, BigInteger()),
+        (datetime, Utc()),
+        (bytes, LargeBinary()),
+    )
+    return next((made for base, made in candidates if issubclass(python, base)), Json)
+
+
+def references(kind: Kind) -> dict[str, str]:
+    """Member -> name of the kind whose id it holds, parents included."""
+    found = {name: member.ref.kind for name, member in kind.stored().items() if member.ref}
+    found |= {member: target for (owner, member), target in _UNMARKED.items() if owner == kind.name}
+    if (member := parent_member(kind)) and kind.parent:
+        found[member] = kind.parent.name
+    return found
+
+
+def _columns(kind: Kind) -> list[Column[Any]]:
+    everywhere = set.intersection(*(set(entity.model_fields) for entity in kind.classes))
+    return [
+        Column(name, column_type(member.annotation), nullable=member.nullable or name not in everywhere)
+        for name, member in kind.stored().items()
+    ]
+
+
+def _keys(kind: Kind) -> list[SchemaItem]:
+    """The primary key, and the foreign keys to the tenant and to other entities."""
+    table, owner = kind.table, tenant(kind)
+    if owner is None:
+        return [PrimaryKeyConstraint("id", name=f"{table}_pkey")]
+    if kind.name == "Zone":
+        keys: list[SchemaItem] = [
+            PrimaryKeyConstraint("id", name=f"{table}_pkey"),
+            belongs(table, "organization_id", "organizations id"),
+        ]
+    elif kind.zoned:
+        keys = [
+            PrimaryKeyConstraint("zone_id", "id", name=f"{table}_pkey"),
+            belongs(table, "organization_id zone_id", "zones organization_id id"),
+        ]
+    else:
+        keys = [
+            PrimaryKeyConstraint("organization_id", "id", name=f"{table}_pkey"),
+            belongs(table, "organization_id", "organizations id"),
+        ]
+    stored = kind.stored()
+    for name, target in references(kind).items():
+        mark = stored[name].ref
+        late = mark is not None and mark.late
+        own = "id" if kind.name == "Zone" else owner
+        other = tenant(BY_NAME[target])
+        ondelete = None if stored[name].nullable else "CASCADE"
+        keys.append(
+            belongs(table, f"{own} {name}", f"{BY_NAME[target].table} {other} id", ondelete=ondelete, late=late)
+        )
+    return keys
+
+
+def _indexes(kind: Kind, table: Table) -> None:
+    """Uniqueness, paging, and the way back along every reference."""
+    stored, within = kind.stored(), scope(kind)
+    alive = table.c.archived_at.is_(None) if "archived_at" in stored else None
+    unique = {name: (*within, name) for name, member in stored.items() if member.has(Mark.UNIQUE)}
+    if kind.handle:
+        unique[kind.handle] = (*within, *kind.unique_with, kind.handle)
+    for name, columns in unique.items():
+        columns = (name,) if (kind.name, name) in _EVERYWHERE else columns
+        options = {"postgresql_where": alive, "sqlite_where": alive} if alive is not None else {}
+        Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
+    for name in _TOGETHER.get(kind.name, ()):
+        Index(f"{table.name}_{name}_key", *(table.c[column] for column in (*within, name)), unique=True)
+    if kind.name == "Zone":
+        Index(f"{table.name}_id_key", table.c.organization_id, table.c.id, unique=True)
+    Index(f"{table.name}_created_at_idx", *(table.c[column] for column in (*within, "created_at", "id")))
+    for name in references(kind):
+        if kind.name != "Zone" and name not in within:
+            Index(f"{table.name}_{name}_idx", table.c[within[0]], table.c[name])
+    for names in _LOOKED_UP.get(kind.name, ()):
+        Index(f"{table.name}_{names[-1]}_idx", *(table.c[column] for column in (*within[:1], *names)))
+
+
+def _table(kind: Kind) -> Table:
+    table = Table(kind.table, METADATA, *_columns(kind), *_keys(kind))
+    _indexes(kind, table)
+    return table
+
+
+TABLES: dict[str, Table] = {kind.name: _table(kind) for kind in ALL}

@@ -1,0 +1,422 @@
+"""The tables that no kind describes: heads and history of an organization, and what sign-in and exchange keep.
+
+Each belongs to an organization or a zone and goes with it. The two logs are the exception: `audit_events` has no
+foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
+"""
+
+from sqlalchemy import DDL, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
+
+from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, text
+
+
+def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
+    return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
+
+
+# One row an organization. The update of it is what puts an organization's writes in a row, one after the other.
+organization_heads = Table(
+    "organization_heads",
+    METADATA,
+    text("organization_id"),
+    number("revision"),
+    number("audit_sequence"),
+    text("audit_hash"),
+    _key("organization_heads", "organization_id"),
+    belongs("organization_heads", "organization_id", "organizations id"),
+)
+
+api_keys = Table(
+    "api_keys",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("name"),
+    text("role"),
+    binary("secret_hash"),
+    instant("created_at"),
+    instant("last_used_at", nullable=True),
+    _key("api_keys", "id"),
+    belongs("api_keys", "organization_id", "organizations id"),
+)
+Index("api_keys_organization_id_idx", api_keys.c.organization_id)
+
+zone_internals = Table(
+    "zone_internals",
+    METADATA,
+    text("zone_id"),
+    text("organization_id"),
+    binary("data_key_wrapped"),
+    text("access_token_algorithm"),
+    number("epoch"),
+    text("policy_schema_version"),
+    _key("zone_internals", "zone_id"),
+    belongs("zone_internals", "organization_id zone_id", "zones organization_id id"),
+)
+
+# A signing key is published, then signs, then only verifies, then is gone: four instants.
+zone_keys = Table(
+    "zone_keys",
+    METADATA,
+    text("kid"),
+    text("zone_id"),
+    text("algorithm"),
+    binary("private_sealed"),
+    json("public_jwk", nullable=False),
+    instant("publish_at"),
+    instant("activate_at"),
+    instant("retire_at", nullable=True),
+    instant("remove_at", nullable=True),
+    _key("zone_keys", "kid"),
+    belongs("zone_keys", "zone_id", "zones id"),
+)
+Index("zone_keys_zone_id_idx", zone_keys.c.zone_id)
+
+user_credentials = Table(
+    "user_credentials",
+    METADATA,
+    text("id"),
+    text("zone_id"),
+    text("user_id"),
+    text("type"),
+    text("provider_id", nullable=True),
+    text("issuer", nullable=True),
+    text("subject", nullable=True),
+    text("password_hash", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    _key("user_credentials", "zone_id", "id"),
+    belongs("user_credentials", "zone_id user_id", "users zone_id id"),
+    belongs("user_credentials", "zone_id provider_id", "providers zone_id id", ondelete=None),
+)
+Index(
+    "user_credentials_subject_key",
+    user_credentials.c.zone_id,
+    user_credentials.c.issuer,
+    user_credentials.c.subject,
+    unique=True,
+)
+Index(
+    "user_credentials_password_key",
+    user_credentials.c.zone_id,
+    user_credentials.c.user_id,
+    unique=True,
+    postgresql_where=user_credentials.c.type == "password",
+    sqlite_where=user_credentials.c.type == "password",
+)
+Index("user_credentials_user_id_idx", user_credentials.c.zone_id, user_credentials.c.user_id)
+Index("user_credentials_provider_id_idx", user_credentials.c.zone_id, user_credentials.c.provider_id)
+
+group_members = Table(
+    "group_members",
+    METADATA,
+    text("zone_id"),
+    text("group_id"),
+    text("user_id"),
+    instant("created_at"),
+    _key("group_members", "zone_id", "group_id", "user_id"),
+    belongs("group_members", "zone_id group_id", "groups zone_id id"),
+    belongs("group_members", "zone_id user_id", "users zone_id id"),
+)
+Index("group_members_user_id_idx", group_members.c.zone_id, group_members.c.user_id)
+
+# People named by e-mail address, in lower case, who have not signed in yet.
+group_invitees = Table(
+    "group_invitees",
+    METADATA,
+    text("zone_id"),
+    text("group_id"),
+    text("email"),
+    instant("created_at"),
+    _key("group_invitees", "zone_id", "group_id", "email"),
+    belongs("group_invitees", "zone_id group_id", "groups zone_id id"),
+)
+Index("group_invitees_email_idx", group_invitees.c.zone_id, group_invitees.c.email)
+
+application_dependencies = Table(
+    "application_dependencies",
+    METADATA,
+    text("zone_id"),
+    text("application_id"),
+    text("resource_id"),
+    json("when_accessing"),
+    instant("created_at"),
+    _key("application_dependencies", "zone_id", "application_id", "resource_id"),
+    belongs("application_dependencies", "zone_id application_id", "applications zone_id id"),
+    belongs("application_dependencies", "zone_id resource_id", "resources zone_id id"),
+)
+Index(
+    "application_dependencies_resource_id_idx",
+    application_dependencies.c.zone_id,
+    application_dependencies.c.resource_id,
+)
+
+policy_set_bindings = Table(
+    "policy_set_bindings",
+    METADATA,
+    text("zone_id"),
+    text("target_type"),
+    text("target_id"),
+    text("mode"),
+    text("policy_set_id"),
+    text("policy_set_version_id"),
+    instant("created_at"),
+    _key("policy_set_bindings", "zone_id", "target_type", "target_id", "mode"),
+    belongs("policy_set_bindings", "zone_id policy_set_id", "policy_sets zone_id id"),
+    belongs("policy_set_bindings", "zone_id policy_set_version_id", "policy_set_versions zone_id id"),
+)
+Index("policy_set_bindings_policy_set_id_idx", policy_set_bindings.c.zone_id, policy_set_bindings.c.policy_set_id)
+Index(
+    "policy_set_bindings_policy_set_version_id_idx",
+    policy_set_bindings.c.zone_id,
+    policy_set_bindings.c.policy_set_version_id,
+)
+
+sessions = Table(
+    "sessions",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("zone_id"),
+    text("user_id", nullable=True),
+    text("application_id", nullable=True),
+    text("session_type"),
+    text("status"),
+    number("epoch"),
+    instant("authenticated_at", nullable=True),
+    instant("expires_at"),
+    text("acr", nullable=True),
+    json("amr"),
+    text("provider_id", nullable=True),
+    text("issuer", nullable=True),
+    text("subject", nullable=True),
+    json("session_data"),
+    json("metadata"),
+    text("parent_id", nullable=True),
+    binary("cookie_hash", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    _key("sessions", "zone_id", "id"),
+    belongs("sessions", "organization_id zone_id", "zones organization_id id"),
+    belongs("sessions", "zone_id user_id", "users zone_id id"),
+    belongs("sessions", "zone_id application_id", "applications zone_id id"),
+    belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
+)
+Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
+Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)
+Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
+Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
+Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
+
+# `resource_id` is empty for the scopes of signing in itself.
+consents = Table(
+    "consents",
+    METADATA,
+    text("zone_id"),
+    text("user_id"),
+    text("application_id"),
+    text("resource_id"),
+    json("scopes", nullable=False),
+    text("redirect_host", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    _key("consents", "zone_id", "user_id", "application_id", "resource_id"),
+    belongs("consents", "zone_id user_id", "users zone_id id"),
+    belongs("consents", "zone_id application_id", "applications zone_id id"),
+)
+Index("consents_application_id_idx", consents.c.zone_id, consents.c.application_id)
+
+delegated_grants = Table(
+    "delegated_grants",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("zone_id"),
+    text("user_id"),
+    text("resource_id"),
+    text("provider_id"),
+    json("scopes", nullable=False),
+    text("status"),
+    number("epoch"),
+    instant("expires_at", nullable=True),
+    Column("refresh_token_set", Boolean, nullable=False),
+    instant("refreshed_at", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    _key("delegated_grants", "zone_id", "id"),
+    belongs("delegated_grants", "organization_id zone_id", "zones organization_id id"),
+    belongs("delegated_grants", "zone_id user_id", "users zone_id id"),
+    belongs("delegated_grants", "zone_id resource_id", "resources zone_id id"),
+    belongs("delegated_grants", "zone_id provider_id", "providers zone_id id"),
+)
+Index(
+    "delegated_grants_user_id_key",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.user_id,
+    delegated_grants.c.resource_id,
+    delegated_grants.c.provider_id,
+    unique=True,
+)
+Index(
+    "delegated_grants_created_at_idx",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.created_at,
+    delegated_grants.c.id,
+)
+Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
+Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
+
+# The refresh tokens that follow from one sign-in: one is current, and the one before it is tolerated for a moment.
+refresh_families = Table(
+    "refresh_families",
+    METADATA,
+    text("id"),
+    text("zone_id"),
+    text("application_id"),
+    text("session_id"),
+    text("user_id"),
+    json("scopes", nullable=False),
+    json("resources", nullable=False),
+    binary("current_hash"),
+    binary("previous_hash", nullable=True),
+    binary("successor_sealed", nullable=True),
+    instant("rotated_at", nullable=True),
+    text("status"),
+    instant("expires_at"),
+    instant("created_at"),
+    _key("refresh_families", "zone_id", "id"),
+    belongs("refresh_families", "zone_id application_id", "applications zone_id id"),
+    belongs("refresh_families", "zone_id session_id", "sessions zone_id id"),
+    belongs("refresh_families", "zone_id user_id", "users zone_id id"),
+)
+Index("refresh_families_current_hash_key", refresh_families.c.current_hash, unique=True)
+Index("refresh_families_previous_hash_idx", refresh_families.c.previous_hash)
+Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh_families.c.application_id)
+Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
+Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)
+
+# Which configuration set an entity belongs to. `zone_id` is null for entities of the organization, zones among them.
+ownerships = Table(
+    "ownerships",
+    METADATA,
+    text("organization_id"),
+    text("zone_id", nullable=True),
+    text("kind"),
+    text("entity_id"),
+    text("owner"),
+    text("name"),
+    json("fields", nullable=False),
+    json("applied", nullable=False),
+    json("secret_versions", nullable=False),
+    json("source"),
+    Column("protect", Boolean, nullable=False),
+    number("revision"),
+    instant("updated_at"),
+    _key("ownerships", "organization_id", "kind", "entity_id"),
+    belongs("ownerships", "organization_id", "organizations id"),
+    belongs("ownerships", "organization_id zone_id", "zones organization_id id"),
+)
+Index(
+    "ownerships_zone_name_key",
+    ownerships.c.zone_id,
+    ownerships.c.kind,
+    ownerships.c.name,
+    unique=True,
+    postgresql_where=ownerships.c.zone_id.is_not(None),
+    sqlite_where=ownerships.c.zone_id.is_not(None),
+)
+Index(
+    "ownerships_organization_name_key",
+    ownerships.c.organization_id,
+    ownerships.c.kind,
+    ownerships.c.name,
+    unique=True,
+    postgresql_where=ownerships.c.zone_id.is_(None),
+    sqlite_where=ownerships.c.zone_id.is_(None),
+)
+
+changesets = Table(
+    "changesets",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("owner"),
+    text("plan_digest"),
+    text("body_digest"),
+    number("base_revision"),
+    number("revision"),
+    number("operations"),
+    json("source"),
+    json("result", nullable=False),
+    number("audit_first", nullable=True),
+    number("audit_last", nullable=True),
+    instant("created_at"),
+    text("created_by"),
+    _key("changesets", "organization_id", "id"),
+    belongs("changesets", "organization_id", "organizations id"),
+)
+Index("changesets_plan_digest_key", changesets.c.organization_id, changesets.c.plan_digest, unique=True)
+Index("changesets_created_at_idx", changesets.c.organization_id, changesets.c.created_at, changesets.c.id)
+
+audit_events = Table(
+    "audit_events",
+    METADATA,
+    text("organization_id"),
+    number("sequence"),
+    text("id"),
+    instant("at"),
+    text("actor_type"),
+    text("actor_id"),
+    text("action"),
+    text("kind"),
+    text("entity_id"),
+    text("zone_id", nullable=True),
+    text("changeset_id", nullable=True),
+    text("request_id", nullable=True),
+    json("before"),
+    json("after"),
+    text("previous_hash"),
+    text("hash"),
+    _key("audit_events", "organization_id", "sequence"),
+)
+Index("audit_events_entity_id_idx", audit_events.c.organization_id, audit_events.c.entity_id)
+
+token_events = Table(
+    "token_events",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("zone_id"),
+    instant("at"),
+    text("event"),
+    text("outcome"),
+    text("reason", nullable=True),
+    number("step", nullable=True),
+    text("user_id", nullable=True),
+    text("application_id", nullable=True),
+    text("resource_id", nullable=True),
+    json("actors"),
+    json("determining"),
+    text("request_id", nullable=True),
+    _key("token_events", "organization_id", "id"),
+    belongs("token_events", "organization_id", "organizations id"),
+)
+Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
+
+# The audit log is append-only for everyone who does not first drop these.
+GUARDS: dict[str, tuple[str, ...]] = {
+    "sqlite": (
+        "CREATE TRIGGER audit_events_no_update BEFORE UPDATE ON audit_events"
+        " BEGIN SELECT RAISE(ABORT, 'audit_events is append-only'); END",
+        "CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events"
+        " BEGIN SELECT RAISE(ABORT, 'audit_events is append-only'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'restrict_violation'; END $$",
+        "CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_events"
+        " FOR EACH STATEMENT EXECUTE FUNCTION audit_events_refuse()",
+    ),
+}
+for _dialect, _statements in GUARDS.items():
+    for _statement in _statements:
+        event.listen(audit_events, "after_create", DDL(_statement).execute_if(dialect=_dialect))

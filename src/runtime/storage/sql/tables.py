@@ -1,0 +1,45 @@
+"""Every table: `TABLES` by kind name, and the hand-written ones by their own names."""
+
+from runtime.storage.sql.columns import METADATA
+from runtime.storage.sql.derived import TABLES
+from runtime.storage.sql.records import (
+    api_keys,
+    application_dependencies,
+    audit_events,
+    changesets,
+    consents,
+    delegated_grants,
+    group_invitees,
+    group_members,
+    organization_heads,
+    ownerships,
+    policy_set_bindings,
+    refresh_families,
+    sessions,
+    token_events,
+    user_credentials,
+    zone_internals,
+    zone_keys,
+)
+
+__all__ = [
+    "METADATA",
+    "TABLES",
+    "api_keys",
+    "application_dependencies",
+    "audit_events",
+    "changesets",
+    "consents",
+    "delegated_grants",
+    "group_invitees",
+    "group_members",
+    "organization_heads",
+    "ownerships",
+    "policy_set_bindings",
+    "refresh_families",
+    "sessions",
+    "token_events",
+    "user_credentials",
+    "zone_internals",
+    "zone_keys",
+]
