@@ -9,6 +9,8 @@ from sanic import Sanic
 from sanic.config import Config
 from sanic.response import HTTPResponse, json, raw
 
+from runtime.adapters.identity_providers.oidc import OpenIDProviders
+from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.sealing import (
     KeyEncryption,
     LocalKeyEncryption,
@@ -82,6 +84,7 @@ async def make_parts(settings: Settings) -> Parts:
             )
             for name in ("pepper", "cursors")
         }
+    outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     parts = Parts(
         settings=settings,
         database=database,
@@ -89,7 +92,8 @@ async def make_parts(settings: Settings) -> Parts:
         key_encryption=key_encryption,
         hasher=SecretHasher(secrets["pepper"]),
         cursors=Sealer(secrets["cursors"]),
-        outbound=Outbound(allow_private_addresses=settings.allow_private_addresses),
+        outbound=outbound,
+        openid=OpenIDProviders(outbound, RemoteKeys(outbound)),
         passwords=Passwords(),
         clock=lambda: datetime.now(UTC),
         zones=Zones(),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
@@ -20,6 +21,7 @@ class Parts:
 
     Attributes:
         cursors: seals paging cursors, for all workers alike.
+        openid: the identity providers outside, with what they publish remembered.
         clock: the present, aware and UTC; tests bring their own.
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.
@@ -32,6 +34,7 @@ class Parts:
     hasher: SecretHasher
     cursors: Sealer
     outbound: Outbound
+    openid: OpenIDProviders
     passwords: Passwords
     clock: Callable[[], datetime]
     zones: Zones
