@@ -19,7 +19,7 @@ METADATA = MetaData()
 
 
 class Utc(TypeDecorator[datetime]):
-    """An instant. PostgreSQL keeps `timestamptz`; SQLite keeps ISO 8601 text of one width, which sorts by time."""
+    """An instant. PostgreSQL keeps `timestamptz`; SQLite keeps ISO 8601 text of one width."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -75,7 +75,7 @@ def belongs(
     """A foreign key whose last column names it.
 
     Args:
-        columns: local columns, separated by spaces; the tenant's comes first, so no reference leaves the tenant.
+        columns: local columns, separated by spaces; the tenant's comes first.
         target: `table column ...`, the columns in the same order.
         ondelete: None leaves the reference to `entities.remove`, which clears it.
         late: whether the target is created after this table.

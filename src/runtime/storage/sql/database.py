@@ -23,7 +23,7 @@ _BEGIN = "zonewright_begin"
 class Database:
     """An open database. PostgreSQL runs READ COMMITTED for writes and repeatable read for consistent reads.
 
-    SQLite has one writer: write transactions of this process queue here, those of other processes at the file.
+    SQLite has one writer: write transactions of this process queue here, other processes' at the file.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -61,7 +61,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """A connection in a write transaction, which commits when the block ends and rolls back when it raises.
+        """A connection in a write transaction, committed when the block ends, rolled back when it raises.
 
         A second one inside the first would wait for itself on SQLite, so that is refused.
         """
@@ -81,14 +81,14 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection whose statements all see the database at one instant. Nothing written on it is kept."""
+        """A connection whose statements all see the database at one instant; it writes nothing."""
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         async with self._connected({_BEGIN: "BEGIN"} if self._writer else options) as connection:
             yield connection
 
     @asynccontextmanager
     async def querying(self) -> AsyncIterator[AsyncConnection]:
-        """A connection without a transaction around it, for hot paths that run one small query. It cannot stream."""
+        """A connection without a transaction, for hot paths that run one small query. It cannot stream."""
         options = {_BEGIN: ""} if self._writer else {"isolation_level": "AUTOCOMMIT"}
         async with self._connected(options) as connection:
             yield connection

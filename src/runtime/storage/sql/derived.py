@@ -1,7 +1,7 @@
 """The tables of the management kinds, made from `domain.kinds`: a column for each stored member.
 
-Tenancy is in the keys: a zone's rows have the primary key (zone_id, id), and a reference to another entity is a
-foreign key over both columns, so that the database itself refuses one that crosses zones.
+Tenancy is in the keys: a zone's rows have the primary key (zone_id, id), and a reference to another entity is
+a foreign key over both columns, so that the database itself refuses one that crosses zones.
 """
 
 import re
@@ -20,7 +20,7 @@ from runtime.storage.sql.columns import METADATA, Json, Utc, belongs
 # References that no body carries and that therefore have no `Ref` mark: kind, member -> kind.
 _UNMARKED = {("RoleAssignment", "role_id"): "Role"}
 # Members that are unique in the whole service, because they arrive without a tenant.
-_EVERYWHERE = {("ServiceAccountCredential", "client_id")}
+EVERYWHERE = {("ServiceAccountCredential", "client_id")}
 # Members that are unique together within the parent, besides the handle.
 _TOGETHER = {"PolicyVersion": ("version",), "PolicySetVersion": ("version",)}
 # Members that hand-written queries look up.
@@ -119,7 +119,9 @@ def _keys(kind: Kind) -> list[SchemaItem]:
         other = tenant(BY_NAME[target])
         ondelete = None if stored[name].nullable else "CASCADE"
         keys.append(
-            belongs(table, f"{own} {name}", f"{BY_NAME[target].table} {other} id", ondelete=ondelete, late=late)
+            belongs(
+                table, f"{own} {name}", f"{BY_NAME[target].table} {other} id", ondelete=ondelete, late=late
+            )
         )
     return keys
 
@@ -127,13 +129,17 @@ def _keys(kind: Kind) -> list[SchemaItem]:
 def _indexes(kind: Kind, table: Table) -> None:
     """Uniqueness, paging, and the way back along every reference."""
     stored, within = kind.stored(), scope(kind)
-    alive = table.c.archived_at.is_(None) if "archived_at" in stored else None
+    options: dict[str, Any] = {}
+    if "archived_at" in stored:
+        options = dict.fromkeys(("postgresql_where", "sqlite_where"), table.c.archived_at.is_(None))
     unique = {name: (*within, name) for name, member in stored.items() if member.has(Mark.UNIQUE)}
     if kind.handle:
         unique[kind.handle] = (*within, *kind.unique_with, kind.handle)
     for name, columns in unique.items():
-        columns = (name,) if (kind.name, name) in _EVERYWHERE else columns
-        options = {"postgresql_where": alive, "sqlite_where": alive} if alive is not None else {}
+        columns = (name,) if (kind.name, name) in EVERYWHERE else columns
+        options: dict[str, Any] = (
+            {"postgresql_where": alive, "sqlite_where": alive} if alive is not None else {}
+        )
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
     for name in _TOGETHER.get(kind.name, ()):
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in (*within, name)), unique=True)

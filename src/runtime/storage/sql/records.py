@@ -1,7 +1,7 @@
-"""The tables that no kind describes: heads and history of an organization, and what sign-in and exchange keep.
+"""The tables that no kind describes: an organization's head and history, what sign-in and exchange keep.
 
-Each belongs to an organization or a zone and goes with it. The two logs are the exception: `audit_events` has no
-foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
+Each belongs to an organization or a zone and goes with it. The two logs are the exception: `audit_events` has
+no foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
 """
 
 from sqlalchemy import DDL, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
@@ -13,7 +13,7 @@ def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
     return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
 
 
-# One row an organization. The update of it is what puts an organization's writes in a row, one after the other.
+# One row an organization. Updating it is what puts an organization's writes one after the other.
 organization_heads = Table(
     "organization_heads",
     METADATA,
@@ -164,7 +164,11 @@ policy_set_bindings = Table(
     belongs("policy_set_bindings", "zone_id policy_set_id", "policy_sets zone_id id"),
     belongs("policy_set_bindings", "zone_id policy_set_version_id", "policy_set_versions zone_id id"),
 )
-Index("policy_set_bindings_policy_set_id_idx", policy_set_bindings.c.zone_id, policy_set_bindings.c.policy_set_id)
+Index(
+    "policy_set_bindings_policy_set_id_idx",
+    policy_set_bindings.c.zone_id,
+    policy_set_bindings.c.policy_set_id,
+)
 Index(
     "policy_set_bindings_policy_set_version_id_idx",
     policy_set_bindings.c.zone_id,
@@ -265,7 +269,7 @@ Index(
 Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
 Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
 
-# The refresh tokens that follow from one sign-in: one is current, and the one before it is tolerated for a moment.
+# The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
 refresh_families = Table(
     "refresh_families",
     METADATA,
@@ -294,7 +298,7 @@ Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh
 Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
 Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)
 
-# Which configuration set an entity belongs to. `zone_id` is null for entities of the organization, zones among them.
+# Which configuration set an entity belongs to. `zone_id` is null for zones and for what no zone owns.
 ownerships = Table(
     "ownerships",
     METADATA,
@@ -403,20 +407,21 @@ token_events = Table(
 Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
 
 # The audit log is append-only for everyone who does not first drop these.
+_REFUSAL = "'audit_events is append-only'"
 GUARDS: dict[str, tuple[str, ...]] = {
-    "sqlite": (
-        "CREATE TRIGGER audit_events_no_update BEFORE UPDATE ON audit_events"
-        " BEGIN SELECT RAISE(ABORT, 'audit_events is append-only'); END",
-        "CREATE TRIGGER audit_events_no_delete BEFORE DELETE ON audit_events"
-        " BEGIN SELECT RAISE(ABORT, 'audit_events is append-only'); END",
+    "sqlite": tuple(
+        f"CREATE TRIGGER audit_events_no_{verb} BEFORE {verb.upper()} ON audit_events"
+        f" BEGIN SELECT RAISE(ABORT, {_REFUSAL}); END"
+        for verb in ("update", "delete")
     ),
     "postgresql": (
-        "CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE EXCEPTION 'audit_events is append-only' USING ERRCODE = 'restrict_violation'; END $$",
-        "CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_events"
-        " FOR EACH STATEMENT EXECUTE FUNCTION audit_events_refuse()",
+        f"""CREATE FUNCTION audit_events_refuse() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION {_REFUSAL} USING ERRCODE = 'restrict_violation'; END $$""",
+        """CREATE TRIGGER audit_events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_events
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_events_refuse()""",
     ),
 }
 for _dialect, _statements in GUARDS.items():
     for _statement in _statements:
-        event.listen(audit_events, "after_create", DDL(_statement).execute_if(dialect=_dialect))
+        _guard = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
+        event.listen(audit_events, "after_create", _guard)

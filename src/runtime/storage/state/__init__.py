@@ -45,3 +45,15 @@ class State(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+def open_state(redis_url: str | None) -> State:
+    """The state at a Redis URL, or in this process when there is none."""
+    if redis_url is None:
+        from runtime.storage.state.memory import InProcessState
+
+        return InProcessState()
+    # Redis is an optional part of the installation.
+    from runtime.storage.state.redis import RedisState
+
+    return RedisState.open(redis_url)

@@ -1,0 +1,37 @@
+"""The tables as SQL text, to be read in reviews; the database itself is made by the migrations."""
+
+from sqlalchemy import Dialect, Index, Table
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import AddConstraint, CreateIndex, CreateTable
+
+from runtime.storage.sql.records import GUARDS
+from runtime.storage.sql.tables import METADATA
+
+
+def dump() -> str:
+    """Every table, index and trigger in PostgreSQL's words, always in the same order."""
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    parts = [
+        "-- Written from the kinds and the hand-written tables, for PostgreSQL. SQLite has the same tables."
+    ]
+    late = []
+    for table in METADATA.tables.values():
+        parts.append(_tidy(str(CreateTable(table).compile(dialect=dialect))))
+        parts += [_index(index, dialect) for index in _sorted(table)]
+        keys = sorted(table.foreign_key_constraints, key=lambda key: str(key.name))
+        late += [str(AddConstraint(key).compile(dialect=dialect)) + ";" for key in keys if key.use_alter]
+    guards = [f"{statement};" for statement in GUARDS["postgresql"]]
+    return "\n\n".join([*parts, *late, *guards]) + "\n"
+
+
+def _sorted(table: Table) -> list[Index]:
+    return sorted(table.indexes, key=lambda index: str(index.name))
+
+
+def _index(index: Index, dialect: Dialect) -> str:
+    return str(CreateIndex(index).compile(dialect=dialect)) + ";"
+
+
+def _tidy(statement: str) -> str:
+    lines = [line.rstrip().replace("\t", "    ") for line in statement.strip().splitlines()]
+    return "\n".join(lines) + ";"

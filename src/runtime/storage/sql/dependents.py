@@ -1,0 +1,101 @@
+"""What is left behind by a deleted entity, besides what goes with it by foreign key."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Delete, Table, Update, bindparam, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import ALL, Kind
+from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
+from runtime.storage.sql.derived import tenant
+from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings
+
+
+@dataclass(frozen=True)
+class _Loose:
+    """A column that may hold ids of several kinds, and so cannot be a foreign key."""
+
+    table: Table
+    column: str
+    discriminator: str | None
+    values: dict[str, str]  # kind name -> the discriminator's value
+
+
+_LOOSE = (
+    _Loose(
+        TABLES["RoleAssignment"],
+        "principal_id",
+        "principal_type",
+        {
+            "User": PrincipalType.USER.value,
+            "Group": PrincipalType.GROUP.value,
+            "Application": PrincipalType.APPLICATION.value,
+        },
+    ),
+    _Loose(policy_set_bindings, "target_id", "target_type", {"User": PolicyTargetType.USER.value}),
+    _Loose(consents, "resource_id", None, {"Resource": ""}),
+)
+
+
+async def clear_references(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
+    """Clear the optional references to an entity, and drop the records that speak of it or of its parts.
+
+    Args:
+        tenant_id: the zone of a zone's entity, else the organization.
+    """
+    for statement in _statements(kind):
+        await conn.execute(statement, {"gone": entity_id, "tenant": tenant_id})
+
+
+@cache
+def _statements(kind: Kind) -> tuple[Update | Delete, ...]:
+    owner = tenant(kind)
+    if owner is None:
+        return ()
+    found: list[Update | Delete] = [_ownership(kind, owner, bindparam("gone"))]
+    for table, column, local, ondelete in _pointing_at(TABLES[kind.name]):
+        pointing = (table.c[local] == bindparam("tenant"), table.c[column] == bindparam("gone"))
+        if ondelete is None:
+            found.append(update(table).where(*pointing).values({column: None}))
+        elif kind.zoned and (child := _KIND_OF.get(table.name)) is not None:
+            found.append(_ownership(child, owner, select(table.c.id).where(*pointing)))
+    if kind.zoned:
+        for loose in _LOOSE:
+            if kind.name in loose.values:
+                found += _dropped(loose, kind, owner)
+    return tuple(found)
+
+
+def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Update | Delete]:
+    columns = loose.table.c
+    pointing = [columns.zone_id == bindparam("tenant"), columns[loose.column] == bindparam("gone")]
+    if loose.discriminator:
+        pointing.append(columns[loose.discriminator] == loose.values[kind.name])
+    child = _KIND_OF.get(loose.table.name)
+    records = [_ownership(child, owner, select(columns.id).where(*pointing))] if child else []
+    return [*records, delete(loose.table).where(*pointing)]
+
+
+def _ownership(kind: Kind, owner: str, ids: Any) -> Delete:
+    """The deletion of the ownership records of one or several entities."""
+    chosen = (
+        ownerships.c.entity_id.in_(ids) if hasattr(ids, "selected_columns") else ownerships.c.entity_id == ids
+    )
+    return delete(ownerships).where(
+        ownerships.c[owner] == bindparam("tenant"), ownerships.c.kind == kind.name, chosen
+    )
+
+
+def _pointing_at(target: Table) -> list[tuple[Table, str, str, str | None]]:
+    """The foreign keys over (tenant, id) to a table: their table, own column, tenant's column, ON DELETE."""
+    return [
+        (table, key.column_keys[-1], key.column_keys[0], key.ondelete)
+        for table in METADATA.tables.values()
+        for key in table.foreign_key_constraints
+        if key.referred_table is target and len(key.column_keys) == 2
+    ]
+
+
+_KIND_OF: dict[str, Kind] = {kind.table: kind for kind in ALL if kind.manifest}

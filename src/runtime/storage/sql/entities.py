@@ -1,0 +1,182 @@
+"""What can be asked of any kind's table. Parents are part of every query; entities come out, never rows.
+
+`within` names the parents: `{"zone_id": ...}`, with `policy_id` and the like for a kind below another one, or
+`{"organization_id": ...}`. A zone's entities are never reached without their zone. Zones and organizations,
+being the tenants themselves, may be looked up with an empty `within`.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Insert, Update, bindparam, delete, select, update
+from sqlalchemy import insert as insert_into
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import NotFound
+from runtime.domain.kinds import Entity, Kind
+from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.dependents import clear_references
+from runtime.storage.sql.derived import scope
+from runtime.storage.sql.paging import Page, Position, count, page, position
+from runtime.storage.sql.refusals import refusal
+from runtime.storage.sql.selecting import AnyOf, Condition, Contains, Raw, Within, condition, parents
+from runtime.storage.sql.tables import TABLES
+
+__all__ = [
+    "AnyOf",
+    "Condition",
+    "Contains",
+    "Page",
+    "Position",
+    "Raw",
+    "Within",
+    "all_of",
+    "count",
+    "find_by",
+    "get",
+    "insert",
+    "insert_many",
+    "many",
+    "page",
+    "position",
+    "remove",
+    "replace",
+]
+
+_BATCH = 500
+
+
+async def get(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> Entity:
+    """The entity with that id under those parents. Raises NotFound, also when its parent is another."""
+    entity = await find_by(conn, kind, "id", entity_id, within=within)
+    if entity is None:
+        raise NotFound(f"there is no {kind.name} `{entity_id}`")
+    return entity
+
+
+async def find_by(
+    conn: AsyncConnection, kind: Kind, member: str, value: Any, *, within: Within
+) -> Entity | None:
+    """The one entity whose member has that value; None when there is none.
+
+    Meant for members that are unique under the parents. Archived entities are found by id only.
+    """
+    table = TABLES[kind.name]
+    query = select(table).where(table.c[member] == value, *parents(kind, within, member=member))
+    if member != "id" and "archived_at" in table.c:
+        query = query.where(table.c.archived_at.is_(None))
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else converter(kind).entity(row)
+
+
+async def many(conn: AsyncConnection, kind: Kind, ids: Sequence[str], *, within: Within) -> list[Entity]:
+    """The entities with these ids, in the order asked; ids that lead nowhere are left out, doubles too."""
+    table, read = TABLES[kind.name], converter(kind).entity
+    wanted, found = list(dict.fromkeys(ids)), {}
+    conditions = parents(kind, within)
+    for start in range(0, len(wanted), _BATCH):
+        query = select(table).where(table.c.id.in_(wanted[start : start + _BATCH]), *conditions)
+        for row in await conn.execute(query):
+            entity = read(row)
+            found[entity.id] = entity
+    return [found[entity_id] for entity_id in wanted if entity_id in found]
+
+
+async def all_of(
+    conn: AsyncConnection, kind: Kind, *, within: Within, where: Sequence[Condition] = ()
+) -> AsyncIterator[Entity]:
+    """Every entity under those parents, oldest first, a few hundred in memory at a time.
+
+    Not on a connection of `querying()`: a stream needs a transaction.
+    """
+    table, read = TABLES[kind.name], converter(kind).entity
+    conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
+    query = select(table).where(*conditions).order_by(table.c.created_at, table.c.id)
+    async with conn.stream(query, execution_options={"yield_per": _BATCH}) as result:
+        async for rows in result.partitions():
+            for row in rows:
+                yield read(row)
+
+
+async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
+    """Keep a new entity.
+
+    On PostgreSQL a refusal ends the transaction; who wants to go on afterwards opens a savepoint first.
+
+    Raises:
+        Conflict: a unique value is taken; the problem names the member.
+        ValidationFailed: a reference leads nowhere, or into another zone.
+    """
+    row = converter(kind).row(entity)
+    try:
+        await conn.execute(_insertion(kind), row)
+    except DBAPIError as error:
+        if refused := await refusal(conn, kind, row, error):
+            raise refused from error
+        raise
+
+
+async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Entity]) -> None:
+    """Keep many new entities, in fewer trips. Raises as `insert`."""
+    make = converter(kind).row
+    for start in range(0, len(entities), _BATCH):
+        rows = [make(entity) for entity in entities[start : start + _BATCH]]
+        try:
+            async with conn.begin_nested():
+                await conn.execute(_insertion(kind), rows)
+        except DBAPIError:
+            # One of them is refused: the one by one path says which, and in what words.
+            for entity in entities[start : start + _BATCH]:
+                await insert(conn, kind, entity)
+
+
+async def replace(conn: AsyncConnection, kind: Kind, entity: Entity, *, within: Within) -> None:
+    """Keep an entity in place of the one with its id. Raises NotFound, and as `insert`."""
+    row = converter(kind).row(entity)
+    parents(kind, within)
+    values = {f"was_{name}": value for name, value in within.items()} | {"was_id": entity.id}
+    values |= {
+        name: value for name, value in row.items() if name not in TABLES[kind.name].primary_key.columns
+    }
+    try:
+        result = await conn.execute(_replacement(kind, tuple(within)), values)
+    except DBAPIError as error:
+        if refused := await refusal(conn, kind, row, error):
+            raise refused from error
+        raise
+    if result.rowcount == 0:
+        raise NotFound(f"there is no {kind.name} `{entity.id}`")
+
+
+async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> None:
+    """Delete an entity with everything that is part of it; references to it from elsewhere are cleared.
+
+    Its ownership record goes too, and those of what is deleted with it.
+
+    Raises:
+        NotFound: there is no such entity under those parents.
+    """
+    table = TABLES[kind.name]
+    mine = [table.c.id == entity_id, *parents(kind, within)]
+    found = (
+        await conn.execute(select(*(table.c[name] for name in ("id", *scope(kind)))).where(*mine))
+    ).first()
+    if found is None:
+        raise NotFound(f"there is no {kind.name} `{entity_id}`")
+    await clear_references(conn, kind, entity_id, tenant_id=found[1] if len(found) > 1 else entity_id)
+    await conn.execute(delete(table).where(*mine))
+
+
+@cache
+def _insertion(kind: Kind) -> Insert:
+    return insert_into(TABLES[kind.name])
+
+
+@cache
+def _replacement(kind: Kind, within: tuple[str, ...]) -> Update:
+    columns = TABLES[kind.name].c
+    return update(TABLES[kind.name]).where(
+        *(columns[name] == bindparam(f"was_{name}") for name in ("id", *within))
+    )

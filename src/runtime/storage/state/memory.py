@@ -1,0 +1,136 @@
+"""Short-lived state in this process: right for one worker, where there is nobody else to tell."""
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+
+from runtime.domain.errors import Unavailable
+
+_SWEEP_EVERY = 4096
+
+
+class InProcessState:
+    """Values in two dictionaries, each bounded and forgetting lazily.
+
+    What `put` keeps is a cache: when it is full, the oldest entry goes. What `add` and `count` keep are marks
+    that something must not happen again: when those are full, the newcomer is refused.
+    """
+
+    def __init__(self, *, capacity: int = 200_000, clock: Callable[[], float] = monotonic) -> None:
+        """Empty state.
+
+        Args:
+            capacity: entries in each of the two dictionaries.
+            clock: seconds, only ever growing.
+        """
+        self._capacity = capacity
+        self._clock = clock
+        self._cached: dict[str, tuple[float, bytes]] = {}
+        self._marks: dict[str, tuple[float, bytes]] = {}
+        self._writes = 0
+        self._full_until = 0.0
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value, in place of one that is there."""
+        self._put(key, value, ttl_seconds)
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None when there is none or it has expired."""
+        return self._get(key)
+
+    async def take(self, key: str) -> bytes | None:
+        """The value, which is gone afterwards."""
+        value = self._get(key)
+        self._forget(key)
+        return value
+
+    async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        """Keep a value unless there is one; tell whether it was kept. Raises `Unavailable` without room."""
+        if self._get(key) is not None:
+            return False
+        self._mark(key, value, self._clock() + ttl_seconds)
+        return True
+
+    async def delete(self, *keys: str) -> None:
+        """Forget these."""
+        for key in keys:
+            self._forget(key)
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Many values, in the order asked."""
+        return [self._get(key) for key in keys]
+
+    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
+        """Keep many values."""
+        for key, value in values.items():
+            self._put(key, value, ttl_seconds)
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        """Keep a decimal number unless a greater one is there; answer the one that stands."""
+        there = self._get(key)
+        standing = max(number, int(there)) if there is not None else number
+        self._put(key, b"%d" % standing, ttl_seconds)
+        return standing
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        """Add one to a counter that lives that long from its first use. Raises `Unavailable` without room."""
+        there = self._get(key)
+        if there is None:
+            self._mark(key, b"1", self._clock() + ttl_seconds)
+            return 1
+        counted = int(there) + 1
+        where = self._marks if key in self._marks else self._cached
+        where[key] = (where[key][0], b"%d" % counted)
+        return counted
+
+    async def ping(self) -> None:
+        """Return at once: this process can always be reached."""
+
+    async def close(self) -> None:
+        """Forget everything."""
+        self._cached.clear()
+        self._marks.clear()
+
+    def _get(self, key: str) -> bytes | None:
+        entry = self._cached.get(key) or self._marks.get(key)
+        if entry is None:
+            return None
+        if entry[0] <= self._clock():
+            self._forget(key)
+            return None
+        return entry[1]
+
+    def _forget(self, key: str) -> None:
+        self._cached.pop(key, None)
+        self._marks.pop(key, None)
+
+    def _put(self, key: str, value: bytes, ttl_seconds: int) -> None:
+        self._forget(key)
+        if len(self._cached) >= self._capacity:
+            del self._cached[next(iter(self._cached))]
+        self._cached[key] = (self._clock() + ttl_seconds, value)
+        self._written()
+
+    def _mark(self, key: str, value: bytes, until: float) -> None:
+        if len(self._marks) >= self._capacity:
+            self._make_room()
+        self._marks[key] = (until, value)
+        self._written()
+
+    def _make_room(self) -> None:
+        """Drop expired marks, looking through all of them at most once a second."""
+        now = self._clock()
+        if now >= self._full_until:
+            self._marks = _alive(self._marks, now)
+            self._full_until = now + 1.0
+        if len(self._marks) >= self._capacity:
+            raise Unavailable("too much is going on to remember what was used already")
+
+    def _written(self) -> None:
+        self._writes += 1
+        if self._writes % _SWEEP_EVERY == 0:
+            now = self._clock()
+            self._cached, self._marks = _alive(self._cached, now), _alive(self._marks, now)
+
+
+def _alive(entries: dict[str, tuple[float, bytes]], now: float) -> dict[str, tuple[float, bytes]]:
+    return {key: entry for key, entry in entries.items() if entry[0] > now}

@@ -1,0 +1,121 @@
+"""Short-lived state in Redis: what several workers and several nodes share."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from runtime.domain.errors import Unavailable
+
+# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float.
+_RAISE_TO = """
+local there, wanted = redis.call('GET', KEYS[1]), ARGV[1]
+if there and (#there > #wanted or (#there == #wanted and there > wanted)) then wanted = there end
+redis.call('SET', KEYS[1], wanted, 'EX', ARGV[2])
+return wanted
+"""
+_COUNT = """
+local counted = redis.call('INCR', KEYS[1])
+if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
+return counted
+"""
+
+
+class RedisState:
+    """State in one Redis. Every method raises `Unavailable` when it cannot be reached in time."""
+
+    def __init__(self, client: Redis, *, prefix: str = "zonewright:") -> None:
+        self._client = client
+        self._prefix = prefix
+        self._raise_to = client.register_script(_RAISE_TO)
+        self._count = client.register_script(_COUNT)
+
+    @classmethod
+    def open(cls, url: str, *, connections: int = 32, timeout_seconds: float = 2.0) -> "RedisState":
+        """State at a `redis://`, `rediss://` or `unix://` URL; connections are made as they are needed."""
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=timeout_seconds,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+        )
+        return cls(Redis.from_pool(pool))
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value, in place of one that is there."""
+        async with _reaching():
+            await self._client.set(self._name(key), value, ex=ttl_seconds)
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None when there is none or it has expired."""
+        async with _reaching():
+            return _bytes(await self._client.get(self._name(key)))
+
+    async def take(self, key: str) -> bytes | None:
+        """The value, which is gone afterwards: of many callers exactly one gets it."""
+        async with _reaching():
+            return _bytes(await self._client.getdel(self._name(key)))
+
+    async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        """Keep a value unless there is one; tell whether it was kept."""
+        async with _reaching():
+            return bool(await self._client.set(self._name(key), value, ex=ttl_seconds, nx=True))
+
+    async def delete(self, *keys: str) -> None:
+        """Forget these."""
+        if keys:
+            async with _reaching():
+                await self._client.unlink(*map(self._name, keys))
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Many values in one trip, in the order asked."""
+        if not keys:
+            return []
+        async with _reaching():
+            return [_bytes(value) for value in await self._client.mget([self._name(key) for key in keys])]
+
+    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
+        """Keep many values in one trip."""
+        if not values:
+            return
+        async with _reaching(), self._client.pipeline(transaction=False) as trip:
+            for key, value in values.items():
+                trip.set(self._name(key), value, ex=ttl_seconds)
+            await trip.execute()
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        """Keep a decimal number unless a greater one is there; answer the one that stands."""
+        async with _reaching():
+            return int(await self._raise_to(keys=[self._name(key)], args=[str(number), ttl_seconds]))
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        """Add one to a counter that lives that long from its first use; answer its value."""
+        async with _reaching():
+            return int(await self._count(keys=[self._name(key)], args=[ttl_seconds]))
+
+    async def ping(self) -> None:
+        """Return when Redis answers."""
+        async with _reaching():
+            await self._client.ping()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    def _name(self, key: str) -> str:
+        return self._prefix + key
+
+
+@asynccontextmanager
+async def _reaching() -> AsyncIterator[None]:
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise Unavailable("the short-lived state cannot be reached", internal=str(error)) from error
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value if value is None else bytes(value)
