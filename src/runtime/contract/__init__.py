@@ -1,1 +1,1 @@
-"""What the service promises, worked out from the kinds: routes, bodies, answers, and the files in `schemas/`."""
+"""What the service promises, worked out from the kinds: routes, bodies, answers, the files in `schemas/`."""

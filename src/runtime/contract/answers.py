@@ -1,0 +1,127 @@
+"""Answers: what an entity looks like on the wire, and the classes of answers that are not plain entities."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from runtime.domain.kinds.application import PasswordCredential
+from runtime.domain.kinds.base import Entity, Kind
+from runtime.domain.kinds.marks import Mark, Member, members
+from runtime.domain.kinds.organization import ServiceAccountCredential
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import Part, Timestamp, rfc3339
+
+Shown = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
+
+
+def answer(
+    kind: Kind,
+    entity: Entity,
+    expands: Collection[str] = (),
+    shown_once: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The entity as its JSON object.
+
+    Args:
+        kind: the kind of the entity.
+        entity: the entity, with derived members filled in.
+        expands: the values of `expand` that were asked for.
+        shown_once: members that only the answer of a create has, such as a password.
+
+    Returns:
+        Optional members without a value are left out; required ones are null. Internal and sealed members are
+        gone; `<member>_set` tells whether a sealed member has a value.
+    """
+    shown = part_answer(entity, expands)
+    return {**shown, **shown_once} if shown_once else shown
+
+
+def part_answer(value: BaseModel, expands: Collection[str] = ()) -> dict[str, Any]:
+    """An object that is not an entity as its JSON, by the same rules as `answer`."""
+    return _shower(type(value))(value.__dict__, expands)
+
+
+@cache
+def _shower(model: type[BaseModel]) -> Shown:
+    """The function that turns the members of one class into JSON, with everything looked up beforehand."""
+    steps: list[tuple[str, str | None, bool, bool]] = []
+    for name, member in members(model).items():
+        if member.has(Mark.INTERNAL, Mark.INPUT):
+            continue
+        expand = member.expand.value if member.expand else None
+        steps.append((name, expand, member.has(Mark.SEALED), member.required))
+
+    def show(values: Mapping[str, Any], expands: Collection[str]) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for name, expand, sealed, required in steps:
+            value = values[name]
+            if sealed:
+                shown[f"{name}_set"] = value is not None
+            elif value is None:
+                if required:
+                    shown[name] = None
+            elif expand is None or expand in expands or any(e.startswith(f"{expand}.") for e in expands):
+                shown[name] = plain(value, expands)
+        return shown
+
+    return show
+
+
+def plain(value: Any, expands: Collection[str] = ()) -> Any:
+    """Any value of a member as JSON: parts as objects, times as RFC 3339, enumerations as their text."""
+    if isinstance(value, BaseModel):
+        return _shower(type(value))(value.__dict__, expands)
+    if isinstance(value, list | tuple):
+        return [plain(entry, expands) for entry in value]
+    if isinstance(value, dict):
+        return {name: plain(entry, expands) for name, entry in value.items()}
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    return str(value) if isinstance(value, str) and type(value) is not str else value
+
+
+def shown_members(model: type[BaseModel]) -> dict[str, Member]:
+    """The members that answers of a class can have, sealed ones under their own name."""
+    return {
+        name: member for name, member in members(model).items() if not member.has(Mark.INTERNAL, Mark.INPUT)
+    }
+
+
+class PasswordCredentialCreated(PasswordCredential):
+    """A new password credential, with the one showing of its password."""
+
+    password: str
+
+
+class ServiceAccountCredentialCreated(ServiceAccountCredential):
+    """A new credential of a service account, with the one showing of its secret."""
+
+    client_secret: str
+
+
+class GroupMember(Part):
+    """A user's membership of a group."""
+
+    created_at: Timestamp
+    user: User | None = None
+    user_id: str
+
+
+class OrganizationRoleInfo(Part):
+    """A role that an organization's users or a zone's members can have."""
+
+    description: str
+    label: str
+    name: str
+    scope: Literal["organization", "zone"]
+
+
+class ServiceAccountToken(Part):
+    """A bearer token for the management API. `expires_in`: seconds."""
+
+    access_token: str
+    token_type: Literal["Bearer"] = "Bearer"
+    expires_in: int

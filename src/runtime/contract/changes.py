@@ -1,0 +1,164 @@
+"""What snapshots and changesets are made of on the wire."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from runtime.domain.kinds.values import Id, Part, Timestamp
+
+OwnerName = Annotated[
+    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@:-]*$")
+]
+ManifestName = Annotated[
+    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f<>]*$")
+]
+LocalId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Op = Literal["create", "update", "adopt", "release", "rename", "delete"]
+
+
+class TokenForm(Part):
+    """A client credentials request; the id and the secret may also come by HTTP Basic."""
+
+    grant_type: Literal["client_credentials"]
+    client_id: str | None = None
+    client_secret: str | None = None
+
+
+class Source(Part):
+    """Where a changeset comes from."""
+
+    repository: Annotated[str, StringConstraints(max_length=2048)] | None = None
+    ref: Annotated[str, StringConstraints(max_length=2048)] | None = None
+    commit: Annotated[str, StringConstraints(max_length=255)] | None = None
+    run_url: Annotated[str, StringConstraints(max_length=2048)] | None = None
+
+
+class Pointer(Part):
+    """An entity by its id, or by the operation of the same changeset that creates it."""
+
+    id: Id | None = None
+    local_id: LocalId | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if (self.id is None) == (self.local_id is None):
+            raise ValueError("give exactly one of `id` and `local_id`")
+        return self
+
+
+class Operation(Part):
+    """One step of a changeset.
+
+    `spec` has the members of the kind's manifest, references by id. Any value in it may be the id of what an
+    operation creates, `{"local_id": ".."}`, or `{"address_of": {"id"|"local_id": zone}, "member": "issuer"}`.
+    """
+
+    op: Op
+    kind: str
+    id: Id | None = None
+    local_id: LocalId | None = None
+    zone: Pointer | None = None
+    name: ManifestName | None = None
+    spec: dict[str, Any] = Field(default_factory=dict)
+    fields: list[str] = Field(default_factory=list)
+    secret_versions: dict[str, str] = Field(default_factory=dict)
+    protect: bool | None = None
+
+
+class Changeset(Part):
+    """An ordered list of operations that happens wholly or not at all."""
+
+    base_revision: Annotated[int, Field(ge=0)]
+    owner: OwnerName
+    plan_digest: Annotated[str, StringConstraints(min_length=1, max_length=255)]
+    source: Source = Source()
+    operations: list[Operation]
+
+
+class OperationResult(Part):
+    """What one operation did. `shown_once` has secrets that will never be shown again."""
+
+    index: int
+    op: Op
+    kind: str
+    id: str
+    name: str | None = None
+    status: Literal["done"] = "done"
+    shown_once: dict[str, str] | None = None
+
+
+class AuditRange(Part):
+    """The sequence numbers of the audit records that a changeset made, both included."""
+
+    first: int
+    last: int
+
+
+class ChangesetResult(Part):
+    """What a changeset did, or would do. `id` is null on a dry run."""
+
+    id: str | None
+    base_revision: int
+    revision: int
+    dry_run: bool
+    operations: list[OperationResult]
+    audit: AuditRange | None = None
+
+
+class Receipt(Part):
+    """A changeset in history. `operations` counts them."""
+
+    id: str
+    owner: str
+    source: Source
+    plan_digest: str
+    base_revision: int
+    revision: int
+    operations: int
+    audit: AuditRange | None = None
+    created_at: Timestamp
+    created_by: str
+
+
+class Ownership(Part):
+    """Who manages an entity from git, and what it last wrote. `applied` holds no secrets."""
+
+    owner: str
+    name: str
+    fields: list[str]
+    applied: dict[str, Any]
+    secret_versions: dict[str, str]
+    source: dict[str, Any]
+    protect: bool
+
+
+class SnapshotStart(Part):
+    """The first line of a snapshot."""
+
+    type: Literal["snapshot"] = "snapshot"
+    organization_id: str
+    label: str
+    revision: int
+
+
+class SnapshotEntity(Part):
+    """One entity of a snapshot, parents first. References in `spec` are ids; sealed members never appear."""
+
+    type: Literal["entity"] = "entity"
+    kind: str
+    id: str
+    zone_id: str | None
+    zone: str | None
+    handle: str | None
+    owner_type: Literal["customer", "platform"]
+    spec: dict[str, Any]
+    secrets_set: list[str] | None = None
+    ownership: Ownership | None
+    revision: int
+
+
+class SnapshotEnd(Part):
+    """The last line of a snapshot; without it the stream was cut."""
+
+    type: Literal["end"] = "end"
+    count: int

@@ -1,0 +1,583 @@
+"""Every operation of the management API as a value: the generic ones from the kinds, the others by hand."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+
+from runtime.contract import answers, changes
+from runtime.contract.bodies import AssignmentBody, EmptyBody, MemberBody, bodies
+from runtime.domain import kinds
+from runtime.domain.kinds.base import Envelope, Kind, Verb
+from runtime.domain.kinds.policy import PolicySchema
+from runtime.domain.kinds.values import (
+    ApplicationTrait,
+    OwnerType,
+    PolicyTargetType,
+    ProviderType,
+)
+
+METHODS = {
+    Verb.LIST: "GET",
+    Verb.CREATE: "POST",
+    Verb.RETRIEVE: "GET",
+    Verb.UPDATE: "PATCH",
+    Verb.DELETE: "DELETE",
+    Verb.ARCHIVE: "DELETE",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query parameter.
+
+    Attributes:
+        name: as OpenAPI shows it; the spellings in `aliases` mean the same.
+        type: the JSON type of one value.
+        many: whether it can be repeated.
+        values: the only values it takes, when it is limited to some.
+        limit: how many values it takes at most, or how large an integer may be.
+        deprecated: whether it is only kept for older clients.
+    """
+
+    name: str
+    type: str = "string"
+    many: bool = False
+    values: tuple[str, ...] = ()
+    limit: int | None = None
+    deprecated: bool = False
+    aliases: tuple[str, ...] = ()
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One operation.
+
+    Attributes:
+        operation_id: `applications.create`.
+        path: with `{parameters}`.
+        status: what success answers.
+        kind: the kind whose entities it is about; None for operations about none.
+        verb: set for operations that the generic binding serves.
+        body: the classes the body can have, none when there is no body.
+        response: the classes the answer can have; empty with status 204.
+        envelope: how a list is wrapped; None for a single object.
+        media: the content type of the answer, when it is not JSON.
+        form: whether the body is a form.
+        open: whether no bearer token is needed.
+        headers: request headers with a meaning, besides those that every route takes.
+        etag: whether success carries an ETag.
+    """
+
+    operation_id: str
+    method: str
+    path: str
+    status: int
+    summary: str
+    kind: Kind | None = None
+    verb: Verb | None = None
+    query: tuple[Query, ...] = ()
+    body: tuple[type[BaseModel], ...] = ()
+    body_required: bool = True
+    response: tuple[type[BaseModel], ...] = ()
+    envelope: "Envelope | Wrap | None" = None
+    media: str = "application/json"
+    form: bool = False
+    open: bool = False
+    headers: tuple[str, ...] = ()
+    etag: bool = False
+    errors: tuple[int, ...] = field(default=())
+
+    @property
+    def expands(self) -> tuple[str, ...]:
+        """The values of `expand` with a meaning here."""
+        return next((query.values for query in self.query if query.name == "expand[]"), ())
+
+
+class Wrap(StrEnum):
+    """Shapes of lists that are not one of the paging envelopes."""
+
+    ITEMS = "ItemsOnly"
+
+
+def _values(enum: type[StrEnum]) -> tuple[str, ...]:
+    return tuple(str(value) for value in enum)
+
+
+# Members whose filters take only some values: name -> the values.
+_LIMITED: dict[str, tuple[str, ...]] = {
+    "owner_type": _values(OwnerType),
+    "target_type": _values(PolicyTargetType),
+    "type": _values(ProviderType),
+}
+
+AFTER = Query("after", about="the cursor that the page starts after")
+BEFORE = Query("before", about="the cursor that the page ends before; not together with `after`")
+LIMIT = Query("limit", "integer", limit=100, about="entries a page, 50 when absent")
+CURSOR = Query("cursor", deprecated=True, about="older name of `after`")
+ORDER = Query("order", values=("asc", "desc"), about="`desc` when absent")
+FORMAT = Query("format", values=("cedar", "json"), about="which notation of Cedar texts the answer has")
+SCOPE = (
+    Query("scope_type", about="with `scope_id`: the pair the assignment was made with"),
+    Query("scope_id", about="with `scope_type`"),
+)
+TRAITS = _values(ApplicationTrait)
+
+
+def _expand(*values: str) -> Query:
+    return Query("expand[]", many=True, values=values, aliases=("expand",))
+
+
+def _paging(*expands: str, cursor: bool = False) -> tuple[Query, ...]:
+    return (AFTER, BEFORE, LIMIT, *((CURSOR,) if cursor else ()), _expand(*(expands or ("total_count",))))
+
+
+# Query parameters of single lists that no member of the kind stands behind.
+_MORE: dict[str, tuple[Query, ...]] = {
+    "applications.list": (
+        Query("traits", many=True, values=TRAITS, about="has any of these traits"),
+        Query("traits[all]", many=True, values=TRAITS, about="has all of these traits"),
+    ),
+    "resources.list": (
+        Query(
+            "filter[traits]",
+            many=True,
+            about="traits of the application that provides it: a comma means and, repeating means or",
+        ),
+    ),
+    "users.list": (
+        Query("filter[groups]", many=True, about="ids of groups the user is in"),
+        Query("filter[role]", many=True, limit=100, about="identifiers of roles assigned directly"),
+        Query("role_source", values=("user", "group", "all"), about="`user` when absent"),
+    ),
+    "users.retrieve": (Query("role_source", values=("user", "group", "all"), about="`user` when absent"),),
+    "policies.list": (),
+    "policy_versions.list": (FORMAT,),
+    "policy_versions.retrieve": (FORMAT,),
+    "policy_sets.list": (
+        Query("filter[active]", "boolean"),
+        Query("active", "boolean", deprecated=True),
+        Query("filter[scope_type]", many=True, values=("zone",), deprecated=True),
+    ),
+}
+
+# What a retrieve can expand, where that is not what the list can without `total_count`.
+_RETRIEVE_EXPANDS: dict[str, tuple[str, ...]] = {"users": ("role-assignments", "groups")}
+
+_SUMMARIES = {
+    Verb.LIST: "List {many}",
+    Verb.CREATE: "Create {one}",
+    Verb.RETRIEVE: "Get {one}",
+    Verb.UPDATE: "Change {one}",
+    Verb.DELETE: "Delete {one}",
+    Verb.ARCHIVE: "Archive {one}",
+}
+
+
+def list_query(kind: Kind) -> tuple[Query, ...]:
+    """The query parameters of a kind's list."""
+    listing = kind.listing
+    if listing is None:
+        return ()
+    found = [AFTER, BEFORE, LIMIT]
+    if listing.cursor:
+        found.append(CURSOR)
+    members = kind.members()
+    for name in listing.filters:
+        values = _LIMITED.get(name, ())
+        boolean = name in members and members[name].annotation is not str and name == "external"
+        single = (
+            boolean or kind.name in ("Zone", "Role") or (kind.name == "Resource" and name == "owner_type")
+        )
+        found.append(
+            Query(
+                f"filter[{name}]",
+                "boolean" if boolean else "string",
+                many=not single,
+                values=values,
+                limit=100 if name == "id" else None,
+            )
+        )
+    for spelled, member in listing.plain.items():
+        values = _LIMITED.get(member, ())
+        older = f"filter[{member}]" if member in listing.filters else ""
+        found.append(
+            Query(spelled, values=values, about=f"older form of `{older}`" if older else f"`{member}` equals")
+        )
+    if listing.search:
+        found.append(_search(listing.ordered))
+        found.extend(Query(f"query[{name}]", many=True) for name in listing.search)
+    if listing.sorts != ("created_at",) or listing.ordered:
+        found.append(Query("sort", values=listing.sorts, about="a leading `-` means descending"))
+    if listing.ordered:
+        found.append(ORDER)
+    found.extend(_MORE.get(f"{kind.operations}.list", ()))
+    found.append(_expand(*listing.expands))
+    return tuple(found)
+
+
+def _search(plain: bool) -> Query:
+    """The search over every searchable member; policy paths write it without brackets."""
+    name, alias = ("query", "query[]") if plain else ("query[]", "query")
+    return Query(name, many=True, aliases=(alias,), about="contained in any searchable member, in any case")
+
+
+def _retrieve_query(kind: Kind) -> tuple[Query, ...]:
+    expands: tuple[str, ...] = ()
+    if kind.listing is not None:
+        keep_total = kind.listing.envelope is Envelope.ORGANIZATION
+        expands = tuple(value for value in kind.listing.expands if keep_total or value != "total_count")
+    expands = _RETRIEVE_EXPANDS.get(kind.operations, expands)
+    more = _MORE.get(f"{kind.operations}.retrieve", ())
+    return (*more, _expand(*expands)) if expands else more
+
+
+# Answers of creates that show a secret once, in place of the plain entity.
+_CREATED: dict[str, tuple[type[BaseModel], ...]] = {
+    "ServiceAccountCredential": (answers.ServiceAccountCredentialCreated,),
+    "ApplicationCredential": (answers.PasswordCredentialCreated, kinds.APPLICATION_CREDENTIAL.classes[1]),
+}
+
+
+def _generic(kind: Kind, verb: Verb) -> Route:
+    query: tuple[Query, ...] = ()
+    body: tuple[type[BaseModel], ...] = ()
+    response: tuple[type[BaseModel], ...] = kind.classes
+    headers: tuple[str, ...] = ()
+    status, errors = 200, [403] if verb in (Verb.LIST, Verb.CREATE) and kind.parent is None else [403, 404]
+    if verb is Verb.LIST:
+        query, errors = list_query(kind), [400, *errors]
+    elif verb is Verb.RETRIEVE:
+        query = _retrieve_query(kind)
+    elif verb in (Verb.CREATE, Verb.UPDATE):
+        body, errors = bodies(kind, verb), [400, *errors, 409]
+        if verb is Verb.CREATE:
+            status, response = kind.created, _CREATED.get(kind.name, response)
+    else:
+        status, response = (204, ()) if verb is Verb.DELETE else (200, response)
+        errors.append(409)
+    if kind.etag and (verb is Verb.UPDATE or (verb is Verb.ARCHIVE and kind is kinds.POLICY_SET)):
+        headers, errors = ("If-Match",), [*errors, 412]
+    one = _words(kind.name)
+    return Route(
+        operation_id=f"{kind.operations}.{verb.value}",
+        method=METHODS[verb],
+        path=kind.collection_path if verb in (Verb.LIST, Verb.CREATE) else kind.item_path,
+        status=status,
+        summary=_SUMMARIES[verb].format(one=f"{_article(one)} {one}", many=kind.operations.replace("_", " ")),
+        kind=kind,
+        verb=verb,
+        query=query,
+        body=body,
+        response=response,
+        envelope=kind.listing.envelope if verb is Verb.LIST and kind.listing else None,
+        headers=headers,
+        etag=kind.etag and verb in (Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE),
+        errors=tuple(errors),
+    )
+
+
+def _words(name: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _article(words: str) -> str:
+    return "an" if words[0] in "aeio" else "a"
+
+
+def _hand(operation_id: str, method: str, path: str, status: int, summary: str, **more: Any) -> Route:
+    return Route(operation_id, method, path, status, summary, **{"errors": (400, 403, 404), **more})
+
+
+_APPLICATION = kinds.APPLICATION.item_path
+_GROUP = kinds.GROUP.item_path
+_VERSION = kinds.POLICY_SET_VERSION.item_path
+_SCHEMAS = f"{kinds.ZONE.item_path}/policy-schemas"
+_ORGANIZATION = kinds.ORGANIZATION.item_path
+_ASSIGNMENT = kinds.ROLE_ASSIGNMENT.classes
+_ASSIGNED_QUERY = (Query("filter[id]", many=True, limit=100, about="ids of assignments"), *_paging())
+
+
+def _assignments(owner: Kind, name: str, add: str, remove: str) -> tuple[Route, ...]:
+    """List, give and take the roles of one kind of principal."""
+    path = f"{owner.item_path}/roles"
+    one = f"{_article(_words(owner.name))} {_words(owner.name)}"
+    kind = kinds.ROLE_ASSIGNMENT
+    return (
+        _hand(
+            f"{name}.list",
+            "GET",
+            path,
+            200,
+            f"List the roles of {one}",
+            kind=kind,
+            query=_ASSIGNED_QUERY,
+            response=_ASSIGNMENT,
+            envelope=Envelope.ZONE,
+        ),
+        _hand(
+            f"{name}.{add}",
+            "POST",
+            path,
+            201,
+            f"Give {one} a role",
+            kind=kind,
+            body=(AssignmentBody,),
+            response=_ASSIGNMENT,
+            errors=(400, 403, 404, 409),
+        ),
+        _hand(
+            f"{name}.{remove}",
+            "DELETE",
+            f"{path}/{{roleId}}",
+            204,
+            f"Take a role from {one}",
+            kind=kind,
+            query=SCOPE,
+        ),
+    )
+
+
+_WHEN = Query("when_accessing", many=True, about="ids of resources; replaces the stored list")
+
+IRREGULAR: tuple[Route, ...] = (
+    _hand(
+        "organizations.list_roles",
+        "GET",
+        f"{_ORGANIZATION}/roles",
+        200,
+        "List the roles that organizations and zones know",
+        kind=kinds.ORGANIZATION,
+        query=(Query("scope", values=("organization", "zone")), _expand("permissions", "total_count")),
+        response=(answers.OrganizationRoleInfo,),
+        envelope=Wrap.ITEMS,
+    ),
+    _hand(
+        "applications.list_credentials",
+        "GET",
+        f"{_APPLICATION}/application-credentials",
+        200,
+        "List the credentials of an application",
+        kind=kinds.APPLICATION_CREDENTIAL,
+        query=_paging(cursor=True),
+        response=kinds.APPLICATION_CREDENTIAL.classes,
+        envelope=Envelope.ZONE_FULL,
+    ),
+    _hand(
+        "applications.list_resources",
+        "GET",
+        f"{_APPLICATION}/resources",
+        200,
+        "List the resources that an application provides",
+        kind=kinds.RESOURCE,
+        query=_paging(cursor=True),
+        response=kinds.RESOURCE.classes,
+        envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "application_dependencies.list",
+        "GET",
+        f"{_APPLICATION}/dependencies",
+        200,
+        "List the resources that an application depends on",
+        kind=kinds.RESOURCE,
+        query=(Query("when_accessing", about="the id of a resource"), *_paging(cursor=True)),
+        response=kinds.RESOURCE.classes,
+        envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "application_dependencies.add",
+        "PUT",
+        f"{_APPLICATION}/dependencies/{{dependencyId}}",
+        204,
+        "Let an application depend on a resource",
+        kind=kinds.APPLICATION,
+        query=(_WHEN,),
+        body=(EmptyBody,),
+        body_required=False,
+    ),
+    _hand(
+        "application_dependencies.remove",
+        "DELETE",
+        f"{_APPLICATION}/dependencies/{{dependencyId}}",
+        204,
+        "End an application's dependency on a resource",
+        kind=kinds.APPLICATION,
+    ),
+    _hand(
+        "application_dependencies.retrieve",
+        "GET",
+        f"{_APPLICATION}/dependencies/{{dependencyId}}",
+        200,
+        "Get a resource that an application depends on",
+        kind=kinds.RESOURCE,
+        response=kinds.RESOURCE.classes,
+    ),
+    *_assignments(kinds.APPLICATION, "application_roles", "assign", "revoke"),
+    *_assignments(kinds.USER, "user_roles", "assign", "revoke"),
+    *_assignments(kinds.GROUP, "group_roles", "add", "remove"),
+    _hand(
+        "group_members.list",
+        "GET",
+        f"{_GROUP}/members",
+        200,
+        "List the members of a group",
+        kind=kinds.GROUP,
+        query=(Query("filter[id]", many=True, limit=100, about="ids of users"), *_paging()),
+        response=(answers.GroupMember,),
+        envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "group_members.add",
+        "POST",
+        f"{_GROUP}/members",
+        201,
+        "Add a user to a group",
+        kind=kinds.GROUP,
+        body=(MemberBody,),
+        response=(answers.GroupMember,),
+        errors=(400, 403, 404, 409),
+    ),
+    _hand(
+        "group_members.remove",
+        "DELETE",
+        f"{_GROUP}/members/{{userId}}",
+        204,
+        "Remove a user from a group",
+        kind=kinds.GROUP,
+    ),
+    _hand(
+        "policy_schemas.list",
+        "GET",
+        _SCHEMAS,
+        200,
+        "List the versions of the policy schema",
+        kind=kinds.POLICY,
+        query=(
+            AFTER,
+            BEFORE,
+            LIMIT,
+            Query("sort", values=("created_at",)),
+            ORDER,
+            FORMAT,
+            Query("filter[default]", "boolean"),
+            Query("is_default", "boolean", deprecated=True),
+            _expand("total_count", "user"),
+        ),
+        response=(PolicySchema,),
+        envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "policy_schemas.retrieve",
+        "GET",
+        f"{_SCHEMAS}/{{version}}",
+        200,
+        "Get a version of the policy schema",
+        kind=kinds.POLICY,
+        query=(FORMAT,),
+        response=(PolicySchema,),
+    ),
+    _hand(
+        "policy_schemas.set_default",
+        "PATCH",
+        f"{_SCHEMAS}/{{version}}",
+        200,
+        "Make a version the zone's default",
+        kind=kinds.POLICY,
+        body=(BaseModel,),
+        body_required=False,
+        response=(PolicySchema,),
+    ),
+    _hand(
+        "policy_set_versions.list_policies",
+        "GET",
+        f"{_VERSION}/policies",
+        200,
+        "List the policy versions of a policy set version",
+        kind=kinds.POLICY_VERSION,
+        query=(
+            AFTER,
+            BEFORE,
+            LIMIT,
+            Query("sort", values=("created_at",)),
+            ORDER,
+            FORMAT,
+            _expand("total_count", "user"),
+        ),
+        response=kinds.POLICY_VERSION.classes,
+        envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "service_account_token.create",
+        "POST",
+        "/service-account-token",
+        200,
+        "Exchange a service account's client id and secret for a bearer token",
+        body=(changes.TokenForm,),
+        form=True,
+        open=True,
+        response=(answers.ServiceAccountToken,),
+        errors=(400, 401),
+    ),
+    _hand(
+        "snapshot.retrieve",
+        "GET",
+        f"{_ORGANIZATION}/snapshot",
+        200,
+        "Stream everything the caller may read, with who owns it, one JSON object a line",
+        query=(Query("zone", many=True, about="slugs or ids; every zone when absent"),),
+        response=(changes.SnapshotStart, changes.SnapshotEntity, changes.SnapshotEnd),
+        media="application/x-ndjson",
+        headers=("If-None-Match",),
+        etag=True,
+        errors=(304, 400, 403, 404),
+    ),
+    _hand(
+        "changesets.create",
+        "POST",
+        f"{_ORGANIZATION}/changesets",
+        200,
+        "Apply a list of operations, all or none; with `dry_run` only check them",
+        query=(Query("dry_run", "boolean"),),
+        body=(changes.Changeset,),
+        response=(changes.ChangesetResult,),
+        headers=("Idempotency-Key",),
+        errors=(400, 403, 404, 409, 412, 413),
+    ),
+    _hand(
+        "changesets.list",
+        "GET",
+        f"{_ORGANIZATION}/changesets",
+        200,
+        "List what was applied, newest first",
+        query=_paging("permissions", "total_count"),
+        response=(changes.Receipt,),
+        envelope=Envelope.ORGANIZATION,
+    ),
+    _hand(
+        "changesets.retrieve",
+        "GET",
+        f"{_ORGANIZATION}/changesets/{{changeset_id}}",
+        200,
+        "Get the receipt of a changeset",
+        response=(changes.Receipt,),
+    ),
+)
+
+_ORDER_OF_VERBS = (Verb.LIST, Verb.CREATE, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE)
+
+GENERIC: tuple[Route, ...] = tuple(
+    _generic(kind, verb) for kind in kinds.ALL for verb in _ORDER_OF_VERBS if verb in kind.verbs
+)
+
+ROUTES: tuple[Route, ...] = GENERIC + IRREGULAR
+
+BY_OPERATION: dict[str, Route] = {route.operation_id: route for route in ROUTES}
+
+
+def routes_text() -> str:
+    """The list of all operations, one a line: method, path, operation id."""
+    lines = sorted((route.path, route.method, route.operation_id) for route in ROUTES)
+    return "".join(f"{method:<6} {path}  {operation_id}\n" for path, method, operation_id in lines)
