@@ -137,9 +137,6 @@ def _indexes(kind: Kind, table: Table) -> None:
         unique[kind.handle] = (*within, *kind.unique_with, kind.handle)
     for name, columns in unique.items():
         columns = (name,) if (kind.name, name) in EVERYWHERE else columns
-        options: dict[str, Any] = (
-            {"postgresql_where": alive, "sqlite_where": alive} if alive is not None else {}
-        )
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
     for name in _TOGETHER.get(kind.name, ()):
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in (*within, name)), unique=True)

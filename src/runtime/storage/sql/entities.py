@@ -21,13 +21,13 @@ from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
 from runtime.storage.sql.paging import Page, Position, count, page, position
 from runtime.storage.sql.refusals import refusal
-from runtime.storage.sql.selecting import AnyOf, Condition, Contains, Raw, Within, condition, parents
+from runtime.storage.sql.selecting import Condition, Contains, Equals, Raw, Within, condition, parents
 from runtime.storage.sql.tables import TABLES
 
 __all__ = [
-    "AnyOf",
     "Condition",
     "Contains",
+    "Equals",
     "Page",
     "Position",
     "Raw",

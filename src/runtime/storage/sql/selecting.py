@@ -14,7 +14,7 @@ Within = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class AnyOf:
+class Equals:
     """The member has one of these values."""
 
     member: str
@@ -33,10 +33,10 @@ class Contains:
 class Raw:
     """A condition over `TABLES[kind.name]`, for callers that write SQL themselves."""
 
-    sql: ColumnElement[bool]
+    clause: ColumnElement[bool]
 
 
-Condition = AnyOf | Contains | Raw
+Condition = Equals | Contains | Raw
 
 
 def parents(kind: Kind, within: Within, *, member: str = "") -> list[ColumnElement[bool]]:
@@ -59,7 +59,7 @@ def parents(kind: Kind, within: Within, *, member: str = "") -> list[ColumnEleme
 def condition(kind: Kind, asked: Condition) -> ColumnElement[bool]:
     """The SQL of a condition."""
     columns = TABLES[kind.name].c
-    if isinstance(asked, AnyOf):
+    if isinstance(asked, Equals):
         return columns[asked.member].in_(asked.values)
     if isinstance(asked, Contains):
         return or_(
@@ -68,7 +68,7 @@ def condition(kind: Kind, asked: Condition) -> ColumnElement[bool]:
                 for member in asked.members
             )
         )
-    return asked.sql
+    return asked.clause
 
 
 def _every(conditions: Any) -> ColumnElement[bool]:
