@@ -39,7 +39,7 @@ bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,validate,plan,ap
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)')
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
-	$(BIN)/python -m runtime.contract.write
+	$(BIN)/python -m runtime.schemas
 
 lock: ## resolve the dependencies again and write requirements/*.txt
 	@PYTHON='$(PYTHON)' sh requirements/lock.sh

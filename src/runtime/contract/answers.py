@@ -3,12 +3,12 @@
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
 from runtime.domain.kinds.application import PasswordCredential
-from runtime.domain.kinds.base import Entity, Kind
+from runtime.domain.kinds.base import Entity, Kind, Permissions
 from runtime.domain.kinds.marks import Mark, Member, members
 from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.domain.kinds.role import User
@@ -100,6 +100,8 @@ class ServiceAccountCredentialCreated(ServiceAccountCredential):
     """A new credential of a service account, with the one showing of its secret."""
 
     client_secret: str
+    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
+    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
 
 
 class GroupMember(Part):

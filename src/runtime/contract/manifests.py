@@ -158,7 +158,8 @@ def spec_schema(kind: Kind) -> Schema:
     required = []
     for name, member in spec_members(kind).items():
         shown = manifest_name(member)
-        properties[shown] = _member(member, kind.entity)
+        owner = kind.extras if kind.extras and name in kind.extras.model_fields else kind.entity
+        properties[shown] = _member(member, owner)
         if _is_fixed(kind, name):
             properties[shown]["x-fixed"] = True
         if _is_required(kind, member):

@@ -118,7 +118,7 @@ class Components:
         """A reference to what bodies of a class look like."""
         if model is BaseModel:
             return {"type": "object"}
-        derived = issubclass(model, Body) or model.__name__.endswith(("Body", "Form"))
+        derived = issubclass(model, Body) or model.__name__.endswith(("Body", "Form", "Input"))
         name = model.__name__ if derived else f"{model.__name__}Input"
         if name not in self.found:
             self.found[name] = {}

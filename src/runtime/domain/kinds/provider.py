@@ -79,8 +79,8 @@ class Provider(ZoneEntity):
     @classmethod
     def _issuer_from_identifier(cls, values: Any) -> Any:
         """`protocols.oauth2.issuer` defaults to the identifier. Spec: `ProviderOAuth2.issuer`."""
-        oauth2 = isinstance(values, dict) and (values.get("protocols") or {})
-        oauth2 = oauth2 and oauth2.get("oauth2") if isinstance(oauth2, dict) else None
+        protocols = values.get("protocols") if isinstance(values, dict) else None
+        oauth2 = protocols.get("oauth2") if isinstance(protocols, dict) else None
         if isinstance(oauth2, dict) and oauth2.get("issuer") is None and "identifier" in values:
             completed = {**oauth2, "issuer": values["identifier"]}
             return {**values, "protocols": {**values["protocols"], "oauth2": completed}}
