@@ -4,7 +4,8 @@ Keys come from the JWK set address that the caller configured, never from the to
 algorithms are possible; the token's header only chooses among them.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,11 +40,17 @@ class PublishedKey:
 
 
 class RemoteKeys:
-    """The JWK sets of others, remembered for five minutes and shared by everyone who asks."""
+    """The JWK sets of others, remembered for five minutes and shared by everyone who asks.
 
-    def __init__(self, outbound: Outbound) -> None:
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, outbound: Outbound, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._outbound = outbound
-        self._sets: SharedFetch[tuple[PublishedKey, ...]] = SharedFetch(lifetime_seconds=_LIFETIME_SECONDS)
+        self._sets: SharedFetch[tuple[PublishedKey, ...]] = SharedFetch(
+            lifetime_seconds=_LIFETIME_SECONDS, clock=clock
+        )
 
     async def verify(
         self,

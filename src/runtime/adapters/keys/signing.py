@@ -71,7 +71,7 @@ class SigningKey:
         public = key.public_key()
         _require_fit(public, algorithm)
         members = _public_members(public)
-        kid = _thumbprint(members)
+        kid = thumbprint(members)
         return cls(kid, algorithm, key, {**members, "kid": kid, "use": "sig", "alg": algorithm})
 
     def to_pem(self) -> bytes:
@@ -203,6 +203,7 @@ def _number(value: int, length: int = 0) -> str:
     return base64url_encode(value.to_bytes(length or (value.bit_length() + 7) // 8, "big")).decode("ascii")
 
 
-def _thumbprint(members: Mapping[str, str]) -> str:
+def thumbprint(members: Mapping[str, str]) -> str:
+    """The RFC 7638 thumbprint of a key, from the required members of its JWK alone."""
     canonical = json.dumps(members, separators=(",", ":"), sort_keys=True).encode()
     return base64url_encode(sha256(canonical).digest()).decode("ascii")

@@ -1,0 +1,251 @@
+"""The policy engine."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from runtime.adapters import cedar
+from runtime.adapters.cedar import PolicyBroken, check, compile_policies, decide
+from runtime.domain.policy import defaults, requests, schema
+from runtime.domain.policy.requests import Application, Group, Resource, User
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SCHEMA = cedar.parse_schema(schema.current().text)
+API = Resource("https://api.example", scopes=("read", "write"), provider="api")
+ADA = User("ada", email="ada@example.test", groups=(Group("contractors", "Contractors", ("viewer",)),))
+DEFAULTS = compile_policies([(policy.name, policy.text) for policy in defaults.all_defaults()], SCHEMA)
+
+
+def agent(**changes):
+    return Application(**{"identifier": "agent", "credential": "password", **changes})
+
+
+def ask(principal=ADA, application=None, **changes):
+    given = {"actors": ("agent",), "resource": API, "scopes": ["read"], "now": NOW}
+    return requests.exchange(principal, application=application or agent(), **{**given, **changes})
+
+
+def policies(*texts):
+    return compile_policies([(f"v{index}", text) for index, text in enumerate(texts)], SCHEMA)
+
+
+PERMIT = '@id("open") permit(principal, action, resource);'
+
+
+@pytest.mark.parametrize("policy", defaults.all_defaults(), ids=lambda policy: policy.name)
+def test_default_policies_are_valid_and_formatted(policy):
+    """They validate strictly against the schema and are written in Cedar's own layout."""
+    assert check(policy.text, SCHEMA) == []
+    assert cedar.format_text(policy.text) == policy.text
+
+
+def test_defaults_let_an_application_use_what_it_was_granted():
+    """The application the user signed in to, asking itself."""
+    decision = decide(DEFAULTS, ask())
+
+    assert decision.allowed
+    assert decision.determining == ("default-user-grants#default-user-grants",)
+
+
+def test_defaults_let_managed_applications_act_further_along_a_chain():
+    """Managed ones act in a chain; those that registered themselves do not."""
+    chain = {"actors": ("agent", "portal")}
+
+    assert decide(DEFAULTS, ask(**chain)).allowed
+    assert not decide(DEFAULTS, ask(application=agent(registration="dynamic"), **chain)).allowed
+
+
+def test_defaults_let_an_application_reach_its_dependencies_itself():
+    """On its own behalf a declared dependency is needed."""
+    with_it = requests.direct(agent(dependencies=(API.identifier,)), resource=API, scopes=[], now=NOW)
+    without = requests.direct(agent(), resource=API, scopes=[], now=NOW)
+
+    assert decide(DEFAULTS, with_it).allowed
+    assert not decide(DEFAULTS, without).allowed
+
+
+def test_nothing_permits_without_policies():
+    """An empty set denies everything."""
+    assert not decide(policies(), ask()).allowed
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        'principal in Group::"contractors"',
+        'principal in Role::"viewer"',
+        'principal == User::"ada"',
+        'principal has email && principal.email == "ada@example.test"',
+        'context.application == Application::"agent"',
+        'context.actors.contains(Application::"agent")',
+        'context.scopes.contains("read")',
+        "context has authenticated_at && context.now - context.authenticated_at < 3600",
+        'resource == Resource::"https://api.example"',
+        'resource has provider && resource.provider == Application::"api"',
+        'context.credential == "password" && context.registration == "managed"',
+    ],
+)
+def test_rules_read_naturally(condition):
+    """What a policy author would write validates, and holds for the request it describes."""
+    text = f'permit(principal is User, action == Action::"exchange", resource) when {{ {condition} }};'
+
+    assert check(text, SCHEMA) == []
+    assert decide(policies(text), ask(authenticated_at=NOW)).allowed
+    assert not decide(policies(text.replace("when", "unless")), ask(authenticated_at=NOW)).allowed
+
+
+def test_deny_wins_and_is_named():
+    """One forbid outweighs any permit, and the decision says which rule it was."""
+    forbid = 'forbid(principal in Group::"contractors", action, resource);'
+
+    decision = decide(policies(PERMIT, forbid), ask())
+
+    assert not decision.allowed
+    assert decision.determining == ("v1#0",)
+
+
+@pytest.mark.threat(29)
+def test_an_evaluation_error_denies_and_is_reported():
+    """A rule that fails while it is evaluated takes the permission with it, under its own name."""
+    overflow = (
+        '@id("sum") forbid(principal, action, resource) when { context.now * 9223372036854775807 > 0 };'
+    )
+
+    decision = decide(policies(PERMIT, overflow), ask())
+
+    assert not decision.allowed
+    assert len(decision.errors) == 1
+    assert "`v1#sum`" in decision.errors[0]
+
+
+@pytest.mark.threat(29)
+def test_a_request_outside_the_schema_denies():
+    """When the request cannot be built there is no decision but no."""
+    broken = ask().with_scopes([])
+    object.__setattr__(broken, "context", {"scopes": 1})
+
+    decision = decide(policies(PERMIT), broken)
+
+    assert not decision.allowed
+    assert decision.errors
+
+
+@pytest.mark.threat(29)
+@pytest.mark.parametrize(
+    "name", ['"; permit(principal,action,resource); //', "line\nbreak", 'a"b', "\\", "\x00", "é\u202e"]
+)
+def test_names_cannot_become_rules(name):
+    """Whatever a user, group, application or resource is called, it stays one value."""
+    only_ada = policies('permit(principal == User::"ada", action, resource);')
+    hostile = User(name, groups=(Group(name, name, (name,)),), roles=(name,))
+    request = ask(hostile, agent(identifier=name, traits=(name,)), actors=(name,), resource=Resource(name))
+
+    assert not decide(only_ada, request).allowed
+    assert decide(policies(PERMIT), request) == cedar.PolicyDecision(True, ("v0#open",), ())
+
+
+@pytest.mark.threat(29)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '@id("x") permit(principal, action, resource) when { false }; //',
+        "permit(principal, action, resource) when { false } // no semicolon",
+        'permit(principal, action, resource) when { "',
+    ],
+)
+def test_a_text_cannot_reach_into_its_neighbour(text):
+    """Each text parses by itself before texts are read together; an unfinished one is refused."""
+    try:
+        compiled = policies(text, "forbid(principal, action, resource);")
+    except PolicyBroken:
+        return
+    assert not decide(compiled, ask()).allowed
+    assert decide(compiled, ask()).determining == ("v1#0",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("permit(principal, action, resource)", "unexpected end of input", 1, 35),
+        ("permit(principal,\n actin, resource);", "invalid variable", 2, 2),
+        (f"{PERMIT}\n\npermit(principal, action, resource) when {{\n  context.a.b( }};", "unexpected", 4, 16),
+        (f'{PERMIT}\n// "\nforbid(principal, action, resource) when {{ "a', "invalid token", 3, 44),
+        ("permit(principal,\n action,\n resource == Rsource::\"x\");", "`Rsource`", 3, 14),
+        ("permit(principal, action, resource)\nwhen { context.nope };", "`nope`", 2, 16),
+        ("permit(principal, action, resource)\nwhen { context.acr == \"1\" };", "optional attribute", 2, 16),
+        (f'{PERMIT}\npermit(principal, action == Action::"delete", resource);', "delete", 2, 29),
+        ("permit(principal == ?principal, action, resource);", "templates", 1, 1),
+        (f"{PERMIT}\n{PERMIT}", "two rules are named `open`", 2, 1),
+        ("// nothing here", "no policy", 1, 1),
+    ],
+)  # fmt: skip
+def test_problems_have_a_place(text, message, line, column):
+    """Messages of parser and validator come with the line and column they are about."""
+    problems = check(text, SCHEMA)
+
+    assert problems
+    assert message in problems[0].message
+    assert (problems[0].line, problems[0].column) == (line, column)
+    assert "policy0" not in problems[0].message
+
+
+@pytest.mark.threat(29)
+@pytest.mark.threat(31)
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(" * 20_000 + "true" + ")" * 20_000,
+        "[" * 20_000 + "]" * 20_000 + " == 1",
+        "{a: " * 9_000 + "1" + "}" * 9_000 + " == 1",
+        "if true then " * 4_000 + "true" + " else true" * 4_000,
+        "if false then true else " * 2_500 + "true",
+        "1" + "+1" * 30_000 + " == 1",
+        "principal" + ".a" * 30_000,
+        "principal has " + ".".join(["a"] * 30_000),
+        "!" * 60_000 + "true",
+        '"' + "x" * 70_000 + '" == "y"',
+    ],
+    ids=lambda condition: condition[:14],
+)
+def test_texts_made_to_exhaust_are_refused_before_the_engine_reads_them(condition):
+    """Nesting and size that would take the process down are problems like any other."""
+    text = f"permit(principal, action, resource) when {{ {condition} }};"
+
+    assert check(text, SCHEMA)
+    for read in (cedar.format_text, cedar.to_json, lambda text: policies(text)):
+        with pytest.raises(PolicyBroken):
+            read(text)
+
+
+def test_json_and_text_are_the_same_policies():
+    """A policy survives the way through Cedar's JSON form."""
+    text = defaults.all_defaults()[1].text
+
+    again = cedar.from_json(cedar.to_json(text))
+
+    assert check(again, SCHEMA) == []
+    assert cedar.to_json(again) == cedar.to_json(text)
+
+
+@pytest.mark.parametrize("value", [{}, {"staticPolicies": 1}, {"a": object()}])
+def test_json_that_is_no_policy_is_refused(value):
+    """With the same exception as broken text."""
+    with pytest.raises(PolicyBroken):
+        cedar.from_json(value)
+
+
+def test_large_sets_decide_the_same_from_a_slice():
+    """Above the limit only rules that can concern the resource are evaluated; general ones always are."""
+    texts = [
+        f'@id("r{number}") permit(principal, action, resource == Resource::"r{number}");'
+        for number in range(400)
+    ]
+    compiled = policies(*texts, '@id("no") forbid(principal == User::"eve", action, resource);')
+
+    assert len(compiled) == 401
+    for number in (0, 399):
+        request = ask(resource=Resource(f"r{number}"))
+        assert decide(compiled, request).determining == (f"v{number}#r{number}",)
+        assert decide(compiled, ask(User("eve"), resource=Resource(f"r{number}"))).determining == ("v400#no",)
+    assert not decide(compiled, ask(resource=Resource("unknown"))).allowed
+    assert not decide(compiled, ask(resource=Resource(""))).allowed

@@ -1,0 +1,375 @@
+"""The guarded client: what it does not connect to, and how much it puts up with."""
+
+import asyncio
+import gzip
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from runtime.adapters.addresses import is_public
+from runtime.adapters.outbound import Outbound, OutboundFailed, OutboundRefused
+from runtime.adapters.shared_fetch import SharedFetch
+
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\n"
+
+
+def with_body(body: bytes, head: bytes = JSON) -> bytes:
+    return head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+class Listener:
+    """A server that answers with given bytes, and remembers what it was sent."""
+
+    def __init__(self, answer: bytes = with_body(b'{"a": 1}'), *, delay: float = 0, drip: float = 0) -> None:
+        self.answer, self.delay, self.drip = answer, delay, drip
+        self.requests: list[bytes] = []
+        self.connections = self.at_once = self.most_at_once = 0
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/doc"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                self.requests.append(request)
+                self.at_once += 1
+                self.most_at_once = max(self.at_once, self.most_at_once)
+                await asyncio.sleep(self.delay)
+                for piece in (
+                    [self.answer[i : i + 1] for i in range(len(self.answer))] if self.drip else [self.answer]
+                ):
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(self.drip)
+                self.at_once -= 1
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def listening(listener: Listener) -> AsyncIterator[Listener]:
+    server = await asyncio.start_server(listener.serve, "127.0.0.1", 0)
+    listener.port = server.sockets[0].getsockname()[1]
+    try:
+        yield listener
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def client(**settings) -> AsyncIterator[Outbound]:
+    outbound = Outbound(**{"allow_private_addresses": True, "timeout_seconds": 2, **settings})
+    try:
+        yield outbound
+    finally:
+        await outbound.aclose()
+
+
+def resolving(*answers):
+    """A resolver that gives each answer in turn, then the last one again."""
+    remaining = list(answers)
+
+    async def resolve(host, port):
+        return remaining.pop(0) if len(remaining) > 1 else remaining[0]
+
+    return resolve
+
+
+async def test_fetches_json():
+    """The document and its headers come back; one connection serves several requests."""
+    async with listening(Listener()) as listener, client() as outbound:
+        for _ in range(3):
+            fetched = await outbound.get_json(listener.url)
+
+    assert fetched.json == {"a": 1}
+    assert fetched.headers["cache-control"] == "max-age=60"
+    assert listener.connections == 1
+    assert b"accept-encoding: identity" in listener.requests[0].lower()
+
+
+async def test_posts_forms_and_bearers():
+    """Forms are encoded, headers sent, and an error answer with JSON is the caller's to judge."""
+    refused = with_body(b'{"error": "invalid_grant"}', b"HTTP/1.1 400 Bad Request\r\n")
+    async with listening(Listener(refused)) as listener, client() as outbound:
+        answer = await outbound.post_form(listener.url, {"a b": "c&d"}, headers={"authorization": "Basic x"})
+        with pytest.raises(OutboundFailed):
+            await outbound.get_json_with_bearer(listener.url, "secret")
+
+    assert answer == (400, {"error": "invalid_grant"})
+    assert b"authorization: basic x" in listener.requests[0].lower()
+    assert b"authorization: bearer secret" in listener.requests[1].lower()
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://93.184.216.34/",
+        "file:///etc/passwd",
+        "ftp://example.com/",
+        "gopher://example.com/",
+        "https://example.com:22/",
+        "https://example.com:8443/",
+        "https://user:pw@example.com/",
+        "https://example.com\\@evil.test/",
+        "https://exa mple.com/",
+        "https://example.com/\r\nHost: evil",
+        "https://exämple.com/",
+        "https://example%2ecom/",
+        "https:///path",
+        "https://example.com:99999/",
+        "https://[::1/",
+        "//example.com/",
+        "https://example.com/" + "x" * 5000,
+        "",
+    ],
+)
+async def test_refuses_addresses_it_does_not_talk_to(url):
+    """Schemes, ports and spellings that are not plainly a public https address are refused unresolved."""
+
+    async def resolve(host, port):
+        pytest.fail(f"resolved {host}")
+
+    async with client(allow_private_addresses=False, resolve=resolve) as outbound:
+        with pytest.raises(OutboundRefused):
+            await outbound.get_json(url)
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0x7f000001", "2130706433", "127.1", "0", "localhost",
+     "169.254.169.254", "10.0.0.1", "[fd00::1]", "100.64.0.1", "0.0.0.0"],
+)  # fmt: skip
+async def test_special_addresses_are_refused_in_every_spelling(host):
+    """The system's resolver reads them; what it reads is checked."""
+    async with client(allow_private_addresses=False) as outbound:
+        with pytest.raises(OutboundRefused):
+            await outbound.get_json(f"https://{host}/")
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["93.184.216.34", "10.0.0.1"],
+        ["fd00::1", "93.184.216.34"],
+        ["::ffff:7f00:1"],
+        ["nonsense"],
+    ],
+)
+async def test_a_name_with_any_special_address_is_refused(addresses):
+    """One bad address among good ones is enough: the order of answers is the attacker's choice."""
+    async with client(allow_private_addresses=False, resolve=resolving(addresses)) as outbound:
+        with pytest.raises(OutboundRefused):
+            await outbound.get_json("https://name.test/")
+
+
+@pytest.mark.threat(7)
+async def test_rebinding_reaches_nobody(monkeypatch):
+    """Public when checked and private when asked again: the address that was checked is connected to."""
+    connected = []
+
+    async def connect(self, host, port, *rest):
+        connected.append(host)
+        raise OSError
+
+    monkeypatch.setattr("httpcore.AnyIOBackend.connect_tcp", connect)
+    resolve = resolving(["93.184.216.34"], ["127.0.0.1"])
+    async with client(allow_private_addresses=False, resolve=resolve) as outbound:
+        with pytest.raises(OutboundFailed):
+            await outbound.get_json("https://name.test/")
+        with pytest.raises(OutboundRefused):
+            await outbound.get_json("https://name.test/")
+
+    assert connected == ["93.184.216.34"]
+
+
+@pytest.mark.threat(7)
+async def test_no_byte_reaches_a_private_listener():
+    """Refusal comes before the connection: the target notices nothing."""
+    async with listening(Listener()) as listener, client(allow_private_addresses=False) as outbound:
+        for url in (
+            listener.url,
+            f"https://127.0.0.1:{listener.port}/",
+            f"https://localhost:{listener.port}/",
+        ):
+            with pytest.raises(OutboundRefused):
+                await outbound.get_json(url)
+
+    assert listener.connections == 0
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize(
+    ("answer", "temporary"),
+    [
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", False),
+        (with_body(b"x" * 300_000), False),
+        (JSON + b"Transfer-Encoding: chunked\r\n\r\n" + b"20000\r\n" + b"x" * 0x20000 + b"\r\n" + b"20001\r\n"
+         + b"x" * 0x20001 + b"\r\n0\r\n\r\n", False),
+        (with_body(gzip.compress(b"[" + b"0," * 10**6 + b"0]"), JSON + b"Content-Encoding: gzip\r\n"), False),
+        (with_body(b"not json"), False),
+        (with_body(b'{"a": 1, "a": 2}'), False),
+        (with_body(b'{"a": NaN}'), False),
+        (with_body(b"[" * 100_000), False),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", False),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 429 Slow down\r\nContent-Length: 0\r\n\r\n", True),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", False),
+    ],
+    ids=["redirect", "large", "chunks", "gzip", "no JSON", "twice", "NaN", "deep", "404", "503", "429", "SSH"],
+)  # fmt: skip
+async def test_unusable_answers_fail(answer, temporary):
+    """Redirects are not followed, sizes are bounded, compression and careless JSON are not read."""
+    async with listening(Listener(answer)) as listener, client() as outbound:
+        with pytest.raises(OutboundFailed) as failure:
+            await outbound.get_json(listener.url)
+
+    assert failure.value.temporary is temporary
+    assert len(listener.requests) == 1
+
+
+@pytest.mark.threat(7)
+async def test_a_smaller_cap_holds_for_one_request():
+    """11 KB are too much where 10 KB are allowed."""
+    async with listening(Listener(with_body(b'"' + b"x" * 11_000 + b'"'))) as listener, client() as outbound:
+        assert await outbound.get_json(listener.url)
+        with pytest.raises(OutboundFailed, match="larger"):
+            await outbound.get_json(listener.url, max_bytes=10_240)
+
+
+@pytest.mark.threat(7)
+async def test_a_dripping_answer_ends_in_time():
+    """The time cap is for the whole request, however steadily bytes arrive."""
+    async with listening(Listener(drip=0.05)) as listener, client(timeout_seconds=0.3) as outbound:
+        started = time.monotonic()
+        with pytest.raises(OutboundFailed) as failure:
+            await outbound.get_json(listener.url)
+
+    assert failure.value.temporary
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.threat(7)
+async def test_only_so_many_at_once_for_each_partition():
+    """Fifty at once: at most ten connections, and another zone does not wait for them."""
+    slow, quick = Listener(delay=0.1), Listener()
+    async with listening(slow), listening(quick), client(max_concurrent=10) as outbound:
+        crowd = [asyncio.ensure_future(outbound.get_json(slow.url, partition="one")) for _ in range(50)]
+        await asyncio.sleep(0.02)
+        started = time.monotonic()
+        await outbound.get_json(quick.url, partition="two")
+        waited = time.monotonic() - started
+        await asyncio.gather(*crowd)
+
+    assert slow.most_at_once == 10
+    assert waited < 0.08
+
+
+async def test_nobody_there_is_temporary():
+    """A refused connection may work later."""
+    async with listening(Listener()) as listener:
+        url = listener.url
+    async with client() as outbound:
+        with pytest.raises(OutboundFailed) as failure:
+            await outbound.get_json(url)
+
+    assert failure.value.temporary
+
+
+async def test_a_proxy_in_the_environment_is_ignored(monkeypatch):
+    """Requests go to the checked address, not to where a variable says."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with listening(Listener()) as listener, client() as outbound:
+        assert (await outbound.get_json(listener.url)).json == {"a": 1}
+
+
+@pytest.mark.threat(7)
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+     "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.0.8", "192.88.99.1", "198.18.0.1", "203.0.113.7", "::", "::1",
+     "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "fe80::1", "fe80::1%eth0", "fec0::1", "fd00::1",
+     "ff02::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
+     "2001:0:7f00:1::", "2606:4700::1%1", "100::1", "not an address", ""],
+)  # fmt: skip
+def test_special_use_addresses_are_not_public(address):
+    """Every special-purpose range, and IPv4 addresses of such ranges inside IPv6 ones."""
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+)
+def test_global_addresses_are_public(address):
+    """What everyone can reach."""
+    assert is_public(address)
+
+
+@pytest.mark.threat(7)
+async def test_a_shared_fetch_outlives_the_first_waiter():
+    """The first waiter hanging up neither stops the fetch nor leaves a failure for the others."""
+    shared, release, fetches = SharedFetch(lifetime_seconds=60), asyncio.Event(), []
+
+    async def fetch():
+        fetches.append(1)
+        await release.wait()
+        return "document"
+
+    first = asyncio.ensure_future(shared.get("key", fetch))
+    second = asyncio.ensure_future(shared.get("key", fetch))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    release.set()
+
+    assert await second == "document"
+    assert await shared.get("key", fetch) == "document"
+    assert len(fetches) == 1
+
+
+async def test_a_failure_is_not_remembered():
+    """Whoever waited is told; the next one tries again."""
+    shared, outcomes = SharedFetch(lifetime_seconds=60), [OutboundFailed("away", temporary=True), "document"]
+
+    async def fetch():
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    with pytest.raises(OutboundFailed):
+        await shared.get("key", fetch)
+    assert await shared.get("key", fetch) == "document"
+
+
+async def test_a_value_counts_as_long_as_it_says():
+    """Lifetimes end, the least used is forgotten first, and a caller may ask for something newer."""
+    now, made = 0.0, iter(range(100))
+    shared = SharedFetch(lifetime_seconds=60, max_entries=2, clock=lambda: now)
+
+    async def fetch():
+        return next(made)
+
+    assert [await shared.get("a", fetch), await shared.get("a", fetch)] == [0, 0]
+    now = 59
+    assert await shared.get("a", fetch, newer_than_seconds=30) == 1
+    now = 120
+    assert await shared.get("a", fetch, lifetime=lambda _: 5) == 2
+    now = 126
+    assert await shared.get("a", fetch) == 3
+    assert [await shared.get("b", fetch), await shared.get("c", fetch), await shared.get("a", fetch)] == [
+        4,
+        5,
+        6,
+    ]

@@ -1,0 +1,68 @@
+"""Users' passwords."""
+
+import asyncio
+
+import pytest
+from argon2 import PasswordHasher
+
+from runtime.adapters.passwords import Passwords, PasswordsBusy
+
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+async def test_recognises_the_password():
+    """The hashed password is recognised, another is not."""
+    passwords = Passwords(hasher=CHEAP)
+    hashed = await passwords.hash("correct horse")
+
+    assert hashed.startswith("$argon2id$")
+    assert await passwords.verify(hashed, "correct horse")
+    assert not await passwords.verify(hashed, "battery staple")
+
+
+@pytest.mark.threat(25)
+async def test_an_unknown_user_costs_a_verification_too():
+    """Without a hash one is verified all the same; the answer is no, even for the dummy's own password."""
+    verified = []
+
+    class Counting(PasswordHasher):
+        def verify(self, hash, password):  # noqa: A002
+            verified.append(password)
+            return super().verify(hash, password)
+
+    passwords = Passwords(hasher=Counting(time_cost=1, memory_cost=8, parallelism=1))
+
+    assert not await passwords.verify(None, "no user has this password")
+    assert len(verified) == 1
+
+
+async def test_a_broken_hash_matches_nothing():
+    """A row that holds something else is a refusal, not a failure."""
+    assert not await Passwords(hasher=CHEAP).verify("not a hash", "x")
+
+
+async def test_too_long_a_password_is_refused():
+    """Hashing cost is bounded, and two long passwords with one beginning are not the same."""
+    passwords = Passwords(hasher=CHEAP)
+    hashed = await passwords.hash("a" * 1024)
+
+    with pytest.raises(ValueError, match="1024"):
+        await passwords.hash("a" * 1025)
+    assert not await passwords.verify(hashed, "a" * 1025)
+
+
+async def test_weaker_parameters_ask_for_a_new_hash():
+    """A hash made with yesterday's parameters is replaced at the next sign-in."""
+    hashed = await Passwords(hasher=CHEAP).hash("x")
+
+    assert not Passwords(hasher=CHEAP).needs_rehash(hashed)
+    assert Passwords(hasher=PasswordHasher(time_cost=2, memory_cost=8, parallelism=1)).needs_rehash(hashed)
+
+
+async def test_a_queue_that_grows_too_long_is_refused():
+    """Beyond the bound a caller is told at once instead of waiting for minutes."""
+    passwords = Passwords(hasher=CHEAP, workers=1, max_waiting=2)
+
+    outcomes = await asyncio.gather(*(passwords.hash("x") for _ in range(4)), return_exceptions=True)
+
+    assert sum(isinstance(outcome, PasswordsBusy) for outcome in outcomes) == 2

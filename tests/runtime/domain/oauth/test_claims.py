@@ -1,0 +1,96 @@
+"""The claims of the zone's tokens."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.domain.oauth import claims
+from runtime.domain.oauth.claims import AccessTokenFacts
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
+
+
+def facts(**changes):
+    plain = AccessTokenFacts(
+        issuer="https://zone.example",
+        subject="ada",
+        audience="https://api.example",
+        client_id="agent",
+        scopes=frozenset({"write", "read"}),
+        issued_at=NOW,
+        expires_at=NOW.replace(hour=13),
+        token_id="t1",
+        session_id="s1",
+        authenticated_at=NOW.replace(hour=11),
+        acr="2",
+        actors=("agent", "portal"),
+    )
+    return replace(plain, **changes)
+
+
+def test_writes_every_claim():
+    """All facts are there, times in whole seconds, scopes in one order, the chain nested."""
+    assert claims.access_token(facts(confirmation={"jkt": "x"}, extra={"purpose": "demo"})) == {
+        "iss": "https://zone.example",
+        "sub": "ada",
+        "aud": "https://api.example",
+        "client_id": "agent",
+        "scope": "read write",
+        "iat": 1795262400,
+        "exp": 1795266000,
+        "jti": "t1",
+        "sid": "s1",
+        "auth_time": 1795258800,
+        "acr": "2",
+        "act": {"sub": "agent", "act": {"sub": "portal"}},
+        "cnf": {"jkt": "x"},
+        "purpose": "demo",
+    }
+
+
+def test_leaves_out_what_is_not():
+    """No scopes, no session, no user signed in and no chain: no claims for them."""
+    bare = facts(scopes=frozenset(), session_id=None, authenticated_at=None, acr=None, actors=())
+
+    assert claims.access_token(bare).keys() == {"iss", "sub", "aud", "client_id", "iat", "exp", "jti"}
+
+
+def test_extra_claims_replace_nothing():
+    """An extra claim cannot take the place of one the service answers for, even of an absent one."""
+    with pytest.raises(ValueError, match="act"):
+        claims.access_token(facts(actors=(), extra={"act": {"sub": "someone"}}))
+
+
+@pytest.mark.threat(15)
+@given(st.lists(st.text(min_size=1), max_size=claims.MAX_CHAIN_DEPTH).map(tuple))
+def test_a_chain_survives_the_token(actors):
+    """Every actor that is written is read again, in order, so a chain is never shortened."""
+    assert claims.actors_of({"act": claims.nest_actors(actors)}) == actors
+
+
+@pytest.mark.threat(15)
+@pytest.mark.parametrize(
+    "act", ["agent", {"sub": 1}, {}, {"sub": "a", "act": "b"}, claims.nest_actors(("a",) * 9)]
+)
+def test_a_strange_chain_is_refused(act):
+    """What this service would not have written, or too deep a chain, is not read as a shorter one."""
+    with pytest.raises(ValueError, match="act"):
+        claims.actors_of({"act": act})
+
+
+def test_at_hash_is_the_one_of_the_standard():
+    """The left half of the digest, of the size that the algorithm names."""
+    token = "jHkWEdUXMU1BwAsC4vtUsZwnNvTIxEl0z9K3vx5KF0Y"
+
+    assert claims.at_hash(token, "RS256") == "77QmUPtjPfzWtF2AnpK9RQ"
+    assert len(claims.at_hash(token, "ES384")) == 32
+    assert len(claims.at_hash(token, "EdDSA")) == 43
+
+
+def test_times_have_a_zone():
+    """A time without zone would be read differently on another machine."""
+    with pytest.raises(ValueError, match="zone"):
+        claims.seconds(NOW.replace(tzinfo=None))
