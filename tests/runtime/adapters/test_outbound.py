@@ -226,7 +226,7 @@ async def test_no_byte_reaches_a_private_listener():
         (b"HTTP/1.1 429 Slow down\r\nContent-Length: 0\r\n\r\n", True),
         (b"SSH-2.0-OpenSSH\r\n\r\n", False),
     ],
-    ids=["redirect", "large", "chunks", "gzip", "no JSON", "twice", "NaN", "deep", "404", "503", "429", "SSH"],
+    ids=["moved", "large", "parts", "gzip", "no JSON", "twice", "NaN", "deep", "404", "503", "429", "SSH"],
 )  # fmt: skip
 async def test_unusable_answers_fail(answer, temporary):
     """Redirects are not followed, sizes are bounded, compression and careless JSON are not read."""
@@ -298,9 +298,11 @@ async def test_a_proxy_in_the_environment_is_ignored(monkeypatch):
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
-     "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.0.8", "192.88.99.1", "198.18.0.1", "203.0.113.7", "::", "::1",
+     "224.0.0.1", "240.0.0.1", "255.255.255.255", "192.0.0.8", "192.88.99.1", "198.18.0.1",
+     "203.0.113.7", "::", "::1",
      "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "fe80::1", "fe80::1%eth0", "fec0::1", "fd00::1",
-     "ff02::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
+     "ff02::1", "2001:db8::1", "2002:7f00:1::", "2002:a00:1::", "64:ff9b::7f00:1",
+     "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
      "2001:0:7f00:1::", "2606:4700::1%1", "100::1", "not an address", ""],
 )  # fmt: skip
 def test_special_use_addresses_are_not_public(address):
