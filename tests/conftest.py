@@ -1,7 +1,7 @@
 """Fixtures that every part uses: real databases and real Redis, each started once and only when a test asks.
 
-`database` and `state` are parametrized, so a test that takes one runs against both forms of it. A test that does
-not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
+`database` and `state` are parametrized, so a test that takes one runs against both forms of it. A test that
+does not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
 """
 
 import asyncio

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from sqlite3 import OperationalError
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
 
@@ -124,14 +126,27 @@ def _on_sqlite_connect(connection: Any, _record: Any) -> None:
     cursor = connection.cursor()
     for setting in (
         f"busy_timeout = {BUSY_SECONDS * 1000}",
-        "journal_mode = WAL",
         "synchronous = NORMAL",
         "foreign_keys = ON",
         "cache_size = -32768",
         "temp_store = MEMORY",
     ):
         cursor.execute(f"PRAGMA {setting}")
+    _switch_to_wal(cursor)
     cursor.close()
+
+
+def _switch_to_wal(cursor: Any) -> None:
+    """Have readers not wait for the writer. SQLite's own waiting does not cover two that switch a file at once."""
+    for _ in range(BUSY_SECONDS * 100):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            await_only(asyncio.sleep(0.01))
+        else:
+            return
 
 
 def _on_sqlite_begin(connection: Connection) -> None:
