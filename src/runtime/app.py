@@ -11,6 +11,7 @@ from sanic.response import HTTPResponse, json, raw
 
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
+from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.sealing import (
     KeyEncryption,
     LocalKeyEncryption,
@@ -31,7 +32,7 @@ from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.service_secrets import read_or_create
-from runtime.storage.state.opening import open_state
+from runtime.storage.state import open_state
 
 # Sanic's own limits: what a request may cost before any of our code sees it.
 _LIMITS = {
@@ -85,6 +86,7 @@ async def make_parts(settings: Settings) -> Parts:
             for name in ("pepper", "cursors")
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
+    outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     parts = Parts(
         settings=settings,
         database=database,
@@ -116,7 +118,7 @@ def build(settings: Settings) -> Sanic[Any, Any]:
     """The service as a Sanic application. Raises UnsafeSettings."""
     check(settings)
     configure_logs(settings)
-    app: Sanic[Any, Any] = Sanic(f"zoned-{new_id()}", config=Config(load_env=False), configure_logging=False)
+    app: Sanic[Any, Any] = Sanic(f"zoned-{new_id()}", config=Config(env_prefix=None), configure_logging=False)
     app.config.update(_LIMITS)
     app.ctx.settings = settings
     shared.bind(app)

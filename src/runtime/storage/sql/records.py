@@ -13,6 +13,15 @@ def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
     return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
 
 
+# What all processes of the service share: the pepper, the key of paging cursors. Wrapped by the key-encryption key.
+service_secrets = Table(
+    "service_secrets",
+    METADATA,
+    text("name"),
+    binary("wrapped"),
+    _key("service_secrets", "name"),
+)
+
 # One row an organization. Updating it is what puts an organization's writes one after the other.
 organization_heads = Table(
     "organization_heads",

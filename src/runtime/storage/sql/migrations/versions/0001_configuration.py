@@ -12,6 +12,7 @@ JSON = sa.JSON()
 
 def upgrade() -> None:
     """Make the tables, parents first."""
+    _service_secrets()
     _organizations()
     _zones()
     _providers()
@@ -25,6 +26,16 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Going back would lose data: restore a backup instead."""
     raise RuntimeError("there is no way back before this version; restore a backup")
+
+
+def _service_secrets() -> None:
+    """What all processes of the service share."""
+    op.create_table(
+        "service_secrets",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="service_secrets_pkey"),
+    )
 
 
 def _organizations() -> None:
