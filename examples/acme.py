@@ -160,7 +160,14 @@ class Server:
         done = subprocess.run(
             [*command("zonectl"), *arguments],
             env=clean_environment(
-                ZONECTL_SERVER=self.url, ZONECTL_API_KEY=self.api_key, NO_COLOR="1", COLUMNS="120", **settings
+                **{
+                    "ZONECTL_SERVER": self.url,
+                    "ZONECTL_API_KEY": self.api_key,
+                    "ZONECTL_CACHE_DIR": str(self.directory / "cache"),
+                    "NO_COLOR": "1",
+                    "COLUMNS": "120",
+                }
+                | settings
             ),
             capture_output=True,
             text=True,
@@ -373,6 +380,14 @@ class Application:
         if "id_token" in tokens and claims(tokens["id_token"])["nonce"] != nonce:
             raise Unexpected("the ID token carries another nonce")
         return tokens
+
+
+def written_secret(directory: Path, name: str) -> str:
+    """The secret that `zonectl apply --secrets-dir` wrote for the credential of that name. Raises Unexpected."""
+    found = [file for file in directory.rglob("*") if file.is_file() and name in str(file)]
+    if len(found) != 1:
+        raise Unexpected(f"there are {len(found)} secrets of {name} in {directory}")
+    return found[0].read_text("utf-8").strip()
 
 
 def claims(token: str) -> dict[str, Any]:

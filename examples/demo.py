@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from acme import CONFIG, Application, Browser, Page, Server, Unexpected, claims
+from acme import CONFIG, Application, Browser, Page, Server, Unexpected, claims, written_secret
 from rich.console import Console
 
 PERSON = "ada@acme.example"
@@ -206,17 +206,12 @@ class Demo:
     @property
     def agent(self) -> Application:
         """The calendar agent, with the secret that the apply wrote."""
-        return Application(self.issuer, "calendar-agent", self._secret("calendar-agent"))
+        return Application(self.issuer, "calendar-agent", written_secret(self.secrets, "calendar-agent"))
 
     @property
     def tools(self) -> Application:
         """The tool server, with the secret that the apply wrote."""
-        return Application(self.issuer, "calendar-tools", self._secret("calendar-tools"))
-
-    def _secret(self, name: str) -> str:
-        found = [file for file in self.secrets.rglob("*") if file.is_file() and name in str(file)]
-        require(len(found) == 1, f"there are {len(found)} secrets of {name} in {self.secrets}")
-        return found[0].read_text("utf-8").strip()
+        return Application(self.issuer, "calendar-tools", written_secret(self.secrets, "calendar-tools"))
 
     def _answer(self, browser: Browser, page: Page, until: str) -> Page | str:
         """What she does with a page: type her password, or agree."""

@@ -1,0 +1,39 @@
+"""Run the measurements and print their table: `python -m benchmarks [--only exchange,validate,plan,apply]`."""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+
+from benchmarks import exchange, manifests
+from benchmarks.table import Row, show
+
+PARTS = ("exchange", "validate", "plan", "apply")
+
+
+def main() -> int:
+    """Measure what was asked for. 2 when that is nothing we know."""
+    arguments = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    arguments.add_argument("--only", default=",".join(PARTS), help="comma-separated parts to measure")
+    only = set(arguments.parse_args().only.split(","))
+    if unknown := only - set(PARTS):
+        print(f"there is no part `{min(unknown)}`; the parts are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="zonewright-bench-") as directory:
+        parts = [exchange.measure(Path(directory))] if "exchange" in only else []
+        parts += [manifests.measure(Path(directory), only)] if only & {"validate", "plan", "apply"} else []
+        for part in parts:
+            for row in part:
+                rows.append(row)
+                print(f"{time.monotonic() - started:4.0f} s  {row.what}: {row.rate:,.0f}/s", file=sys.stderr)
+    show(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

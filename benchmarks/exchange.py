@@ -1,0 +1,110 @@
+"""Token exchange under load: warm (the token is in the cache) and cold (a new one is made each time)."""
+
+import contextlib
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+from acme import ACCESS_TOKEN, CONFIG, TOKEN_EXCHANGE, Application, Browser, Page, Server, written_secret
+
+from benchmarks import servers
+from benchmarks.load import Load, Outcome
+from benchmarks.table import Row
+
+PERSON = "ada@acme.example"
+TOOLS = "https://tools.acme.example/mcp"
+CALLBACK = "http://localhost:8600/callback"
+# So many that a random choice of them is hardly ever asked for twice.
+SCOPES = [f"tool.{number:02}" for number in range(24)]
+
+
+def measure(directory: Path) -> Iterator[Row]:
+    """A row for each algorithm and storage, warm and cold."""
+    yield from _on("SQLite", Server(directory / "sqlite"), directory)
+    with servers.postgresql(directory / "pg") as database, servers.redis(directory / "redis") as state:
+        settings = {"ZONED_DATABASE_URL": database, "ZONED_REDIS_URL": state}
+        yield from _on("PostgreSQL + Redis", Server(directory / "postgresql", settings), directory)
+
+
+def put(load: Load) -> Outcome:
+    """The outcome of a load, from a process of its own. Raises RuntimeError when anything was refused."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.load"],
+        input=json.dumps(load.__dict__),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).resolve().parent.parent,
+    )
+    outcome = Outcome(**json.loads(done.stdout))
+    if outcome.refused:
+        raise RuntimeError(f"{load.url} refused {outcome.refused} requests, one with {outcome.sample}")
+    return outcome
+
+
+def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
+    server.init()
+    server.start()
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(server.stop)
+        agent, subject = _prepare(server, directory / f"config-{server.port}")
+        for algorithm in ("RS256", "ES256"):
+            server.run("keys", "rotate", "--zone", "acme-product", "--algorithm", algorithm)
+            server.stop()
+            server.start()
+            form = {
+                "grant_type": TOKEN_EXCHANGE,
+                "subject_token": subject,
+                "subject_token_type": ACCESS_TOKEN,
+                "resource": TOOLS,
+                "client_id": agent.client_id,
+                "client_secret": agent.secret or "",
+            }
+            address, body = f"{agent.issuer}/oauth/token", urlencode(form)
+            empty = _empty_rate(body)
+            warm = put(Load(address, body))
+            yield _row(f"exchange, warm, {algorithm}, {storage}", warm, empty)
+            cold = put(Load(address, body, SCOPES))
+            yield _row(f"exchange, cold, {algorithm}, {storage}", cold, empty)
+
+
+def _row(what: str, outcome: Outcome, empty: float) -> Row:
+    return Row(what, outcome.rate, empty, f"p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms")
+
+
+def _empty_rate(body: str) -> float:
+    with servers.empty_sanic() as url:
+        return put(Load(f"{url}/empty", body, seconds=3)).rate
+
+
+def _prepare(server: Server, config: Path) -> tuple[Application, str]:
+    """The example configuration with many scopes, a person signed in: the agent, and her token for it."""
+    shutil.copytree(CONFIG, config)
+    tools = config / "product" / "tools.yaml"
+    text = tools.read_text("utf-8")
+    tools.write_text(text.replace("scopes: [calendar.use]", f"scopes: [{', '.join(SCOPES)}]"), "utf-8")
+    written = config.parent / f"secrets-{server.port}"
+    server.zonectl("apply", str(config), "--yes", "--secrets-dir", str(written))
+    password = secrets.token_urlsafe(12)
+    server.run(
+        "user", "add", "--zone", "acme-workforce", "--email", PERSON, "--password-stdin", stdin=password
+    )
+    issuer = server.zone("acme-product")["protocols"]["oauth2"]["issuer"]
+    agent = Application(issuer, "calendar-agent", written_secret(written, "calendar-agent"))
+
+    def answer(browser: Browser, page: Page, until: str) -> Page | str:
+        if "password" in page.forms[0]["fields"]:
+            return browser.submit(page, {"email": PERSON, "password": password}, until=until)
+        return browser.submit(page, {}, button="allow", until=until)
+
+    browser = Browser()
+    try:
+        tokens = agent.sign_in(browser, CALLBACK, answer, scope="openid", resources=[TOOLS])
+    finally:
+        browser.close()
+    return agent, tokens["access_token"]

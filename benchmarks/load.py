@@ -1,0 +1,153 @@
+"""A load generator of its own process: keep-alive HTTP/1.1 connections that post one form after the other.
+
+Reads one JSON object from standard input and prints one: see `Load` and `Outcome`.
+"""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from urllib.parse import urlsplit
+
+import uvloop
+
+
+@dataclass(frozen=True)
+class Load:
+    """What to send.
+
+    Attributes:
+        body: the form; with *scopes*, each request gets a random choice of them in a last field `scope`
+            besides, so that hardly two requests are the same question.
+        seconds: how long requests are counted, after *warm_up* seconds in which they are not.
+    """
+
+    url: str
+    body: str
+    scopes: list[str] = field(default_factory=list)
+    connections: int = 32
+    warm_up: float = 1.0
+    seconds: float = 4.0
+
+
+@dataclass
+class Outcome:
+    """What came back: `refused` counts answers other than 200, and `sample` shows one of them."""
+
+    answered: int
+    seconds: float
+    refused: int
+    sample: str
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def rate(self) -> float:
+        """Answers a second."""
+        return self.answered / self.seconds
+
+
+class _Tally:
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        parts = urlsplit(load.url)
+        self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 80
+        self.head = (
+            f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: "
+        ).encode()
+        self.random = random.Random(time.time_ns())
+        self.fixed = self._request(load.body)
+        self.counting = False
+        self.stopped = False
+        self.took: list[float] = []
+        self.refused = 0
+        self.sample = ""
+
+    def _request(self, body: str) -> bytes:
+        data = body.encode()
+        return b"%s%d\r\n\r\n%s" % (self.head, len(data), data)
+
+    def request(self) -> bytes:
+        """The next request, complete."""
+        scopes = self.load.scopes
+        if not scopes:
+            return self.fixed
+        chosen = self.random.sample(scopes, self.random.randint(3, len(scopes)))
+        return self._request(f"{self.load.body}&scope={'+'.join(chosen)}")
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, tally: _Tally) -> None:
+        self.tally = tally
+        self.buffer = b""
+        self.sent_at = 0.0
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self._send()
+
+    def _send(self) -> None:
+        self.sent_at = time.perf_counter()
+        self.transport.write(self.tally.request())  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        end = self.buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        head = self.buffer[:end].lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        if len(self.buffer) < end + 4 + length:
+            return
+        body, self.buffer = self.buffer[end + 4 : end + 4 + length], self.buffer[end + 4 + length :]
+        tally = self.tally
+        if tally.counting:
+            tally.took.append(time.perf_counter() - self.sent_at)
+            if head[9:12] != b"200":
+                tally.refused += 1
+                tally.sample = tally.sample or f"{head[9:12].decode()} {body[:300].decode(errors='replace')}"
+        if tally.stopped:
+            self.transport.close()
+        else:
+            self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.tally.stopped:
+            self.tally.refused += 1
+            self.tally.sample = self.tally.sample or f"connection lost: {exc}"
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def run(load: Load) -> Outcome:
+    """Put the load on the server and count."""
+    tally = _Tally(load)
+    loop = asyncio.get_running_loop()
+    connections = [
+        (await loop.create_connection(lambda: _Connection(tally), tally.host, tally.port))[1]
+        for _ in range(load.connections)
+    ]
+    await asyncio.sleep(load.warm_up)
+    tally.counting, started = True, time.perf_counter()
+    await asyncio.sleep(load.seconds)
+    tally.counting, seconds = False, time.perf_counter() - started
+    tally.stopped = True
+    await asyncio.wait([connection.closed for connection in connections], timeout=5)
+    took = sorted(tally.took) or [0.0]
+    return Outcome(
+        answered=len(tally.took) - tally.refused,
+        seconds=seconds,
+        refused=tally.refused,
+        sample=tally.sample,
+        p50_ms=1000 * took[len(took) // 2],
+        p99_ms=1000 * took[min(len(took) - 1, len(took) * 99 // 100)],
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(uvloop.run(run(Load(**json.load(sys.stdin)))))))
