@@ -11,7 +11,6 @@ from sanic.response import HTTPResponse, json, raw
 
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
-from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.sealing import (
     KeyEncryption,
     LocalKeyEncryption,
@@ -86,7 +85,6 @@ async def make_parts(settings: Settings) -> Parts:
             for name in ("pepper", "cursors")
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
-    outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     parts = Parts(
         settings=settings,
         database=database,
@@ -109,7 +107,8 @@ async def make_parts(settings: Settings) -> Parts:
 async def close_parts(parts: Parts) -> None:
     """Write what is queued, then let go of every connection."""
     await parts.decisions.stop()
-    await parts.outbound.close()
+    await parts.outbound.aclose()
+    parts.passwords.close()
     await parts.state.close()
     await parts.database.close()
 
