@@ -1,4 +1,4 @@
-"""Run the measurements and print their table: `python -m benchmarks [--only exchange,validate,plan,apply]`."""
+"""Run the measurements and print their table; `--only exchange,validate,plan,apply` chooses among them."""
 
 import argparse
 import sys

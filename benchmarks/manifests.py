@@ -1,4 +1,4 @@
-"""`zonectl` over generated configurations: validate, apply of creates, and a plan that finds nothing changed."""
+"""`zonectl` over generated configurations: validate, apply of creates, a plan that finds nothing changed."""
 
 import shutil
 import time
@@ -16,21 +16,30 @@ SIZES = (1_000, 10_000)
 _PER_FILE = 25
 
 _HEAD = "apiVersion: zonewright/v1\nkind: {kind}\nmetadata: {{zone: bench, name: {name}}}\nspec:\n"
-_SPECS = (
-    (
-        "Resource",
-        "  name: API {n}\n  identifier: https://api-{n}.acme.example/v1\n  scopes: [read, write]\n"
-        "  credential_provider: {{external: service-sts}}\n",
-    ),
-    (
-        "Application",
-        "  name: Service {n}\n  description: One of many\n  consent: implicit\n"
-        '  protocols:\n    oauth2:\n      redirect_uris: ["https://app-{n}.acme.example/callback"]\n'
-        "  dependencies: [resource-{below}]\n",
-    ),
-    ("Role", "  description: May do what number {n} needs\n"),
-    ("Group", "  name: Team {n}\n  members: [ada-{n}@acme.example, grace-{n}@acme.example]\n"),
-)
+_SPECS = {
+    "Resource": """\
+  name: API {n}
+  identifier: https://api-{n}.acme.example/v1
+  scopes: [read, write]
+  credential_provider: {{external: service-sts}}
+""",
+    "Application": """\
+  name: Service {n}
+  description: One of many
+  consent: implicit
+  protocols:
+    oauth2:
+      redirect_uris: ["https://app-{n}.acme.example/callback"]
+  dependencies: [resource-{below}]
+""",
+    "Role": """\
+  description: May do what number {n} needs
+""",
+    "Group": """\
+  name: Team {n}
+  members: [ada-{n}@acme.example, grace-{n}@acme.example]
+""",
+}
 
 
 def generate(directory: Path, count: int) -> None:
@@ -40,7 +49,7 @@ def generate(directory: Path, count: int) -> None:
     zone = "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: bench}\nspec: {name: Bench}\n"
     documents = [zone]
     for number in range(count - 1):
-        kind, spec = _SPECS[number % len(_SPECS)]
+        kind, spec = list(_SPECS.items())[number % len(_SPECS)]
         head = _HEAD.format(kind=kind, name=f"{kind.lower()}-{number}")
         documents.append(head + spec.format(n=number, below=number - number % len(_SPECS)))
     for start in range(0, count, _PER_FILE):

@@ -383,7 +383,7 @@ class Application:
 
 
 def written_secret(directory: Path, name: str) -> str:
-    """The secret that `zonectl apply --secrets-dir` wrote for the credential of that name. Raises Unexpected."""
+    """The secret that `zonectl apply --secrets-dir` wrote for a credential. Raises Unexpected."""
     found = [file for file in directory.rglob("*") if file.is_file() and name in str(file)]
     if len(found) != 1:
         raise Unexpected(f"there are {len(found)} secrets of {name} in {directory}")
