@@ -137,7 +137,7 @@ def _on_sqlite_connect(connection: Any, _record: Any) -> None:
 
 
 def _switch_to_wal(cursor: Any) -> None:
-    """Have readers not wait for the writer. SQLite's own waiting does not cover two that switch a file at once."""
+    """Let readers not wait for the writer. SQLite itself does not wait when two switch a file at once."""
     for _ in range(BUSY_SECONDS * 100):
         try:
             cursor.execute("PRAGMA journal_mode = WAL")
