@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 from sqlalchemy import event, text
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.sql.sqlite import Driver
 
 DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
@@ -54,11 +55,15 @@ class Database:
             "pool_timeout": 10,
         }
         if dialect == "postgresql":
-            options |= {"isolation_level": "READ COMMITTED", "pool_pre_ping": True}
+            options["isolation_level"] = "READ COMMITTED"
+        else:
+            options["module"] = Driver()
         engine = create_async_engine(address.set(drivername=drivers[dialect]), **options)
         if dialect == "sqlite":
             event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
             event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
+        else:
+            event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
         return cls(engine)
 
     @asynccontextmanager
@@ -116,6 +121,12 @@ class Database:
 
 def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:
+    # The driver has noticed when the server went away; asking the server each time would cost a trip.
+    if connection.driver_connection.is_closed():
+        raise DisconnectionError
 
 
 def _on_sqlite_connect(connection: Any, _record: Any) -> None:

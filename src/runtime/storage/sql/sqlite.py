@@ -1,0 +1,93 @@
+"""SQLite's driver for the engine: aiosqlite, with one trip to the connection's thread for each statement.
+
+The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such a
+trip costs more than most statements do.
+"""
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import aiosqlite
+from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection
+from sqlalchemy.dialects.sqlite.aiosqlite import (
+    AsyncAdapt_aiosqlite_connection,
+    AsyncAdapt_aiosqlite_cursor,
+    AsyncAdapt_aiosqlite_dbapi,
+)
+
+
+class _Outcome(NamedTuple):
+    """What is asked of a cursor when its statement is done."""
+
+    description: Any
+    rowcount: int
+    lastrowid: int | None
+
+
+class _Cursor(AsyncAdapt_aiosqlite_cursor):
+    """A cursor that is opened, used and closed within the trip that executes its statement."""
+
+    __slots__ = ()
+
+    def __init__(self, adapt_connection: AsyncAdapt_dbapi_connection) -> None:
+        self._adapt_connection = adapt_connection
+        self._connection = adapt_connection._connection
+        self._cursor: Any = _Outcome(None, -1, None)
+        self._rows = deque()
+
+    @property
+    def description(self) -> Any:
+        return self._cursor.description
+
+    def close(self) -> None:
+        self._rows.clear()
+
+    async def _async_soft_close(self) -> None:
+        """Nothing is open."""
+
+    async def _execute_async(self, operation: Any, parameters: Any) -> None:
+        await self._run(partial(_execute, operation, parameters or ()))
+
+    async def _executemany_async(self, operation: Any, seq_of_parameters: Any) -> None:
+        await self._run(partial(_executemany, operation, seq_of_parameters))
+
+    async def _run(self, statement: "Callable[[sqlite3.Connection], tuple[_Outcome, list[Any]]]") -> None:
+        connection: Any = self._connection
+        async with self._adapt_connection._execute_mutex:
+            self._cursor, rows = await connection._execute(statement, connection._conn)
+        self._rows = deque(rows)
+
+
+class _Connection(AsyncAdapt_aiosqlite_connection):
+    __slots__ = ()
+
+    _cursor_cls = _Cursor
+
+
+class Driver(AsyncAdapt_aiosqlite_dbapi):
+    """What `create_async_engine` takes as `module`."""
+
+    def __init__(self) -> None:
+        super().__init__(aiosqlite, sqlite3)
+
+    def connect(self, *arg: Any, **kw: Any) -> AsyncAdapt_aiosqlite_connection:
+        return _Connection(self, super().connect(*arg, **kw)._connection)
+
+
+def _execute(operation: str, parameters: Any, connection: sqlite3.Connection) -> tuple[_Outcome, list[Any]]:
+    cursor = connection.execute(operation, parameters)
+    rows = cursor.fetchall() if cursor.description else []
+    return _closed(cursor), rows
+
+
+def _executemany(operation: str, many: Any, connection: sqlite3.Connection) -> tuple[_Outcome, list[Any]]:
+    return _closed(connection.executemany(operation, many)), []
+
+
+def _closed(cursor: sqlite3.Cursor) -> _Outcome:
+    outcome = _Outcome(cursor.description, cursor.rowcount, cursor.lastrowid)
+    cursor.close()
+    return outcome
