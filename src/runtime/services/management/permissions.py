@@ -1,13 +1,14 @@
 """Who may do what: one table, role by kind.
 
 What a role cannot see at all looks as if it did not exist (404); what it sees but may not do is refused (403).
-`schemas/permissions.txt` is this table as text, and the `permissions` maps in answers are read from it.
+`schemas/permissions.txt` is this table as text, and the `permissions` maps in answers are read from it. A kind
+without a row of its own has the ordinary one of its level.
 """
 
 from collections.abc import Iterable
 
 from runtime.domain.errors import Forbidden, NotFound
-from runtime.domain.kinds import Verb
+from runtime.domain.kinds import ALL, Verb
 
 ROLES = ("org_admin", "org_member", "org_viewer", "zone_manager", "zone_viewer", "service_account")
 
@@ -40,6 +41,9 @@ changesets                   lcr       lcr        lr         lcr          lr    
 snapshot                     r         r          r          r            r           r
 """
 
+# What holds for a kind without a row of its own: in a zone, and in an organization.
+_ORDINARY = {True: "lcrud lcrud lr lcrud lr lcrud", False: "lcrud lr lr - - lcrud"}
+
 _LETTERS = {
     "l": Verb.LIST,
     "c": Verb.CREATE,
@@ -71,12 +75,27 @@ def _parse(table: str) -> dict[str, dict[str, frozenset[Verb]]]:
     return rows
 
 
-TABLE = _parse(_TABLE)
+def _complete(table: str) -> str:
+    """The table with the ordinary row for each kind that has none, in its columns."""
+    header, *lines = table.strip("\n").splitlines()
+    starts = [header.index(role) for role in ROLES]
+    known = {line.split()[0] for line in lines}
+    for kind in ALL:
+        if kind.operations not in known:
+            line = kind.operations
+            for start, cell in zip(starts, _ORDINARY[kind.zoned].split(), strict=True):
+                line = f"{line:<{start}}{cell}"
+            lines.append(line)
+    return "\n".join([header, *lines]) + "\n"
+
+
+_COMPLETE = _complete(_TABLE)
+TABLE = _parse(_COMPLETE)
 
 
 def text() -> str:
     """The table as it stands in `schemas/permissions.txt`."""
-    return _TABLE.strip("\n") + "\n"
+    return _COMPLETE
 
 
 def sees(role: str, subject: str) -> bool:
