@@ -14,6 +14,7 @@
         Unavailable            503     service_unavailable
       OAuthError                       body: {error, error_description, ...}
         InvalidRequest         400     invalid_request
+          FormTooLarge         413     invalid_request
         InvalidClient          401     invalid_client
         InvalidGrant           400     invalid_grant
         UnauthorizedClient     400     unauthorized_client
@@ -28,6 +29,7 @@
         UnsupportedResponseType 400    unsupported_response_type      (redirects only)
         RequestNotSupported    400     request_not_supported          (redirects only)
         TemporarilyUnavailable 503     temporarily_unavailable
+        TooManyRequests        429     temporarily_unavailable
         ServerError            500     server_error
       PageError                        a page for the person at the browser; never a redirect
         BadLink                400     bad_link
@@ -152,6 +154,12 @@ class InvalidRequest(OAuthError):
     code, status = "invalid_request", 400
 
 
+class FormTooLarge(InvalidRequest):
+    """The body is larger than any request to this endpoint needs to be."""
+
+    status = 413
+
+
 class InvalidClient(OAuthError):
     """Client authentication failed. `basic`: HTTP Basic was tried, which asks for a challenge."""
 
@@ -240,6 +248,16 @@ class TemporarilyUnavailable(OAuthError):
     """Something the answer needs is away for now; the edge adds Retry-After."""
 
     code, status = "temporarily_unavailable", 503
+
+
+class TooManyRequests(OAuthError):
+    """This client, or whoever claims to be it, should slow down; the edge adds Retry-After."""
+
+    code, status = "temporarily_unavailable", 429
+
+    def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
+        super().__init__(detail, internal=internal)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class ServerError(OAuthError):

@@ -1,0 +1,98 @@
+"""From an address to a zone: the one place where the two modes of addressing differ.
+
+In path mode zones stand at `/z/{zone}`; in host mode each has a host of its own. Handlers are the same:
+they get the zone's id, and nothing they answer is made from the request's host.
+"""
+
+import re
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse, json
+
+from runtime.domain.errors import NotFound
+from runtime.settings import Settings
+
+ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
+CORS = {"Access-Control-Allow-Origin": "*"}
+_PREFLIGHT = {
+    **CORS,
+    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, MCP-Protocol-Version",
+    "Access-Control-Max-Age": "3600",
+}
+_PLACEHOLDER = re.compile(r"\{(?:zone_id|slug)\}")
+_NAME = r"([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)"
+
+
+def host_pattern(settings: Settings) -> re.Pattern[str] | None:
+    """What the host of a zone looks like; None when zones stand at paths."""
+    template = settings.zone_url_template.replace("{public_url}", settings.public_url)
+    authority = template.partition("://")[2].partition("/")[0]
+    if not _PLACEHOLDER.search(authority):
+        return None
+    return re.compile(_NAME.join(re.escape(part) for part in _PLACEHOLDER.split(authority)) + r"\Z")
+
+
+def bind_zone_route(
+    app: Sanic[Any, Any],
+    handler: ZoneHandler,
+    uri: str,
+    *,
+    methods: tuple[str, ...] = ("GET",),
+    cors: bool = False,
+    insertion: bool = False,
+) -> None:
+    """Serve a handler at `{issuer}{uri}` of every zone.
+
+    Args:
+        cors: answer any origin, without credentials.
+        insertion: serve it at `{origin}{uri}{issuer path}` too, where path mode puts well-known documents.
+    """
+    settings: Settings = app.ctx.settings
+    hosts = host_pattern(settings)
+    by_slug = "{slug}" in settings.zone_url_template
+    name = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}{uri}".replace("/", ".")
+    served = (*methods, "OPTIONS") if cors else methods
+    bound = _answering(handler, by_slug=by_slug, cors=cors)
+    if hosts is not None:
+        app.add_route(_at_host(bound, hosts), uri, methods=served, name=f"{name}.host")
+        return
+    app.add_route(bound, f"/z/<name:str>{uri}", methods=served, name=name)
+    if insertion:
+        app.add_route(bound, f"{uri}/z/<name:str>", methods=served, name=f"{name}.insertion")
+
+
+def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
+    @wraps(handler)
+    async def answer(request: Request, name: str) -> HTTPResponse:
+        if cors and request.method == "OPTIONS":
+            return HTTPResponse(status=204, headers=_PREFLIGHT)
+        zone_id = await request.app.ctx.parts.zones.locate(name) if by_slug else name
+        response = await handler(request, zone_id)
+        if cors:
+            response.headers.update(CORS)
+        return response
+
+    return answer
+
+
+def _at_host(
+    bound: ZoneHandler, hosts: re.Pattern[str]
+) -> Callable[[Request], Coroutine[Any, Any, HTTPResponse]]:
+    @wraps(bound)
+    async def answer(request: Request) -> HTTPResponse:
+        found = hosts.match(request.headers.get("host", "").lower())
+        if found is None:
+            raise NotFound("there is no such zone")
+        return await bound(request, found[1])
+
+    return answer
+
+
+def not_found() -> HTTPResponse:
+    """The answer for a zone that does not exist, in the words of OAuth's metadata documents."""
+    return json({"error": "not_found", "error_description": "there is no such zone"}, status=404)

@@ -1,0 +1,88 @@
+"""What a zone says of itself: metadata in both standards' forms, and its keys.
+
+Every form of the metadata's address answers with the same bytes, made once an epoch.
+Spec: RFC 8414; OpenID Connect Discovery; zone interface, section 2.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth import grants
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.errors import answering_oauth
+from runtime.services.zones import ZoneView
+
+MAX_AGE_SECONDS = 300
+SCOPES = ("openid", "profile", "email", "offline_access")
+_METADATA_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+
+_Document = tuple[bytes, str]  # body and entity tag
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve metadata and keys of every zone, at all addresses that clients ask at."""
+    for path in _METADATA_PATHS:
+        bind_zone_route(app, metadata, path, cors=True, insertion=True)
+        bind_zone_route(app, metadata, f"/{path}", cors=True)
+    bind_zone_route(app, jwks, "/.well-known/jwks.json", cors=True)
+
+
+@answering_oauth
+async def metadata(request: Request, zone_id: str) -> HTTPResponse:
+    """The zone's authorization server metadata, which serves as its OpenID configuration too."""
+    view = await request.app.ctx.parts.zones.view(zone_id)
+    return _answer(request, view, "metadata")
+
+
+@answering_oauth
+async def jwks(request: Request, zone_id: str) -> HTTPResponse:
+    """The zone's public keys."""
+    view = await request.app.ctx.parts.zones.view(zone_id)
+    return _answer(request, view, "jwks")
+
+
+def describe(view: ZoneView) -> dict[str, Any]:
+    """The metadata of a zone: what it serves, and nothing else."""
+    oauth2, openid = view.zone.protocols.oauth2, view.zone.protocols.openid
+    methods = ["client_secret_basic", "client_secret_post", "none"]
+    return {
+        "issuer": view.issuer,
+        "authorization_endpoint": str(oauth2.authorization_endpoint),
+        "token_endpoint": str(oauth2.token_endpoint),
+        "jwks_uri": str(oauth2.jwks_uri),
+        "userinfo_endpoint": str(openid.userinfo_endpoint),
+        "scopes_supported": list(SCOPES),
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": list(grants.EVENTS),
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+        "token_endpoint_auth_methods_supported": methods,
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "nonce", "sid", "email"],
+        "request_parameter_supported": False,
+        "request_uri_parameter_supported": False,
+    }
+
+
+def _answer(request: Request, view: ZoneView, name: str) -> HTTPResponse:
+    body, tag = _document(view, name)
+    headers = {"Cache-Control": f"max-age={MAX_AGE_SECONDS}", "ETag": tag}
+    if tag in request.headers.get("if-none-match", ""):
+        return HTTPResponse(status=304, headers=headers)
+    return HTTPResponse(body, headers=headers, content_type="application/json")
+
+
+def _document(view: ZoneView, name: str) -> _Document:
+    if (held := view.memo.get(f"discovery:{name}")) is None:
+        body = orjson.dumps(describe(view) if name == "metadata" else {"keys": list(view.jwks)})
+        held = body, f'"{sha256(body).hexdigest()[:32]}"'
+        view.memo[f"discovery:{name}"] = held
+    document: _Document = held
+    return document

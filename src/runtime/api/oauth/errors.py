@@ -1,0 +1,84 @@
+"""Refusals of the OAuth endpoints as HTTP. Spec: RFC 6749 section 5.2, RFC 6750 section 3."""
+
+from functools import wraps
+from typing import Any
+
+import orjson
+from sanic.exceptions import SanicException
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import ZoneHandler, not_found
+from runtime.domain.errors import (
+    InsufficientScope,
+    InvalidClient,
+    InvalidToken,
+    NotFound,
+    OAuthError,
+    ServerError,
+    TemporarilyUnavailable,
+    TooManyRequests,
+    Unavailable,
+)
+from runtime.logs import log
+
+NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+RETRY_AFTER_SECONDS = 2
+
+
+def oauth_error_response(refusal: OAuthError, issuer: str | None = None) -> HTTPResponse:
+    """The answer to a refused request; *issuer* names the realm of a challenge."""
+    body: dict[str, Any] = {"error": refusal.code, "error_description": refusal.detail, **refusal.members}
+    headers = dict(NO_STORE)
+    if isinstance(refusal, InvalidClient) and refusal.basic:
+        headers["WWW-Authenticate"] = f'Basic realm="{issuer or "zone"}", charset="UTF-8"'
+    elif isinstance(refusal, InvalidToken | InsufficientScope):
+        headers["WWW-Authenticate"] = _bearer_challenge(refusal)
+    elif isinstance(refusal, TooManyRequests):
+        headers["Retry-After"] = str(refusal.retry_after_seconds)
+    elif isinstance(refusal, TemporarilyUnavailable):
+        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return HTTPResponse(
+        orjson.dumps(body), status=refusal.status, headers=headers, content_type="application/json"
+    )
+
+
+def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
+    """A handler of a zone's endpoint whose refusals are told in OAuth's words."""
+
+    @wraps(handler)
+    async def answer(request: Request, zone_id: str) -> HTTPResponse:
+        try:
+            return await handler(request, zone_id)
+        except NotFound:
+            return not_found()
+        except SanicException:
+            raise
+        except Exception as failure:  # noqa: BLE001 - the edge: what is no refusal is logged and answers 500
+            refusal = as_oauth_error(failure, request_id_of(request))
+            if isinstance(refusal, ServerError):
+                log.exception("token endpoint failed", request_id=request_id_of(request), zone_id=zone_id)
+            return oauth_error_response(refusal)
+
+    return answer
+
+
+def request_id_of(request: Request) -> str:
+    """The request's id, as the answer's header and the log have it."""
+    return str(getattr(request.ctx, "request_id", "") or request.id)
+
+
+def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:
+    """What an OAuth client is told of a failure that is not in OAuth's words."""
+    if isinstance(failure, OAuthError):
+        return failure
+    if isinstance(failure, Unavailable):
+        return TemporarilyUnavailable("please try again shortly", internal=failure.internal or failure.detail)
+    return ServerError(f"something went wrong here; request id {request_id}", internal=repr(failure))
+
+
+def _bearer_challenge(refusal: InvalidToken | InsufficientScope) -> str:
+    challenge = f'Bearer error="{refusal.code}", error_description="{refusal.detail}"'
+    if scope := refusal.members.get("scope"):
+        challenge += f', scope="{scope}"'
+    return challenge

@@ -1,0 +1,20 @@
+"""Token exchange. Spec: RFC 8693; zone interface, section 6."""
+
+from typing import TYPE_CHECKING, Any
+
+from runtime.domain.errors import UnauthorizedClient
+from runtime.domain.oauth.exchange import read_request
+from runtime.services.exchange import pipeline
+
+if TYPE_CHECKING:
+    from runtime.api.oauth.token import TokenContext
+
+
+async def grant(context: "TokenContext") -> dict[str, Any]:
+    """A token for one resource, on the authority of the subject token's user."""
+    if context.client.is_public:
+        raise UnauthorizedClient("a public client may not exchange tokens")
+    request = read_request(context.form, context.resources, context.audiences)
+    return await pipeline.exchange(
+        context.parts, context.view, context.client, request, now=context.now, decision=context.decision
+    )

@@ -1,0 +1,141 @@
+"""The token endpoint: form in, authenticated client, one grant, JSON out."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth import grants
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.oauth.forms import Form, read_form
+from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable, UnsupportedGrantType
+from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.services.clients import SecretGuessing, authenticate_client
+from runtime.services.decisions import Decision
+from runtime.services.exchange.pipeline import StaleView
+from runtime.services.parts import Parts
+from runtime.services.zones import Client, ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class TokenContext:
+    """A token request whose client has been authenticated.
+
+    Attributes:
+        form: every parameter once; `resource` and `audience` stand apart because they may be repeated.
+        now: the one present of the whole request.
+        decision: what the record will say; a grant fills in whom and what it found.
+    """
+
+    parts: Parts
+    view: ZoneView
+    client: Client
+    form: Mapping[str, str]
+    resources: tuple[str, ...]
+    audiences: tuple[str, ...]
+    now: datetime
+    request_id: str
+    decision: Decision
+
+
+Grant = Callable[[TokenContext], Awaitable[dict[str, Any]]]
+
+_guessing = SecretGuessing()
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the token endpoint of every zone."""
+    bind_zone_route(app, token, "/oauth/token", methods=("POST",), cors=True)
+
+
+@answering_oauth
+async def token(request: Request, zone_id: str) -> HTTPResponse:
+    """Answer a token request. Spec: zone interface, sections 3 to 6."""
+    if request.query_string:
+        raise InvalidRequest("parameters belong in the body")
+    answer = await respond(
+        request.app.ctx.parts,
+        zone_id,
+        read_form(request.body, request.headers.get("content-type")),
+        authorization=request.headers.get("authorization"),
+        address=request.ip,
+        request_id=request_id_of(request),
+    )
+    return HTTPResponse(orjson.dumps(answer), headers=NO_STORE, content_type="application/json")
+
+
+async def respond(
+    parts: Parts, zone_id: str, form: Form, *, authorization: str | None, address: str, request_id: str
+) -> dict[str, Any]:
+    """The members of the answer to a token request.
+
+    An exchange begins on the view of the zone at hand, and learns in its one trip whether that view still
+    stands. When it does not, nothing that was concluded from it counts, a refusal included.
+
+    Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
+    """
+    held = parts.zones.held(zone_id) if form.values.get("grant_type") == TOKEN_EXCHANGE else None
+    view = held or await parts.zones.view(zone_id)
+    decision = Decision(view.organization_id, view.id, parts.clock(), request_id)
+    try:
+        answer = await _granted(parts, view, form, decision, authorization, address)
+    except (StaleView, OAuthError) as failure:
+        fresh = view if held is None else await parts.zones.view(zone_id)
+        if fresh is not view:
+            return await respond(
+                parts, zone_id, form, authorization=authorization, address=address, request_id=request_id
+            )
+        refusal = failure if isinstance(failure, OAuthError) else _unsettled()
+        decision.refuse(refusal)
+        parts.decisions.record(decision)
+        raise refusal from None
+    decision.issue()
+    parts.decisions.record(decision)
+    return answer
+
+
+async def _granted(
+    parts: Parts,
+    view: ZoneView,
+    form: Form,
+    decision: Decision,
+    authorization: str | None,
+    address: str,
+) -> dict[str, Any]:
+    grant_type = form.values.get("grant_type")
+    if grant_type is None:
+        raise InvalidRequest("`grant_type` is required")
+    decision.event = grants.EVENTS.get(grant_type, "unknown_grant_type")
+    decision.step = 3
+    client = await authenticate_client(
+        parts, view, form.values, authorization=authorization, address=address, guessing=_guessing
+    )
+    decision.application_id = client.application.id
+    grant: Grant | None = grants.find(grant_type)
+    if grant is None:
+        raise UnsupportedGrantType("this grant type is not served here")
+    return await grant(
+        TokenContext(
+            parts=parts,
+            view=view,
+            client=client,
+            form=form.values,
+            resources=form.resources,
+            audiences=form.audiences,
+            now=decision.at,
+            request_id=decision.request_id,
+            decision=decision,
+        )
+    )
+
+
+def _unsettled() -> OAuthError:
+    return TemporarilyUnavailable(
+        "please try again shortly", internal="the published epoch is ahead of the database"
+    )

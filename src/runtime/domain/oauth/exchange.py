@@ -1,0 +1,105 @@
+"""What a token exchange asks for, and the rules about chains that need nothing but values.
+
+Spec: RFC 8693; zone interface, section 6.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidTarget
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import MAX_CHAIN_DEPTH
+
+GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+REFRESH_TOKEN = "urn:ietf:params:oauth:token-type:refresh_token"
+MAX_TIMES_IN_CHAIN = 2
+
+# One text for every cause, so that nobody can probe which it was.
+SUBJECT_REFUSED = "the subject token is not valid here"
+TARGET_REFUSED = "no token is issued to this application for that resource"
+
+# Parameters that restrict a token in ways this service does not know: refused, never ignored.
+_RESTRICTIONS = frozenset({"authorization_details", "claims", "req_cnf", "dpop_jkt"})
+_MAY_ACT_MEMBERS = frozenset({"sub", "iss", "client_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRequest:
+    """A well-formed exchange request.
+
+    Attributes:
+        resource: what the request calls the target; which resource that is, the zone says.
+        audiences: further names that must mean the same target.
+        scopes: None when the request names none.
+    """
+
+    subject_token: str
+    resource: str
+    audiences: tuple[str, ...]
+    scopes: frozenset[str] | None
+    actor_token: str | None
+
+
+def read_request(
+    form: Mapping[str, str], resources: tuple[str, ...], audiences: tuple[str, ...]
+) -> ExchangeRequest:
+    """The request in a form.
+
+    Raises: InvalidRequest, InvalidScope; InvalidTarget for more than one resource.
+    """
+    if not _RESTRICTIONS.isdisjoint(form):
+        raise InvalidRequest("the request restricts the token in a way that is not supported here")
+    subject_token = form.get("subject_token")
+    if subject_token is None:
+        raise InvalidRequest("`subject_token` is required")
+    if form.get("subject_token_type") != ACCESS_TOKEN:
+        raise InvalidRequest(f"`subject_token_type` must be `{ACCESS_TOKEN}`")
+    requested_type = form.get("requested_token_type", ACCESS_TOKEN)
+    if requested_type == REFRESH_TOKEN:
+        raise InvalidRequest("this application may not ask for a refresh token")
+    if requested_type != ACCESS_TOKEN:
+        raise InvalidRequest(f"`requested_token_type` must be `{ACCESS_TOKEN}`")
+    actor_token = form.get("actor_token")
+    if (actor_token is None) != ("actor_token_type" not in form):
+        raise InvalidRequest("`actor_token` and `actor_token_type` come together")
+    if actor_token is not None and form["actor_token_type"] != ACCESS_TOKEN:
+        raise InvalidRequest(f"`actor_token_type` must be `{ACCESS_TOKEN}`")
+    if not resources:
+        raise InvalidRequest("`resource` is required")
+    if len(resources) > 1:
+        raise InvalidTarget("one `resource` in a request")
+    scope = form.get("scope")
+    return ExchangeRequest(
+        subject_token=subject_token,
+        resource=resources[0],
+        audiences=audiences,
+        scopes=None if scope is None else scope_strings.parse(scope),
+        actor_token=actor_token,
+    )
+
+
+def extend_chain(previous: tuple[str, ...], actor: str) -> tuple[str, ...]:
+    """The chain with the authenticated application in front of all who acted before it.
+
+    Raises: InvalidRequest beyond the greatest depth, and for an actor that is in the chain twice already.
+    """
+    if len(previous) >= MAX_CHAIN_DEPTH:
+        raise InvalidRequest(f"the chain of actors is longer than {MAX_CHAIN_DEPTH}")
+    if previous.count(actor) >= MAX_TIMES_IN_CHAIN:
+        raise InvalidRequest("the application is in the chain of actors too often")
+    return (actor, *previous)
+
+
+def check_may_act(may_act: Any, *, actor: str, client_id: str, issuer: str) -> None:
+    """Check the actor against the subject token's `may_act`, which binds with or without an actor token.
+
+    Raises: InvalidGrant when it names another actor, or in a way that is not understood here.
+    """
+    if may_act is None:
+        return
+    expected = {"sub": actor, "client_id": client_id, "iss": issuer}
+    understood = isinstance(may_act, Mapping) and "sub" in may_act and may_act.keys() <= _MAY_ACT_MEMBERS
+    if not understood or any(expected[name] != value for name, value in may_act.items()):
+        raise InvalidGrant(SUBJECT_REFUSED, internal="may_act names another actor")

@@ -1,0 +1,1 @@
+"""Token exchange: one function for each numbered step, put together in `pipeline`."""

@@ -1,0 +1,96 @@
+"""Exchanged tokens kept for the next request of the same kind: sealed, and good only under the same epochs.
+
+The key holds everything a token depends on, so no application can be handed a token made for another.
+Spec: zone interface, section 3; design of the two token caches.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+import orjson
+
+from runtime.adapters.keys.sealing import SealBroken, Sealer
+from runtime.domain.errors import Unavailable
+from runtime.storage.state import State
+
+MIN_REMAINING_SECONDS = 60  # what has less left to live is made again
+
+Epochs = tuple[int, int, int]  # zone, session, user
+
+
+@dataclass(frozen=True, slots=True)
+class CachedToken:
+    """A token that was issued before."""
+
+    token: str
+    expires_at: int
+    scopes: frozenset[str]
+    epochs: Epochs
+
+
+def entry_key(
+    *,
+    zone_id: str,
+    principal: str,
+    resource: str,
+    scopes: frozenset[str] | None,
+    client_id: str,
+    actors: tuple[str, ...],
+    session_id: str | None,
+    confirmation: Mapping[str, str] | None = None,
+) -> str:
+    """Where the short-lived state keeps such a token.
+
+    Args:
+        principal: the user's id, or the identifier of the application that a chain without user starts from.
+        scopes: as requested, whatever their order; None when the request names none.
+        actors: everyone who acted before the requesting application.
+    """
+    told = [
+        principal,
+        resource,
+        None if scopes is None else sorted(scopes),
+        client_id,
+        actors,
+        session_id,
+        sorted(confirmation.items()) if confirmation else None,
+    ]
+    return f"token:{zone_id}:{sha256(orjson.dumps(told)).hexdigest()}"
+
+
+def open_entry(
+    sealed: bytes | None,
+    *,
+    key: str,
+    sealer: Sealer,
+    epochs: Epochs,
+    scopes: frozenset[str],
+    now: datetime,
+) -> CachedToken | None:
+    """The token under that key, when it may be given out again: made under these epochs, with just these
+    scopes, and not about to end. An entry moved here from another key does not open.
+    """
+    if sealed is None:
+        return None
+    try:
+        token, expires_at, kept_scopes, *kept_epochs = orjson.loads(sealer.open(sealed, bound_to=key))
+    except (SealBroken, ValueError):
+        return None
+    if tuple(kept_epochs) != epochs or expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
+        return None
+    found = CachedToken(token, expires_at, frozenset(kept_scopes), epochs)
+    return found if found.scopes == scopes else None
+
+
+async def keep(state: State, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
+    """Keep a token until it is about to end. A state that is away costs only speed."""
+    remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
+    if remaining <= 0:
+        return
+    plain = orjson.dumps([entry.token, entry.expires_at, sorted(entry.scopes), *entry.epochs])
+    try:
+        await state.put(key, sealer.seal(plain, bound_to=key), ttl_seconds=remaining)
+    except Unavailable:
+        return

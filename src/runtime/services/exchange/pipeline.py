@@ -1,0 +1,332 @@
+"""Token exchange, step by step. Every exchange takes this one way; there is no shorter one for any case.
+
+The steps are numbered as the record of decisions has them:
+1 the form was read, 2 its zone resolved, 3 the client authenticated (`runtime.api.oauth.token`)
+4 subject token   5 the one trip   6 provenance   7 resource   8 dependency   9 allowance
+10 chain, scopes and lifetime   11 policy   12 a token issued before   13 a new one   14 kept for the next
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from runtime.domain.errors import InvalidScope, Unavailable
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import AccessTokenFacts, seconds
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain
+from runtime.domain.policy import requests
+from runtime.services.decisions import Decision
+from runtime.services.exchange import cache, epochs, policy, target
+from runtime.services.exchange.allowance import Allowance, require_allowance
+from runtime.services.exchange.cache import CachedToken
+from runtime.services.exchange.subject import (
+    Subject,
+    check_actor,
+    check_provenance,
+    check_root,
+    own_authority,
+    refused,
+    verify_subject,
+)
+from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
+from runtime.services.zones import Client, RootView, ZoneView
+from runtime.storage.sql import exchange as storage
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+
+class StaleView(Exception):
+    """The zone has changed since the view was made; what was concluded from it does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """What the one trip to the short-lived state brought: a root that stands, and a token issued before."""
+
+    root: RootView | None
+    candidate: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Whose authority is used.
+
+    Attributes:
+        root: the session a user's authority comes from; None for an application's own.
+        principal: as policies see it.
+        key: stands for the principal and all that is known of it, until any of that changes.
+    """
+
+    root: RootView | None
+    principal: requests.User | requests.Application
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be issued, before policy has been asked."""
+
+    actors: tuple[str, ...]
+    scopes: frozenset[str]
+    expires_at: datetime
+
+
+async def exchange(
+    parts: "Parts",
+    view: ZoneView,
+    client: Client,
+    request: ExchangeRequest,
+    *,
+    now: datetime,
+    decision: Decision,
+) -> dict[str, Any]:
+    """The members of the answer to an exchange request.
+
+    Args:
+        view: the zone as this process knows it; the trip tells whether it still stands.
+        decision: is filled in on the way.
+    Raises: OAuthError; StaleView when all is to be done again with a newer view.
+    """
+    decision.step = 4
+    subject = verify_subject(view, request.subject_token, now)
+    decision.actors = subject.actors
+    resource = await view.resource(request.resource)
+
+    decision.step = 5
+    held, is_fresh = await _known_root(view, subject)
+    key = _cache_key(view, client, request, subject, held, resource)
+    trip = await _take_trip(parts, view, held, is_fresh=is_fresh, key=key)
+    authority = await _authority(view, subject, trip.root, now)
+    root = authority.root
+    decision.user_id = root.user.user.id if root else None
+
+    decision.step = 6
+    await check_provenance(view, client, subject)
+    check_actor(view, client, subject, request.actor_token, now)
+
+    decision.step = 7
+    resource = await target.require_resource(view, resource, request.audiences)
+    decision.resource_id = resource.id
+
+    decision.step = 8
+    await target.require_dependency(view, client, resource)
+
+    decision.step = 9
+    await target.require_own_tokens(view, client, resource)
+    allowance = (
+        await require_allowance(parts, view, client, root, resource, wanted=request.scopes, now=now)
+        if root
+        else Allowance()
+    )
+
+    decision.step = 10
+    plan = _plan(parts, client, request, subject, root, resource, allowance, now)
+    decision.actors = plan.actors
+
+    decision.step = 11
+    verdict = await policy.decide_exchange(
+        view,
+        client,
+        authority.principal,
+        principal_key=authority.key,
+        actors=plan.actors,
+        resource=resource,
+        scopes=plan.scopes,
+        now=now,
+        authenticated_at=root.session.authenticated_at if root else None,
+        acr=root.session.acr if root else None,
+    )
+    decision.determining = verdict.determining
+    if verdict.scopes is None:
+        raise policy.denied()
+
+    decision.step = 12
+    under = (view.epoch, *(root.epochs if root else (0, 0)))
+    token = cache.open_entry(
+        trip.candidate, key=key, sealer=view.sealer, epochs=under, scopes=verdict.scopes, now=now
+    )
+    if token is None:
+        decision.step = 13
+        token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, now)
+        decision.step = 14
+        await cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
+    return _answer(token, now)
+
+
+async def _known_root(view: ZoneView, subject: Subject) -> tuple[RootView | None, bool]:
+    """The root of the chain, and whether it comes from the database just now. Raises InvalidGrant."""
+    if subject.session_id is None:
+        return None, False
+    held = view.held_root(subject.session_id)
+    if held is not None:
+        return held, False
+    found = await view.read_root(subject.session_id)
+    if found is None:
+        raise refused("the session is gone")
+    return found, True
+
+
+def _cache_key(
+    view: ZoneView,
+    client: Client,
+    request: ExchangeRequest,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource | None,
+) -> str:
+    return cache.entry_key(
+        zone_id=view.id,
+        principal=root.user.user.id if root else f"application:{subject.sub}",
+        resource=resource.id if resource else "",
+        scopes=request.scopes,
+        client_id=client.client_id,
+        actors=subject.actors,
+        # Without a session the subject token itself bounds what is issued.
+        session_id=subject.session_id or subject.digest,
+    )
+
+
+async def _take_trip(
+    parts: "Parts", view: ZoneView, root: RootView | None, *, is_fresh: bool, key: str
+) -> Trip:
+    """Fetch the epochs and the candidate together; ask the database where an epoch is unknown.
+
+    Raises: StaleView.
+    """
+    names = [key, epochs.zone_key(view.id)]
+    if root is not None:
+        names += [epochs.session_key(root.session.id), epochs.user_key(root.session.user_id)]
+    try:
+        fetched = await parts.state.fetch(names)
+    except Unavailable:
+        fetched = [None for _ in names]
+    candidate, zone_epoch, *root_epochs = fetched
+    if zone_epoch is None:
+        if await parts.zones.refresh(view.id) is not view:
+            raise StaleView
+    elif int(zone_epoch) > view.epoch:
+        raise StaleView
+    if root is not None:
+        root = await _standing_root(parts, view, root, root_epochs, is_fresh=is_fresh)
+    return Trip(root, candidate)
+
+
+async def _standing_root(
+    parts: "Parts", view: ZoneView, root: RootView, published: list[bytes | None], *, is_fresh: bool
+) -> RootView | None:
+    """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
+    session_epoch, user_epoch = published
+    current = root
+    if session_epoch is None or user_epoch is None:
+        if not is_fresh:
+            async with parts.database.querying() as conn:
+                stored = await storage.root_epochs(conn, view.id, root.session.id, root.session.user_id)
+            is_fresh = stored == root.epochs
+    elif int(session_epoch) <= root.session.epoch and int(user_epoch) <= root.session.user_epoch:
+        return root
+    else:
+        is_fresh = False
+    if not is_fresh:
+        found = await view.read_root(root.session.id)
+        if found is None:
+            return None
+        current = found
+    await epochs.publish(
+        parts.state,
+        {
+            epochs.session_key(current.session.id): current.session.epoch,
+            epochs.user_key(current.session.user_id): current.session.user_epoch,
+        },
+    )
+    return current
+
+
+async def _authority(view: ZoneView, subject: Subject, root: RootView | None, now: datetime) -> Authority:
+    """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
+    if subject.session_id is None:
+        application = await own_authority(view, subject)
+        return Authority(None, await view.application_facts(application), f"application:{application.id}")
+    standing = check_root(root, subject, now)
+    session = standing.session
+    key = f"{session.id}\0{session.epoch}\0{session.user_epoch}"
+    return Authority(standing, standing.user.principal, key)
+
+
+def _plan(
+    parts: "Parts",
+    client: Client,
+    request: ExchangeRequest,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource,
+    allowance: Allowance,
+    now: datetime,
+) -> Plan:
+    """The chain, the scopes and the end of what would be issued.
+
+    Raises: InvalidRequest for a chain too long; InvalidScope when a scope is beyond any of the limits.
+    Spec: zone interface, section 6, rules 2, 4, 5 and 7.
+    """
+    supported = frozenset(resource.scopes or ())
+    narrowed = scope_strings.narrow(
+        request.scopes,
+        scope_strings.Limits(
+            resource=supported,
+            grant=allowance.scopes,
+            subject=subject.scopes if subject.audience == resource.identifier else None,
+            ceiling=supported,
+        ),
+    )
+    if narrowed.refused:
+        raise InvalidScope("a scope is not available for that resource")
+    bounds = [root.session.expires_at] if root else [datetime.fromtimestamp(subject.expires_at, now.tzinfo)]
+    expires_at = lifetime_end(
+        now,
+        resource.credential_lifetime_seconds or parts.settings.token_lifetime_seconds,
+        allowance.ends_at,
+        *bounds,
+    )
+    if seconds(expires_at) <= seconds(now):
+        raise refused("nothing of its lifetime is left")
+    return Plan(extend_chain(subject.actors, client.application.identifier), narrowed.issued, expires_at)
+
+
+def _mint(
+    view: ZoneView,
+    client: Client,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource,
+    plan: Plan,
+    scopes: frozenset[str],
+    under: cache.Epochs,
+    now: datetime,
+) -> CachedToken:
+    """A new token. Every fact in it was established in this request."""
+    facts = AccessTokenFacts(
+        issuer=view.issuer,
+        subject=subject.sub,
+        audience=resource.identifier,
+        client_id=client.client_id,
+        scopes=scopes,
+        issued_at=now,
+        expires_at=plan.expires_at,
+        token_id=new_token_id(),
+        session_id=root.session.id if root else None,
+        authenticated_at=root.session.authenticated_at if root else None,
+        acr=root.session.acr if root else None,
+        actors=plan.actors,
+    )
+    return CachedToken(issue_access_token(view, facts), seconds(plan.expires_at), scopes, under)
+
+
+def _answer(token: CachedToken, now: datetime) -> dict[str, Any]:
+    return {
+        "access_token": token.token,
+        "issued_token_type": ACCESS_TOKEN,
+        "token_type": "Bearer",
+        "expires_in": token.expires_at - seconds(now),
+        "scope": scope_strings.to_text(token.scopes),
+    }

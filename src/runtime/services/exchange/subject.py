@@ -1,0 +1,176 @@
+"""Whose authority an exchange uses: the subject token, verified, and the root that its chain starts from.
+
+Every refusal here has one text; which of the checks it was, only the record says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
+from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import actors_of
+from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
+from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.zones import Client, RootView, ZoneView
+
+MAX_TOKEN_CHARS = 16_384
+_REQUIRED = ("sub", "aud", "client_id", "jti")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a subject token says, once its signature, class, issuer and times were found to be in order.
+
+    Attributes:
+        session_id: the root session; None when an application acts on its own behalf.
+        actors: everyone who acted so far, the latest first.
+        expires_at: seconds since 1970, checked again at each use.
+    """
+
+    digest: str
+    sub: str
+    audience: str
+    client_id: str
+    scopes: frozenset[str]
+    session_id: str | None
+    actors: tuple[str, ...]
+    may_act: Any
+    expires_at: int
+
+
+def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
+    """The subject of a token, from its signature or from having seen that very token before.
+
+    Raises: InvalidRequest when it is not a compact JWS; InvalidGrant.
+    """
+    if len(token) > MAX_TOKEN_CHARS:
+        raise InvalidRequest("`subject_token` is not a compact JWS")
+    digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    subject = view.subjects.get(digest)
+    if subject is None:
+        subject = _read(digest, _verified(view, token, now, name="subject_token"))
+        view.subjects.put(digest, subject)
+    if subject.expires_at <= now.timestamp():
+        raise refused("expired")
+    found: Subject = subject
+    return found
+
+
+def _verified(view: ZoneView, token: str, now: datetime, *, name: str) -> dict[str, Any]:
+    try:
+        return verify(token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now)
+    except MalformedToken as failure:
+        raise InvalidRequest(f"`{name}` is not a compact JWS", internal=str(failure)) from None
+    except InvalidToken as failure:
+        raise refused(str(failure)) from None
+
+
+def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
+    if not all(isinstance(claims.get(name), str) for name in _REQUIRED):
+        raise refused("a claim is missing")
+    session_id = claims.get("sid")
+    if not isinstance(session_id, str | None):
+        raise refused("`sid` is no text")
+    if "cnf" in claims:
+        raise refused("the token is bound to a key, and nothing proves possession of it")
+    try:
+        return Subject(
+            digest=digest,
+            sub=claims["sub"],
+            audience=claims["aud"],
+            client_id=claims["client_id"],
+            scopes=scope_strings.parse(claims.get("scope", "")),
+            session_id=session_id,
+            actors=actors_of(claims),
+            may_act=claims.get("may_act"),
+            expires_at=int(claims["exp"]),
+        )
+    except (ValueError, InvalidScope, TypeError) as failure:
+        raise refused(str(failure)) from None
+
+
+def check_root(root: RootView | None, subject: Subject, now: datetime) -> RootView:
+    """The root, whose session still stands and whose user may act. Raises InvalidGrant."""
+    if root is None:
+        raise refused("the session is gone")
+    if root.session.status != "active":
+        raise refused("the session has been ended")
+    if root.session.expires_at <= now:
+        raise refused("the session is over")
+    if root.user.user.status != UserStatus.ACTIVE:
+        raise refused("the user is disabled")
+    if root.user.user.identifier != subject.sub:
+        raise refused("the session is another user's")
+    return root
+
+
+async def own_authority(view: ZoneView, subject: Subject) -> Application:
+    """The application whose own token starts the chain. Raises InvalidGrant when it is gone."""
+    found = await view.application_named(subject.sub)
+    if found is None:
+        raise refused("the application is gone")
+    return found
+
+
+async def check_provenance(view: ZoneView, client: Client, subject: Subject) -> None:
+    """Check that this application may present this token: it was issued to it, or for a resource it provides.
+
+    Whoever acted earlier in the chain must still be an application of the zone.
+
+    Raises: InvalidGrant. Spec: zone interface, section 3, provenance rule.
+    """
+    issued_to = await view.client(subject.client_id)
+    if issued_to is None:
+        raise refused("the application it was issued to is gone")
+    for actor in subject.actors:
+        if await view.application_named(actor) is None:
+            raise refused("an application in the chain is gone")
+    if issued_to.application.id == client.application.id:
+        return
+    resource = await view.resource(subject.audience)
+    if (
+        resource is None
+        or resource.identifier != subject.audience
+        or resource.application_id != client.application.id
+    ):
+        raise refused("neither issued to the application nor for a resource of it")
+
+
+def check_actor(
+    view: ZoneView, client: Client, subject: Subject, actor_token: str | None, now: datetime
+) -> None:
+    """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
+
+    An actor token is the application's own token; there is no other kind of actor below an application.
+
+    Raises: InvalidRequest when it is no compact JWS; InvalidGrant.
+    Spec: zone interface, section 6, rules 5 and 6.
+    """
+    check_may_act(
+        subject.may_act,
+        actor=client.application.identifier,
+        client_id=client.client_id,
+        issuer=view.issuer,
+    )
+    if actor_token is None:
+        return
+    claims = _verified(view, actor_token, now, name="actor_token")
+    if (
+        claims.get("client_id") != client.client_id
+        or claims.get("sub") != client.application.identifier
+        or "sid" in claims
+        or "act" in claims
+        or "cnf" in claims
+    ):
+        raise refused("the actor token is not the application's own")
+
+
+def refused(internal: str) -> InvalidGrant:
+    """The one refusal of a subject token; *internal* is for the record."""
+    return InvalidGrant(SUBJECT_REFUSED, internal=internal)

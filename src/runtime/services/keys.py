@@ -1,0 +1,168 @@
+"""A zone's keys: the data key that seals what it keeps, and the signing keys with their lives.
+
+The instants are decided when a key is made and stored with it, never worked out from settings of the day,
+so the JWK set always holds what some verifier may still need.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.sealing import KeyEncryption, Sealer, new_data_key
+from runtime.adapters.keys.signing import Algorithm, SigningKey, VerificationKey
+from runtime.domain.errors import NotFound
+from runtime.domain.policy import schema
+from runtime.services.exchange import epochs
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql.exchange import StoredKey, ZoneInternals
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+DEFAULT_ALGORITHM: Algorithm = "RS256"
+ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
+# A new key is published this long before it signs: three times what verifiers may cache the JWK set.
+PUBLISHED_BEFORE = timedelta(minutes=15)
+# A retired key stays published for the longest life that a token may have.
+KEPT_AFTER = timedelta(days=366)
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """A zone's keys at one moment.
+
+    Attributes:
+        verification: kid -> key; what tokens of this zone may be signed with.
+        signing: algorithm -> the key that signs now.
+        published: the members of the JWK set, newest last.
+        changes_at: when another moment's ring would differ; None when no change is planned.
+    """
+
+    verification: dict[str, VerificationKey]
+    signing: dict[str, SigningKey]
+    published: tuple[dict[str, str], ...]
+    changes_at: datetime | None
+
+
+async def create_zone_keys(
+    conn: AsyncConnection, parts: "Parts", *, organization_id: str, zone_id: str, now: datetime
+) -> Sealer:
+    """Give a new zone its data key and one signing key of each algorithm; the sealer of that data key."""
+    data_key = new_data_key()
+    wrapped = parts.key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
+    await storage.add_internals(
+        conn,
+        ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
+    )
+    sealer = Sealer(data_key)
+    for algorithm in ALGORITHMS:
+        key = await asyncio.to_thread(SigningKey.generate, algorithm)
+        await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=now, activate_at=now))
+    return sealer
+
+
+async def sealer(parts: "Parts", conn: AsyncConnection, zone_id: str) -> Sealer:
+    """The sealer of a zone's secrets, inside the caller's transaction. Raises NotFound."""
+    found = await storage.zone(conn, zone_id)
+    if found is None:
+        raise NotFound(f"there is no Zone `{zone_id}`")
+    return open_sealer(parts.key_encryption, found[1])
+
+
+def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Sealer:
+    """The sealer of the data key that a zone keeps wrapped. Raises SealBroken."""
+    place = _data_key_place(internals.zone_id)
+    return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
+
+
+async def rotate(
+    parts: "Parts", zone_id: str, algorithm: Algorithm = DEFAULT_ALGORITHM, *, at_once: bool = False
+) -> str:
+    """Make the next signing key of a zone; its kid.
+
+    Args:
+        at_once: sign with it from now on, because the present key may be known to others: that key is
+            taken out of the JWK set, and every token it signed stops being accepted.
+    """
+    now = parts.clock()
+    key = await asyncio.to_thread(SigningKey.generate, algorithm)
+    activate_at = now if at_once else now + PUBLISHED_BEFORE
+    remove_at = now if at_once else activate_at + KEPT_AFTER
+    async with parts.database.transaction() as conn:
+        zone_sealer = await sealer(parts, conn, zone_id)
+        await storage.retire_keys(conn, zone_id, algorithm, retire_at=activate_at, remove_at=remove_at)
+        stored = _stored(key, zone_sealer, publish_at=now, activate_at=activate_at)
+        await storage.add_key(conn, zone_id, stored)
+        epoch = await storage.bump_zone(conn, zone_id)
+    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+    return key.kid
+
+
+async def use_algorithm(parts: "Parts", zone_id: str, algorithm: Algorithm) -> None:
+    """Sign the zone's access tokens with that algorithm from now on."""
+    async with parts.database.transaction() as conn:
+        await storage.use_algorithm(conn, zone_id, algorithm)
+        epoch = await storage.bump_zone(conn, zone_id)
+    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+
+
+def key_ring(
+    stored: list[StoredKey], zone_sealer: Sealer, parsed: dict[str, SigningKey], now: datetime
+) -> KeyRing:
+    """The keys of a zone that count at *now*.
+
+    Args:
+        parsed: kid -> key that was opened before; what is opened here is added, because parsing an RSA key
+            costs as much as a hundred signatures.
+    """
+    verification: dict[str, VerificationKey] = {}
+    signing: dict[str, SigningKey] = {}
+    published: list[dict[str, str]] = []
+    for each in stored:
+        if each.publish_at > now or (each.remove_at is not None and each.remove_at <= now):
+            continue
+        if each.kid not in parsed:
+            parsed[each.kid] = _open(each, zone_sealer)
+        key = parsed[each.kid]
+        verification[each.kid] = VerificationKey.of(key)
+        published.append(key.public_jwk)
+        if each.activate_at <= now and (each.retire_at is None or each.retire_at > now):
+            signing[each.algorithm] = key
+    instants = [
+        instant
+        for each in stored
+        for instant in (each.publish_at, each.activate_at, each.retire_at, each.remove_at)
+        if instant is not None and instant > now
+    ]
+    return KeyRing(verification, signing, tuple(published), min(instants, default=None))
+
+
+def _stored(
+    key: SigningKey, zone_sealer: Sealer, *, publish_at: datetime, activate_at: datetime
+) -> StoredKey:
+    return StoredKey(
+        kid=key.kid,
+        algorithm=key.algorithm,
+        private_sealed=zone_sealer.seal(key.to_pem(), bound_to=_private_key_place(key.kid)),
+        public_jwk=key.public_jwk,
+        publish_at=publish_at,
+        activate_at=activate_at,
+        retire_at=None,
+        remove_at=None,
+    )
+
+
+def _open(stored: StoredKey, zone_sealer: Sealer) -> SigningKey:
+    pem = zone_sealer.open(stored.private_sealed, bound_to=_private_key_place(stored.kid))
+    return SigningKey.from_pem(pem, cast(Algorithm, stored.algorithm))
+
+
+def _data_key_place(zone_id: str) -> str:
+    return f"zone_internals/{zone_id}/data_key_wrapped"
+
+
+def _private_key_place(kid: str) -> str:
+    return f"zone_keys/{kid}/private_sealed"

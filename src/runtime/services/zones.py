@@ -1,0 +1,432 @@
+"""What the zone endpoints know about a zone: a view of it, made once an epoch and filled as it is asked.
+
+A view holds only what somebody asked for, so a zone with a hundred thousand entities costs no more than
+one with ten. A management write bumps the zone's epoch; the next look at the zone then starts a new view.
+Nothing that is missing is remembered, so what is new is seen at once wherever it was asked for before.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters import cedar
+from runtime.adapters.cedar import CompiledPolicies
+from runtime.adapters.keys.sealing import Sealer
+from runtime.adapters.keys.signing import SigningKey, VerificationKey
+from runtime.domain.errors import NotFound, Unavailable
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import CredentialType
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.resources import ResourceIndex, canonical
+from runtime.domain.policy import requests, schema
+from runtime.services import keys
+from runtime.services.exchange import epochs
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql.exchange import Credential, SessionRow, ZoneInternals
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+T = TypeVar("T")
+
+_KEPT = 20_000  # of each sort, in one view
+_KEPT_SMALL = 2_000
+_KEPT_ZONES = 1_000
+_BOUNDARIES = ("/", "?")
+
+
+class Kept(Generic[T]):
+    """A bounded dictionary that forgets what it has held longest."""
+
+    __slots__ = ("_items", "_limit")
+
+    def __init__(self, limit: int = _KEPT) -> None:
+        self._items: dict[str, T] = {}
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: str) -> T | None:
+        """What is kept under the key."""
+        return self._items.get(key)
+
+    def put(self, key: str, value: T) -> None:
+        """Keep a value in place of what is there."""
+        if len(self._items) >= self._limit and key not in self._items:
+            del self._items[next(iter(self._items))]
+        self._items[key] = value
+
+    def drop(self, key: str) -> None:
+        """Forget what is kept under the key."""
+        self._items.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """An application as it authenticates: with one of its credentials."""
+
+    credential: Credential
+    application: Application
+
+    @property
+    def client_id(self) -> str:
+        """The client id on the wire."""
+        return self.credential.identifier
+
+    @property
+    def is_public(self) -> bool:
+        """Tell whether it cannot keep a secret, so that anyone may claim to be it."""
+        return self.credential.type == CredentialType.PUBLIC
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """A user with groups and roles, as policies see them."""
+
+    user: User
+    principal: requests.User
+
+    @property
+    def groups(self) -> tuple[requests.Group, ...]:
+        """The groups, each with the roles it hands down."""
+        return self.principal.groups
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Identifiers of the roles assigned directly."""
+        return self.principal.roles
+
+
+@dataclass(frozen=True, slots=True)
+class RootView:
+    """A session that chains start from, and the user whose authority it carries."""
+
+    session: SessionRow
+    user: UserView
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """The epochs of the session and of the user that this was read under."""
+        return self.session.epoch, self.session.user_epoch
+
+
+class ZoneView:
+    """A zone at one epoch, with everything about it that was asked for so far.
+
+    Attributes:
+        issuer: as stored when the zone was made: no request can change it.
+        keys: kid -> key that tokens of this zone may be signed with.
+        jwks: the members of the published JWK set.
+        valid_until: when the zone's keys change next; the view is made again then.
+        sealer: seals under the zone's data key.
+        memo: what other modules worked out from this view and want to work out only once an epoch.
+    """
+
+    def __init__(
+        self, parts: "Parts", zone: Zone, internals: ZoneInternals, sealer: Sealer, ring: keys.KeyRing
+    ) -> None:
+        self._parts = parts
+        self.zone = zone
+        self.id = zone.id
+        self.organization_id = zone.organization_id
+        self.issuer = str(zone.protocols.oauth2.issuer)
+        self.epoch = internals.epoch
+        self.access_token_algorithm = internals.access_token_algorithm
+        self.sealer = sealer
+        self.keys: dict[str, VerificationKey] = ring.verification
+        self.jwks = ring.published
+        self.valid_until = ring.changes_at
+        self.memo: dict[str, Any] = {}
+        self.subjects: Kept[Any] = Kept()
+        self.decisions: Kept[Any] = Kept()
+        self.allowances: Kept[Any] = Kept()
+        self._signing = ring.signing
+        self._clients: Kept[Client] = Kept(_KEPT_SMALL)
+        self._applications: Kept[Application] = Kept(_KEPT_SMALL)
+        self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
+        self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
+        self._resources: Kept[Resource] = Kept()
+        self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
+        self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
+        self._roots: Kept[RootView] = Kept()
+        self._users: Kept[UserView] = Kept(_KEPT_SMALL)
+        self._policies: CompiledPolicies | None = None
+        self._policies_read = False
+
+    def signing(self, algorithm: str) -> SigningKey:
+        """The key that signs with that algorithm now. Raises Unavailable when the zone has none."""
+        if (key := self._signing.get(algorithm)) is None:
+            raise Unavailable(f"no signing key for {algorithm}", internal=f"zone {self.id}")
+        return key
+
+    async def client(self, client_id: str) -> Client | None:
+        """The client of that id."""
+
+        async def read(conn: AsyncConnection) -> Client | None:
+            found = await storage.client(conn, self.id, client_id)
+            return Client(*found) if found else None
+
+        return await self._kept(self._clients, client_id, read)
+
+    async def application(self, application_id: str) -> Application | None:
+        """The application of that id."""
+        return await self._kept(
+            self._applications,
+            application_id,
+            lambda conn: storage.application(conn, self.id, application_id),
+        )
+
+    async def application_facts(self, application: Application) -> requests.Application:
+        """What policies may know of an application, how it authenticated and what it depends on left out."""
+
+        async def read(conn: AsyncConnection) -> requests.Application:
+            roles = await storage.application_roles(conn, self.id, application.id)
+            traits = tuple(sorted(application.traits or ()))
+            return requests.Application(application.identifier, traits=traits, roles=roles)
+
+        return await self._kept(self._application_facts, application.id, read)
+
+    async def application_named(self, identifier: str) -> Application | None:
+        """The application of that identifier."""
+        return await self._kept(
+            self._named_applications,
+            identifier,
+            lambda conn: storage.application_named(conn, self.id, identifier),
+        )
+
+    async def provider(self, provider_id: str) -> Provider | None:
+        """The provider of that id."""
+        return await self._kept(
+            self._providers, provider_id, lambda conn: storage.provider(conn, self.id, provider_id)
+        )
+
+    async def user_provider(self) -> Provider | None:
+        """The provider that signs the zone's users in; None when the zone does that itself."""
+        provider_id = self.zone.user_identity_provider_id
+        return await self.provider(provider_id) if provider_id else None
+
+    async def resource(self, identifier: str) -> Resource | None:
+        """The registered resource that a request means: the one of that name, else the longest prefix."""
+        return await self._kept(self._resources, identifier, lambda conn: _resolve(conn, self.id, identifier))
+
+    async def default_resource(self) -> Resource | None:
+        """The resource that is meant when a request names none."""
+        if (resource_id := self.zone.default_resource_id) is None:
+            return None
+        async with self._parts.database.querying() as conn:
+            return await storage.resource(conn, self.id, resource_id)
+
+    async def dependencies(self, application_id: str) -> frozenset[str]:
+        """Ids of the resources that an application declares."""
+        return await self._kept(
+            self._dependencies,
+            application_id,
+            lambda conn: storage.dependencies(conn, self.id, application_id),
+        )
+
+    async def policies(self) -> CompiledPolicies | None:
+        """The policies that decide here, parsed; None when no set is active, which denies everything."""
+        if not self._policies_read:
+            async with self._parts.database.reading() as conn:
+                active = await storage.active_policies(conn, self.id)
+            self._policies = self._parts.zones.compiled(active) if active else None
+            self._policies_read = True
+        return self._policies
+
+    async def user(self, user_id: str) -> UserView | None:
+        """A user with groups and roles, at the user's present epoch."""
+        held = self._users.get(user_id)
+        published = await self._parts.zones.published([epochs.user_key(user_id)])
+        if held and published[0] is not None and published[0] <= held.user.epoch:
+            return held
+        async with self._parts.database.reading() as conn:
+            user = await storage.user(conn, self.id, user_id)
+            found = await _user_view(conn, user) if user else None
+        if found:
+            self._users.put(user_id, found)
+            await epochs.publish(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
+        return found
+
+    def held_root(self, session_id: str) -> RootView | None:
+        """The root of that session as it was when last read; whether it still stands, epochs tell."""
+        return self._roots.get(session_id)
+
+    async def read_root(self, session_id: str) -> RootView | None:
+        """The root of that session as it stands now, from the database."""
+        async with self._parts.database.reading() as conn:
+            found = await storage.session(conn, self.id, session_id)
+            root = RootView(found[0], await _user_view(conn, found[1])) if found else None
+        if root is None:
+            self._roots.drop(session_id)
+            return None
+        self._roots.put(session_id, root)
+        return root
+
+    async def root(self, session_id: str) -> RootView | None:
+        """The root of that session as it stands now, from memory when its epochs say that it may be."""
+        held = self._roots.get(session_id)
+        if held is not None:
+            session_epoch, user_epoch = await self._parts.zones.published(
+                [epochs.session_key(session_id), epochs.user_key(held.session.user_id)]
+            )
+            if (
+                session_epoch is not None
+                and user_epoch is not None
+                and session_epoch <= held.session.epoch
+                and user_epoch <= held.session.user_epoch
+            ):
+                return held
+        return await self.read_root(session_id)
+
+    @overload
+    async def _kept(self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T]]) -> T: ...
+
+    @overload
+    async def _kept(
+        self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
+    ) -> T | None: ...
+
+    async def _kept(
+        self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
+    ) -> T | None:
+        """What is kept under the key, read and kept when it is not; what is missing is not remembered."""
+        if (held := kept.get(key)) is not None:
+            return held
+        async with self._parts.database.querying() as conn:
+            found = await read(conn)
+        if found is not None:
+            kept.put(key, found)
+        return found
+
+
+class Zones:
+    """The views of this process, each kept as long as its zone's epoch stands."""
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+        self._views: dict[str, ZoneView] = {}
+        self._loading: dict[str, asyncio.Lock] = {}
+        self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
+        self._compiled: Kept[CompiledPolicies] = Kept(_KEPT_ZONES)
+        self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
+
+    def attach(self, parts: "Parts") -> None:
+        """Work with these parts from now on."""
+        self._parts = parts
+
+    @property
+    def parts(self) -> "Parts":
+        """The parts this works with."""
+        if self._parts is None:
+            raise RuntimeError("attach() comes first")
+        return self._parts
+
+    def held(self, zone_id: str) -> ZoneView | None:
+        """A view that was right when it was made: for those who compare its epoch before they answer."""
+        view = self._views.get(zone_id)
+        return view if view and self._is_current(view) else None
+
+    async def view(self, zone_id: str) -> ZoneView:
+        """The zone as it stands now. Raises NotFound."""
+        held = self.held(zone_id)
+        if held is not None:
+            (published,) = await self.published([epochs.zone_key(zone_id)])
+            if published is not None and published <= held.epoch:
+                return held
+        return await self.refresh(zone_id)
+
+    async def refresh(self, zone_id: str) -> ZoneView:
+        """The zone as the database has it now. Raises NotFound."""
+        lock = self._loading.setdefault(zone_id, asyncio.Lock())
+        async with lock:
+            async with self.parts.database.reading() as conn:
+                epoch = await storage.zone_epoch(conn, zone_id)
+                view = self.held(zone_id)
+                if view is None or view.epoch != epoch:
+                    view = await self._load(conn, zone_id)
+            if view is None:
+                self._views.pop(zone_id, None)
+                self._parsed_keys.pop(zone_id, None)
+                self._loading.pop(zone_id, None)
+                raise NotFound(f"there is no zone `{zone_id}`")
+        await epochs.publish(self.parts.state, {epochs.zone_key(zone_id): view.epoch})
+        return view
+
+    async def locate(self, slug: str) -> str:
+        """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
+        settings = self.parts.settings
+        issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
+        found = self._ids_by_slug.get(slug)
+        if found is None:
+            async with self.parts.database.querying() as conn:
+                found = await storage.zone_with_slug(conn, slug, issuer)
+            if found is None:
+                raise NotFound("there is no such zone")
+            self._ids_by_slug.put(slug, found)
+        return found
+
+    async def published(self, names: list[str]) -> list[int | None]:
+        """The published epochs, in one trip; None for those unknown, and for all when the state is away."""
+        try:
+            return [int(value) if value else None for value in await self.parts.state.fetch(names)]
+        except Unavailable:
+            return [None] * len(names)
+
+    def compiled(self, active: storage.ActivePolicies) -> CompiledPolicies:
+        """Policies parsed, or as they were parsed before: their versions never change."""
+        key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
+        if (found := self._compiled.get(key)) is None:
+            words = cedar.parse_schema(schema.get(active.schema_version).text)
+            texts = [
+                (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
+                for version_id, raw, parsed in active.policies
+            ]
+            found = cedar.compile_policies(texts, words)
+            self._compiled.put(key, found)
+        return found
+
+    def _is_current(self, view: ZoneView) -> bool:
+        return view.valid_until is None or self.parts.clock() < view.valid_until
+
+    async def _load(self, conn: AsyncConnection, zone_id: str) -> ZoneView | None:
+        """A new view of a zone, kept from now on; None when there is no such zone."""
+        found = await storage.zone(conn, zone_id)
+        if found is None:
+            return None
+        zone, internals = found
+        stored = await storage.keys(conn, zone_id)
+        sealer = keys.open_sealer(self.parts.key_encryption, internals)
+        parsed = self._parsed_keys.setdefault(zone.id, {})
+        now = self.parts.clock()
+        ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
+        view = ZoneView(self.parts, zone, internals, sealer, ring)
+        if len(self._views) >= _KEPT_ZONES and zone.id not in self._views:
+            oldest = next(iter(self._views))
+            del self._views[oldest]
+            self._parsed_keys.pop(oldest, None)
+        self._views[zone.id] = view
+        return view
+
+
+async def _user_view(conn: AsyncConnection, user: User) -> UserView:
+    found = await storage.memberships(conn, user.zone_id, user.id)
+    groups = tuple(requests.Group(identifier, name, roles) for identifier, name, roles in found.groups)
+    return UserView(user, requests.User(user.identifier, str(user.email), groups, found.roles))
+
+
+async def _resolve(conn: AsyncConnection, zone_id: str, requested: str) -> Resource | None:
+    """The resource that a request means, among the few whose registered spelling can be meant."""
+    if (key := canonical(requested)) is None:
+        return None
+    shorter = {key[: at + keep] for at in range(len(key)) if key[at] in _BOUNDARIES for keep in (0, 1)}
+    prefixes = shorter | {key, f"{key}/"}
+    exact = {requested, key, f"{key}/", requested.removesuffix("/")}
+    found = await storage.resources_named(conn, zone_id, exact=exact, prefixes=prefixes)
+    return ResourceIndex((each.identifier, each.prefix, each) for each in found).find(requested)

@@ -1,0 +1,482 @@
+"""What the token endpoint reads: zones and keys, clients, targets, roots of chains, what users allowed.
+
+Every query names the zone. Entities come out, or small values where no kind covers what is asked.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import and_, insert, literal, or_, select, union_all, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    PROVIDER,
+    RESOURCE,
+    USER,
+    ZONE,
+    Kind,
+)
+from runtime.domain.kinds.application import Application, PasswordCredential, PublicCredential
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql.tables import METADATA, TABLES
+
+Credential = PasswordCredential | PublicCredential
+
+_zones = TABLES["Zone"]
+_applications = TABLES["Application"]
+_credentials = TABLES["ApplicationCredential"]
+_resources = TABLES["Resource"]
+_providers = TABLES["Provider"]
+_users = TABLES["User"]
+_groups = TABLES["Group"]
+_assignments = TABLES["RoleAssignment"]
+_policy_versions = TABLES["PolicyVersion"]
+_set_versions = TABLES["PolicySetVersion"]
+_internals = METADATA.tables["zone_internals"]
+_keys = METADATA.tables["zone_keys"]
+_dependencies = METADATA.tables["application_dependencies"]
+_members = METADATA.tables["group_members"]
+_sessions = METADATA.tables["sessions"]
+_consents = METADATA.tables["consents"]
+_delegated = METADATA.tables["delegated_grants"]
+_bindings = METADATA.tables["policy_set_bindings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneInternals:
+    """What a zone keeps to itself."""
+
+    zone_id: str
+    organization_id: str
+    data_key_wrapped: bytes
+    access_token_algorithm: str
+    epoch: int
+    policy_schema_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """A signing key at rest, with the instants of its life."""
+
+    kid: str
+    algorithm: str
+    private_sealed: bytes
+    public_jwk: Mapping[str, str]
+    publish_at: datetime
+    activate_at: datetime
+    retire_at: datetime | None
+    remove_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """The root of a chain as it stands now, and the epochs it was read under."""
+
+    id: str
+    epoch: int
+    status: str
+    authenticated_at: datetime | None
+    expires_at: datetime
+    acr: str | None
+    user_id: str
+    user_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Identifier, name and role identifiers of a user's groups; and the roles assigned directly."""
+
+    groups: tuple[tuple[str, str, tuple[str, ...]], ...]
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedGrantRow:
+    """What a user delegated for a resource, at one provider."""
+
+    provider_id: str
+    scopes: frozenset[str]
+    status: str
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """What a user allowed: None where nothing was ever asked."""
+
+    consent: frozenset[str] | None
+    delegated: tuple[DelegatedGrantRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePolicies:
+    """The version of the policy set bound to a zone, and its policies' texts in order."""
+
+    schema_version: str
+    policies: tuple[tuple[str, str | None, Mapping[str, Any] | None], ...]
+
+
+async def zone_epoch(conn: AsyncConnection, zone_id: str) -> int | None:
+    """The epoch of a zone; None when there is no such zone."""
+    return await conn.scalar(select(_internals.c.epoch).where(_internals.c.zone_id == zone_id))
+
+
+async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals] | None:
+    """A zone with what it keeps to itself."""
+    internals = (
+        (await conn.execute(select(_internals).where(_internals.c.zone_id == zone_id)))
+        .mappings()
+        .one_or_none()
+    )
+    row = (await conn.execute(select(_zones).where(_zones.c.id == zone_id))).mappings().one_or_none()
+    if row is None or internals is None:
+        return None
+    return cast(Zone, ZONE.read(dict(row))), ZoneInternals(**internals)
+
+
+async def zone_with_slug(conn: AsyncConnection, slug: str, issuer: str) -> str | None:
+    """The id of the zone of that slug whose issuer is exactly this."""
+    rows = await conn.execute(select(_zones.c.id, _zones.c.protocols).where(_zones.c.slug == slug))
+    return next((row.id for row in rows if row.protocols["oauth2"]["issuer"] == issuer), None)
+
+
+async def keys(conn: AsyncConnection, zone_id: str) -> list[StoredKey]:
+    """All keys of a zone, oldest first."""
+    rows = await conn.execute(
+        select(*(column for column in _keys.c if column.name != "zone_id"))
+        .where(_keys.c.zone_id == zone_id)
+        .order_by(_keys.c.activate_at, _keys.c.kid)
+    )
+    return [StoredKey(**row) for row in rows.mappings()]
+
+
+async def add_internals(conn: AsyncConnection, internals: ZoneInternals) -> None:
+    """Keep what a new zone keeps to itself."""
+    await conn.execute(
+        insert(_internals).values(
+            zone_id=internals.zone_id,
+            organization_id=internals.organization_id,
+            data_key_wrapped=internals.data_key_wrapped,
+            access_token_algorithm=internals.access_token_algorithm,
+            epoch=internals.epoch,
+            policy_schema_version=internals.policy_schema_version,
+        )
+    )
+
+
+async def add_key(conn: AsyncConnection, zone_id: str, key: StoredKey) -> None:
+    """Keep a new key."""
+    await conn.execute(
+        insert(_keys).values(
+            kid=key.kid,
+            zone_id=zone_id,
+            algorithm=key.algorithm,
+            private_sealed=key.private_sealed,
+            public_jwk=dict(key.public_jwk),
+            publish_at=key.publish_at,
+            activate_at=key.activate_at,
+            retire_at=key.retire_at,
+            remove_at=key.remove_at,
+        )
+    )
+
+
+async def retire_keys(
+    conn: AsyncConnection, zone_id: str, algorithm: str, *, retire_at: datetime, remove_at: datetime
+) -> None:
+    """Give every key of that algorithm, which has no end yet, one."""
+    await conn.execute(
+        update(_keys)
+        .where(_keys.c.zone_id == zone_id, _keys.c.algorithm == algorithm, _keys.c.retire_at.is_(None))
+        .values(retire_at=retire_at, remove_at=remove_at)
+    )
+
+
+async def use_algorithm(conn: AsyncConnection, zone_id: str, algorithm: str) -> None:
+    """Sign the zone's access tokens with that algorithm from now on."""
+    await conn.execute(
+        update(_internals).where(_internals.c.zone_id == zone_id).values(access_token_algorithm=algorithm)
+    )
+
+
+async def bump_zone(conn: AsyncConnection, zone_id: str) -> int:
+    """Put what is cached of a zone out of date; the new epoch, to be published after the commit."""
+    return _bumped(
+        await conn.scalar(
+            update(_internals)
+            .where(_internals.c.zone_id == zone_id)
+            .values(epoch=_internals.c.epoch + 1)
+            .returning(_internals.c.epoch)
+        )
+    )
+
+
+async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> int:
+    """Put everything that is cached of a user out of date; the new epoch."""
+    return _bumped(
+        await conn.scalar(
+            update(_users)
+            .where(_users.c.zone_id == zone_id, _users.c.id == user_id)
+            .values(epoch=_users.c.epoch + 1)
+            .returning(_users.c.epoch)
+        )
+    )
+
+
+async def client(
+    conn: AsyncConnection, zone_id: str, client_id: str
+) -> tuple[Credential, Application] | None:
+    """The credential that goes by that client id, and its application."""
+    row = (
+        (
+            await conn.execute(
+                select(_credentials).where(
+                    _credentials.c.zone_id == zone_id, _credentials.c.identifier == client_id
+                )
+            )
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return None
+    credential = cast(Credential, APPLICATION_CREDENTIAL.read(dict(row)))
+    owner = await application(conn, zone_id, credential.application_id)
+    return (credential, owner) if owner else None
+
+
+async def application(conn: AsyncConnection, zone_id: str, application_id: str) -> Application | None:
+    """The application of that id."""
+    found = await _one(conn, APPLICATION, zone_id, "id", application_id)
+    return found if isinstance(found, Application) else None
+
+
+async def application_named(conn: AsyncConnection, zone_id: str, identifier: str) -> Application | None:
+    """The application of that identifier."""
+    found = await _one(conn, APPLICATION, zone_id, "identifier", identifier)
+    return found if isinstance(found, Application) else None
+
+
+async def provider(conn: AsyncConnection, zone_id: str, provider_id: str) -> Provider | None:
+    """The provider of that id."""
+    found = await _one(conn, PROVIDER, zone_id, "id", provider_id)
+    return found if isinstance(found, Provider) else None
+
+
+async def resource(conn: AsyncConnection, zone_id: str, resource_id: str) -> Resource | None:
+    """The resource of that id."""
+    found = await _one(conn, RESOURCE, zone_id, "id", resource_id)
+    return found if isinstance(found, Resource) else None
+
+
+async def resources_named(
+    conn: AsyncConnection, zone_id: str, *, exact: Collection[str], prefixes: Collection[str]
+) -> list[Resource]:
+    """The resources registered under one of these identifiers, or as a prefix under one of those."""
+    rows = await conn.execute(
+        select(_resources).where(
+            _resources.c.zone_id == zone_id,
+            or_(
+                _resources.c.identifier.in_(exact),
+                and_(_resources.c.prefix.is_(True), _resources.c.identifier.in_(prefixes)),
+            ),
+        )
+    )
+    found = [RESOURCE.read(dict(row)) for row in rows.mappings()]
+    return [each for each in found if isinstance(each, Resource)]
+
+
+async def dependencies(conn: AsyncConnection, zone_id: str, application_id: str) -> frozenset[str]:
+    """Ids of the resources that an application declares as dependencies."""
+    rows = await conn.execute(
+        select(_dependencies.c.resource_id).where(
+            _dependencies.c.zone_id == zone_id, _dependencies.c.application_id == application_id
+        )
+    )
+    return frozenset(rows.scalars())
+
+
+async def application_roles(conn: AsyncConnection, zone_id: str, application_id: str) -> tuple[str, ...]:
+    """Identifiers of the roles an application holds in the whole zone."""
+    rows = await conn.execute(
+        select(_assignments.c.role_identifier).where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.principal_type == "application",
+            _assignments.c.principal_id == application_id,
+            _assignments.c.scope_id.is_(None),
+        )
+    )
+    return tuple(sorted(set(rows.scalars())))
+
+
+async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple[SessionRow, User] | None:
+    """A session of a user, and that user."""
+    row = (
+        (
+            await conn.execute(
+                select(
+                    _sessions.c.epoch.label("session_epoch"),
+                    _sessions.c.status.label("session_status"),
+                    _sessions.c.authenticated_at.label("session_authenticated_at"),
+                    _sessions.c.expires_at.label("session_expires_at"),
+                    _sessions.c.acr.label("session_acr"),
+                    *_users.c,
+                )
+                .join(
+                    _users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id)
+                )
+                .where(_sessions.c.zone_id == zone_id, _sessions.c.id == session_id)
+            )
+        )
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return None
+    stored = {name: value for name, value in row.items() if not name.startswith("session_")}
+    user = cast(User, USER.read(stored))
+    return (
+        SessionRow(
+            id=session_id,
+            epoch=row["session_epoch"],
+            status=row["session_status"],
+            authenticated_at=row["session_authenticated_at"],
+            expires_at=row["session_expires_at"],
+            acr=row["session_acr"],
+            user_id=user.id,
+            user_epoch=user.epoch,
+        ),
+        user,
+    )
+
+
+async def root_epochs(
+    conn: AsyncConnection, zone_id: str, session_id: str, user_id: str
+) -> tuple[int | None, int | None]:
+    """The epochs of a session and of its user; None for one that is gone."""
+    found = await conn.execute(
+        union_all(
+            select(literal("session").label("of"), _sessions.c.epoch).where(
+                _sessions.c.zone_id == zone_id, _sessions.c.id == session_id
+            ),
+            select(literal("user").label("of"), _users.c.epoch).where(
+                _users.c.zone_id == zone_id, _users.c.id == user_id
+            ),
+        )
+    )
+    by_name = {row.of: row.epoch for row in found}
+    return by_name.get("session"), by_name.get("user")
+
+
+async def user(conn: AsyncConnection, zone_id: str, user_id: str) -> User | None:
+    """The user of that id."""
+    found = await _one(conn, USER, zone_id, "id", user_id)
+    return found if isinstance(found, User) else None
+
+
+async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memberships:
+    """The groups and roles of a user, in one statement."""
+    held = (_assignments.c.zone_id == zone_id, _assignments.c.scope_id.is_(None))
+    by_group = and_(
+        _assignments.c.principal_type == "group", _assignments.c.principal_id == _groups.c.id, *held
+    )
+    found = await conn.execute(
+        union_all(
+            select(_groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
+            .select_from(_members.join(_groups, _groups.c.id == _members.c.group_id))
+            .outerjoin(_assignments, by_group)
+            .where(_members.c.zone_id == zone_id, _members.c.user_id == user_id),
+            select(literal(None), literal(None), _assignments.c.role_identifier).where(
+                _assignments.c.principal_type == "user", _assignments.c.principal_id == user_id, *held
+            ),
+        )
+    )
+    names: dict[str, str] = {}
+    group_roles: dict[str, set[str]] = {}
+    roles: set[str] = set()
+    for identifier, name, role in found:
+        if identifier is None:
+            roles.add(role)
+            continue
+        names[identifier] = name
+        group_roles.setdefault(identifier, set()).update({role} if role else ())
+    groups = tuple(
+        (identifier, names[identifier], tuple(sorted(group_roles[identifier])))
+        for identifier in sorted(names)
+    )
+    return Memberships(groups, tuple(sorted(roles)))
+
+
+async def allowances(
+    conn: AsyncConnection, zone_id: str, user_id: str, application_id: str, resource_id: str
+) -> Allowances:
+    """What a user allowed an application to do at a resource, and delegated for that resource at all."""
+    consent = await conn.scalar(
+        select(_consents.c.scopes).where(
+            _consents.c.zone_id == zone_id,
+            _consents.c.user_id == user_id,
+            _consents.c.application_id == application_id,
+            _consents.c.resource_id == resource_id,
+        )
+    )
+    rows = await conn.execute(
+        select(
+            _delegated.c.provider_id, _delegated.c.scopes, _delegated.c.status, _delegated.c.expires_at
+        ).where(
+            _delegated.c.zone_id == zone_id,
+            _delegated.c.user_id == user_id,
+            _delegated.c.resource_id == resource_id,
+        )
+    )
+    return Allowances(
+        frozenset(consent) if consent is not None else None,
+        tuple(
+            DelegatedGrantRow(row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at)
+            for row in rows
+        ),
+    )
+
+
+async def active_policies(conn: AsyncConnection, zone_id: str) -> ActivePolicies | None:
+    """The policies that decide in a zone; None when no set is bound."""
+    bound = (
+        await conn.execute(
+            select(_set_versions.c.schema_version, _set_versions.c.manifest)
+            .join(_bindings, _bindings.c.policy_set_version_id == _set_versions.c.id)
+            .where(
+                _bindings.c.zone_id == zone_id,
+                _bindings.c.target_type == "zone",
+                _bindings.c.target_id == zone_id,
+                _bindings.c.mode == "active",
+                _set_versions.c.zone_id == zone_id,
+            )
+        )
+    ).one_or_none()
+    if bound is None:
+        return None
+    ids = [entry["policy_version_id"] for entry in bound.manifest["entries"]]
+    rows = await conn.execute(
+        select(_policy_versions.c.id, _policy_versions.c.cedar_raw, _policy_versions.c.cedar_json).where(
+            _policy_versions.c.zone_id == zone_id, _policy_versions.c.id.in_(ids)
+        )
+    )
+    texts = {row.id: (row.id, row.cedar_raw, row.cedar_json) for row in rows}
+    return ActivePolicies(bound.schema_version, tuple(texts[each] for each in ids if each in texts))
+
+
+async def _one(conn: AsyncConnection, kind: Kind, zone_id: str, member: str, value: str) -> Any:
+    table = TABLES[kind.name]
+    found = await conn.execute(select(table).where(table.c.zone_id == zone_id, table.c[member] == value))
+    row = found.mappings().one_or_none()
+    return kind.read(dict(row)) if row else None
+
+
+def _bumped(epoch: Any) -> int:
+    return int(epoch) if epoch is not None else 0
