@@ -1,5 +1,11 @@
 -- Written from the kinds and the hand-written tables, for PostgreSQL. SQLite has the same tables.
 
+CREATE TABLE service_secrets (
+    name VARCHAR NOT NULL,
+    wrapped BYTEA NOT NULL,
+    CONSTRAINT service_secrets_pkey PRIMARY KEY (name)
+);
+
 CREATE TABLE organization_heads (
     organization_id VARCHAR NOT NULL,
     revision BIGINT NOT NULL,

@@ -252,7 +252,7 @@ def test_update_of_a_credential_may_repeat_its_type() -> None:
 def test_vendor_spelling_of_the_key_type_is_taken() -> None:
     """Older clients say `aws`; `cloud` is what is stored."""
     for verb in (Verb.CREATE, Verb.UPDATE):
-        raw = {"name": "x", "encryption_key": {"arn": "a", "type": "aws"}}
+        raw: dict[str, Any] = {"name": "x", "encryption_key": {"arn": "a", "type": "aws"}}
         assert read_body(kinds.ZONE, raw, verb)["encryption_key"] == {"arn": "a", "type": "cloud"}
 
 

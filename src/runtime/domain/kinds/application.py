@@ -60,7 +60,7 @@ class Application(ZoneEntity):
 class ApplicationLists(Part):
     """What a manifest of an application has besides: the resources it depends on."""
 
-    dependencies: Annotated[list[Id], Mark.SET, Ref("Resource")] = []
+    dependencies: Annotated[list[Id], Mark.SET, Ref("Resource", late=True)] = []
 
 
 class ApplicationCredential(ZoneEntity):
