@@ -4,9 +4,11 @@ A version never changes once published. A newer one adds words; a zone moves to 
 ready.
 """
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any, cast
 
 VERSIONS = ("2026-11-21",)  # oldest first
 CURRENT_VERSION = VERSIONS[-1]
@@ -32,3 +34,12 @@ def get(version: str) -> SchemaVersion:
 def current() -> SchemaVersion:
     """What a new zone starts with."""
     return get(CURRENT_VERSION)
+
+
+@cache
+def as_json(version: str) -> dict[str, Any]:
+    """The schema of that version in Cedar's JSON notation. Raises KeyError when there is none."""
+    if version not in VERSIONS:
+        raise KeyError(version)
+    source = files("runtime.domain.policy") / "schemas" / f"{version}.json"
+    return cast(dict[str, Any], json.loads(source.read_text("utf-8")))

@@ -3,12 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, cast
 
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import NotFound, Unauthorized
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
-from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.organization import Organization, ServiceAccount
 from runtime.services.management import unverified
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys, entities
@@ -87,7 +87,7 @@ async def _by_token(parts: Parts, token: str) -> Caller:
     try:
         async with parts.database.reading() as conn:
             organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
-        assert isinstance(organization, Organization)
+        organization = cast(Organization, organization)
         if organization.zone_id is None:
             raise Unauthorized(_REFUSED)
         view = await parts.zones.view(organization.zone_id)
@@ -101,8 +101,11 @@ async def _by_token(parts: Parts, token: str) -> Caller:
         )
         account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
         async with parts.database.reading() as conn:
-            account = await entities.get(
-                conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
+            account = cast(
+                ServiceAccount,
+                await entities.get(
+                    conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
+                ),
             )
             await entities.get(
                 conn,

@@ -7,7 +7,10 @@ function serves which kind.
 import re
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+from sqlalchemy import ColumnElement
 
 from runtime.contract.bodies import apply_patch, refusal
 from runtime.domain.errors import Forbidden, NotFound, ValidationFailed
@@ -22,8 +25,7 @@ from runtime.services.management import permissions
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
-
-from pydantic import ValidationError
+from runtime.storage.sql.directory import any_text
 
 Parents = Mapping[str, str]
 E_ = TypeVar("E_", bound=Entity)
@@ -41,7 +43,7 @@ def item_member(kind: Kind) -> str:
 async def organization_of(unit: Unit, id_or_label: str) -> Organization:
     """The caller's organization, by id or by label. Raises NotFound for any other."""
     organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
-    assert isinstance(organization, Organization)
+    organization = cast(Organization, organization)
     if id_or_label not in (organization.id, organization.label):
         raise NotFound(f"there is no Organization `{id_or_label}`")
     return organization
@@ -52,7 +54,7 @@ async def zone_of(unit: Unit, zone_id: str) -> Zone:
     if (known := unit.zones.get(zone_id)) is not None:
         return known
     zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
-    assert isinstance(zone, Zone)
+    zone = cast(Zone, zone)
     unit.zones[zone_id] = zone
     return zone
 
@@ -96,7 +98,9 @@ async def require_in_zone(unit: Unit, kind: Kind, zone_id: str, ids: Collection[
     unknown = [one for one in dict.fromkeys(ids) if (zone_id, kind.name, one) not in unit.known]
     if not unknown:
         return
-    found = {entity.id for entity in await storage.many(unit.conn, kind, unknown, within={"zone_id": zone_id})}
+    found = {
+        entity.id for entity in await storage.many(unit.conn, kind, unknown, within={"zone_id": zone_id})
+    }
     for one in unknown:
         if one not in found:
             raise ValidationFailed.of(field, f"`{one}` is no {kind.name} of this zone")
@@ -130,8 +134,7 @@ async def sealed(
         value = values.get(name)
         if not member.has(Mark.SEALED) or not isinstance(value, str):
             continue
-        assert zone_id is not None
-        sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+        sealer = await keys.sealer(unit.parts, unit.conn, cast(str, zone_id))
         done[name] = sealer.seal(value.encode(), bound_to=f"{kind.table}/{entity_id}/{name}")
     return done
 
@@ -152,7 +155,9 @@ async def new_entity(
     if zone_id is not None:
         await check_references(unit, kind, zone_id, body)
     values = await sealed(unit, kind, zone_id, entity_id, body)
-    values = {name: value for name, value in values.items() if name in members and not members[name].has(Mark.INPUT)}
+    values = {
+        name: value for name, value in values.items() if name in members and not members[name].has(Mark.INPUT)
+    }
     if "slug" in members and "slug" not in decided:
         decided["slug"] = await free_slug(unit, kind, scope, str(body.get("name") or body.get("identifier")))
     values |= {
@@ -166,7 +171,9 @@ async def new_entity(
     }
     model = kind.variant(values["type"]) if kind.variants else kind.entity
     try:
-        return model.model_validate({name: value for name, value in values.items() if name in model.model_fields})
+        return model.model_validate(
+            {name: value for name, value in values.items() if name in model.model_fields}
+        )
     except ValidationError as invalid:
         raise refusal(invalid, model) from None
 
@@ -180,7 +187,9 @@ async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
     return entity
 
 
-async def change(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update") -> E_:
+async def change(
+    unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update"
+) -> E_:
     """Store another version of an entity and record it; nothing at all when nothing differs."""
     if after == before:
         return before
@@ -209,18 +218,19 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def page(
-    unit: Unit, kind: Kind, scope: Parents, query: ListQuery, *more: storage.Condition
+    unit: Unit, kind: Kind, scope: Parents, query: ListQuery, *more: ColumnElement[bool] | storage.Condition
 ) -> Listed:
     """One page of what a query admits, below a scope that has been checked."""
     where: list[storage.Condition] = [
         storage.Equals(member, tuple(values)) for member, values in query.filters.items()
     ]
-    where += [storage.Contains(search.members, search.texts) for search in query.searches]
+    where += [storage.Raw(any_text(kind, search.members, search.texts)) for search in query.searches]
+    where += [storage.Raw(one) if isinstance(one, ColumnElement) else one for one in more]
     found = await storage.page(
         unit.conn,
         kind,
         within=scope,
-        where=[*where, *more],
+        where=where,
         sort=query.sort,
         descending=query.descending,
         limit=query.limit,
@@ -259,7 +269,9 @@ async def for_change(
     return scope, entity
 
 
-async def update(unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]) -> Entity:
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
     """Change an entity as a checked patch says. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.UPDATE)
     return await change(unit, kind, scope, before, await patched(unit, kind, scope, before, patch))

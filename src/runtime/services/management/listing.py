@@ -1,7 +1,7 @@
 """What a list is asked, and what it answers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.domain.kinds import Entity
@@ -47,16 +47,18 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One page: entities, or the values that a list of pairs consists of."""
+    """One page: entities, or the values that a list of pairs consists of.
+
+    Attributes:
+        paged: the entities whose positions the cursors stand for, when they are not the items themselves.
+    """
 
     items: list[Any]
     has_next: bool
     has_previous: bool
     total: int | None = None
-    first: Position | None = None
-    last: Position | None = None
+    paged: tuple[Entity, ...] | None = None
 
-
-def entities_of(listed: Listed) -> list[Entity]:
-    """The items of a list that consists of entities."""
-    return list(listed.items)
+    def with_items(self, items: Sequence[Any]) -> "Listed":
+        """The same page with more told about its items."""
+        return replace(self, items=list(items))

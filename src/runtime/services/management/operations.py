@@ -19,7 +19,6 @@ from runtime.domain.kinds import (
     POLICY_VERSION,
     PROVIDER,
     RESOURCE,
-    ROLE,
     SERVICE_ACCOUNT_CREDENTIAL,
     USER,
     ZONE,
@@ -35,7 +34,6 @@ from runtime.services.management import (
     policy_sets,
     providers,
     resources,
-    roles,
     service_accounts,
     users,
     zones,
@@ -68,7 +66,6 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (RESOURCE.name, Verb.LIST): resources.list_,
     (RESOURCE.name, Verb.CREATE): resources.create,
     (RESOURCE.name, Verb.UPDATE): resources.update,
-    (ROLE.name, Verb.LIST): roles.list_,
     (GROUP.name, Verb.LIST): groups.list_,
     (GROUP.name, Verb.CREATE): groups.create,
     (GROUP.name, Verb.RETRIEVE): groups.retrieve,
@@ -100,8 +97,5 @@ _OWN: dict[tuple[str, Verb], Operation] = {
 }
 
 OPERATIONS: dict[tuple[str, Verb], Operation] = {
-    (kind.name, verb): _GENERIC[verb]
-    for kind in ALL
-    for verb in kind.verbs
-    if verb in _GENERIC
+    (kind.name, verb): _GENERIC[verb] for kind in ALL for verb in kind.verbs if verb in _GENERIC
 } | _OWN

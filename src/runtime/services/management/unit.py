@@ -9,20 +9,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
+from runtime.services.exchange import epochs
 from runtime.services.management.caller import Caller
 from runtime.services.parts import Parts
 from runtime.storage.sql import ledger
 
-EPOCH_TTL_SECONDS = 60
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
 
@@ -38,9 +39,10 @@ class Unit:
         now: the time of everything that this unit writes.
         dry_run: everything is done and checked, then rolled back.
         shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
-        known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many operations
-            that refer to the same entity ask once.
+        known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many
+            operations that refer to the same entity ask once.
         zones: id -> zone, likewise.
+        signing_keys: zone id -> kid -> key, opened once a unit.
     """
 
     conn: AsyncConnection
@@ -53,6 +55,7 @@ class Unit:
     shown_once: dict[str, dict[str, str]] = field(default_factory=dict)
     known: set[tuple[str, str, str]] = field(default_factory=set)
     zones: dict[str, Zone] = field(default_factory=dict)
+    signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     head: ledger.Head | None = None
     _records: list[dict[str, Any]] = field(default_factory=list)
     _touched: set[str] = field(default_factory=set)
@@ -79,12 +82,9 @@ class Unit:
             self.head = await ledger.advance(self.conn, self.organization_id)
         return self.head.revision
 
-    async def write(
-        self, kind: Kind, action: str, before: Entity | None, after: Entity | None
-    ) -> None:
+    async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
         """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
-        entity = after or before
-        assert entity is not None
+        entity = cast(Entity, after or before)
         zone_id = entity.id if kind is ZONE else getattr(entity, "zone_id", None)
         await self.record(
             action,
@@ -134,7 +134,7 @@ class Unit:
         """The zone is gone: its last epoch is published, none is written."""
         self._touched.discard(zone_id)
         self._gone.add(zone_id)
-        self.publish(zone_epoch_key(zone_id), epoch)
+        self.publish(epochs.zone_key(zone_id), epoch)
 
     def after_commit(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Run this once the transaction stands; not at all when it is rolled back."""
@@ -149,12 +149,11 @@ class Unit:
         )
         bumped = await ledger.bump_zone_epochs(self.conn, self._touched - self._gone)
         for zone_id, epoch in bumped.items():
-            self.publish(zone_epoch_key(zone_id), epoch)
+            self.publish(epochs.zone_key(zone_id), epoch)
 
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
-        for key, epoch in self._epochs.items():
-            await self.parts.state.raise_to(key, epoch, ttl_seconds=EPOCH_TTL_SECONDS)
+        await epochs.publish(self.parts.state, self._epochs)
         for callback in self._callbacks:
             await callback()
 
@@ -187,16 +186,6 @@ async def reading_unit(parts: Parts, caller: Caller, request_id: str) -> AsyncIt
     """A unit for operations that change nothing."""
     async with parts.database.reading() as conn:
         yield Unit(conn, caller, parts, parts.clock(), request_id)
-
-
-def zone_epoch_key(zone_id: str) -> str:
-    """Where the short-lived state keeps a zone's epoch."""
-    return f"epoch:zone:{zone_id}"
-
-
-def user_epoch_key(user_id: str) -> str:
-    """Where the short-lived state keeps a user's epoch."""
-    return f"epoch:user:{user_id}"
 
 
 def told(kind: Kind, entity: Entity) -> dict[str, Any]:

@@ -49,8 +49,6 @@ async def record_use(conn: AsyncConnection, key_id: str, *, now: datetime, every
     """Note that the key is in use, unless that was noted within *every*."""
     await conn.execute(
         update(_keys)
-        .where(
-            _keys.c.id == key_id, or_(_keys.c.last_used_at.is_(None), _keys.c.last_used_at <= now - every)
-        )
+        .where(_keys.c.id == key_id, or_(_keys.c.last_used_at.is_(None), _keys.c.last_used_at <= now - every))
         .values(last_used_at=now)
     )

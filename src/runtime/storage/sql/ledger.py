@@ -36,7 +36,7 @@ async def begin(conn: AsyncConnection, organization_id: str) -> None:
 
 
 async def advance(conn: AsyncConnection, organization_id: str) -> Head:
-    """Take the next revision. Other writers of the organization wait from here to the end of the transaction."""
+    """Take the next revision. The organization's other writers wait until the transaction ends."""
     result = await conn.execute(
         update(_heads)
         .where(_heads.c.organization_id == organization_id)

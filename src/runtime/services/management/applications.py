@@ -1,0 +1,207 @@
+"""Applications: where browsers may be sent back to, and the resources an application depends on."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from runtime.domain.errors import Forbidden, NotFound, Problem, ValidationFailed
+from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind, Verb
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import OwnerType
+from runtime.domain.oauth import redirect_uris
+from runtime.services.management import entities, permissions
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import applications as storage
+from runtime.storage.sql import entities as rows
+
+_REFUSALS: dict[str, str] = {
+    "malformed": "is not a URI that browsers and servers read alike",
+    "fragment": "must not have a fragment",
+    "userinfo": "must not have user information",
+    "scheme": "has a scheme that runs or shows content",
+    "insecure": "must use https, unless it is on localhost",
+    "host": "has a host that is written in an unusual way",
+    "dot_segment": "must not have dot segments",
+    "response_parameter": "must not have a parameter of an authorization response",
+    "private_scheme": "needs a private scheme with a dot in it",
+}
+DEPENDENCIES = "application_dependencies"
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of applications; `traits` selects any of, `traits[all]` all of the values."""
+    scope = await entities.scope_of(unit, APPLICATION, parents)
+    entities.require(unit, APPLICATION, Verb.LIST)
+    more = []
+    if any_of := query.special.get("traits"):
+        more.append(storage.has_traits([(trait,) for trait in any_of]))
+    if all_of := query.special.get("traits[all]"):
+        more.append(storage.has_traits([tuple(all_of)]))
+    listed = await entities.page(unit, APPLICATION, scope, query, *more)
+    return listed.with_items(await counted(unit, scope["zone_id"], listed.items))
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The application, with the number of its dependencies."""
+    found = await entities.retrieve(unit, APPLICATION, parents, entity_id)
+    return (await counted(unit, parents["zone_id"], [found]))[0]
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make an application, with its first dependencies."""
+    scope = await entities.scope_of(unit, APPLICATION, parents)
+    entities.require(unit, APPLICATION, Verb.CREATE)
+    made = await entities.new_entity(unit, APPLICATION, scope, body)
+    check_redirects(made)
+    await entities.add(unit, APPLICATION, made)
+    if wanted := body.get("dependencies"):
+        await set_dependencies(unit, made, [entry["id"] for entry in wanted], field="dependencies")
+    return (await counted(unit, scope["zone_id"], [made]))[0]
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change an application."""
+    scope, before = await entities.for_change(unit, APPLICATION, parents, entity_id, Verb.UPDATE)
+    after = await entities.patched(unit, APPLICATION, scope, before, patch)
+    check_redirects(after)
+    stored = await entities.change(unit, APPLICATION, scope, before, after)
+    return (await counted(unit, scope["zone_id"], [stored]))[0]
+
+
+def check_redirects(application: Entity) -> None:
+    """Raise ValidationFailed for an address that no authorization answer may go to.
+
+    Spec: RFC 9700 section 4.1.3; OpenID Connect RP-initiated logout for the second list.
+    """
+    application = cast(Application, application)
+    oauth2 = application.protocols.oauth2 if application.protocols else None
+    if oauth2 is None:
+        return
+    problems = [
+        Problem("validation_error", _REFUSALS[reason], f"protocols.oauth2.{member}[{position}]")
+        for member in ("redirect_uris", "post_logout_redirect_uris")
+        for position, uri in enumerate(getattr(oauth2, member) or ())
+        if (reason := redirect_uris.refusal(uri)) is not None
+    ]
+    if problems:
+        raise ValidationFailed(f"`{problems[0].field}` {problems[0].message}", problems=problems)
+
+
+async def counted(unit: Unit, zone_id: str, found: Sequence[Entity]) -> list[Entity]:
+    """The applications with their numbers of dependencies, asked in one query."""
+    counts = await storage.count_dependencies(unit.conn, [one.id for one in found], zone_id=zone_id)
+    return [one.model_copy(update={"dependencies_count": counts.get(one.id, 0)}) for one in found]
+
+
+# --- dependencies
+
+
+async def set_dependencies(
+    unit: Unit, application: Entity, resource_ids: Iterable[str], *, field: str = "dependencies"
+) -> None:
+    """Make these, and no others, the resources that an application depends on.
+
+    What stays keeps the condition under which it is available. Raises ValidationFailed, Forbidden.
+    """
+    permissions.require(unit.caller.role, DEPENDENCIES, Verb.CREATE)
+    entities.refuse_platform_owned(APPLICATION, application)
+    zone_id: str = application.zone_id  # type: ignore[attr-defined]
+    wanted = set(resource_ids)
+    await entities.require_in_zone(unit, RESOURCE, zone_id, sorted(wanted), field=field)
+    present = await storage.dependencies_of(unit.conn, application.id, zone_id=zone_id)
+    for resource_id in sorted(wanted - present.keys()):
+        await _put(unit, application, resource_id, ())
+    for resource_id in sorted(present.keys() - wanted):
+        await _remove(unit, application, resource_id)
+
+
+async def list_dependencies(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:
+    """One page of the resources an application depends on, each with its `when_accessing`."""
+    scope = await _application_scope(unit, parents, application_id, Verb.LIST)
+    present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
+    for wanted in query.special.get("when_accessing", ()):
+        present = {one: conditions for one, conditions in present.items() if wanted in conditions}
+    listed = await entities.page(unit, RESOURCE, scope, query, rows.Equals("id", tuple(present)))
+    return listed.with_items([_conditional(one, present[one.id]) for one in listed.items])
+
+
+async def retrieve_dependency(unit: Unit, parents: Parents, application_id: str, resource_id: str) -> Entity:
+    """One resource an application depends on. Raises NotFound when it does not."""
+    scope = await _application_scope(unit, parents, application_id, Verb.RETRIEVE)
+    present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
+    if resource_id not in present:
+        raise NotFound(f"there is no Resource `{resource_id}`")
+    found = await rows.get(unit.conn, RESOURCE, resource_id, within=scope)
+    return _conditional(found, present[resource_id])
+
+
+async def add_dependency(
+    unit: Unit, parents: Parents, application_id: str, resource_id: str, when_accessing: Sequence[str]
+) -> None:
+    """Declare a dependency; of one that is there, only the condition is replaced.
+
+    Raises: NotFound for a resource of another zone, ValidationFailed for such a condition.
+    """
+    scope = await _application_scope(unit, parents, application_id, Verb.CREATE)
+    application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
+    if getattr(application, "owner_type", None) is OwnerType.PLATFORM:
+        raise Forbidden(f"Application `{application_id}` is managed by the service and cannot be changed")
+    await rows.get(unit.conn, RESOURCE, resource_id, within=scope)
+    await entities.require_in_zone(
+        unit, RESOURCE, scope["zone_id"], list(when_accessing), field="when_accessing"
+    )
+    present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
+    if present.get(resource_id) == tuple(when_accessing):
+        return
+    await _put(unit, application, resource_id, tuple(when_accessing))
+
+
+async def remove_dependency(unit: Unit, parents: Parents, application_id: str, resource_id: str) -> None:
+    """Withdraw a dependency. Raises NotFound when there is none."""
+    scope = await _application_scope(unit, parents, application_id, Verb.DELETE)
+    application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
+    entities.refuse_platform_owned(APPLICATION, application)
+    present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
+    if resource_id not in present:
+        raise NotFound(f"there is no Resource `{resource_id}`")
+    await _remove(unit, application, resource_id)
+
+
+async def _application_scope(unit: Unit, parents: Parents, application_id: str, verb: Verb) -> dict[str, str]:
+    scope = await entities.scope_of(unit, APPLICATION, parents)
+    await rows.get(unit.conn, APPLICATION, application_id, within=scope)
+    permissions.require(unit.caller.role, DEPENDENCIES, verb)
+    return scope
+
+
+def _conditional(resource: Entity, when_accessing: tuple[str, ...]) -> Entity:
+    resource = cast(Resource, resource)
+    return resource.model_copy(update={"when_accessing": list(when_accessing)})
+
+
+async def _put(unit: Unit, application: Entity, resource_id: str, when_accessing: tuple[str, ...]) -> None:
+    zone_id: str = application.zone_id  # type: ignore[attr-defined]
+    await unit.revision()
+    await storage.put_dependency(
+        unit.conn, application.id, resource_id, zone_id=zone_id, when_accessing=when_accessing, now=unit.now
+    )
+    after = {"resource_id": resource_id, "when_accessing": list(when_accessing)}
+    await unit.record(
+        f"{DEPENDENCIES}.add", APPLICATION.name, application.id, zone_id, before=None, after=after
+    )
+
+
+async def _remove(unit: Unit, application: Entity, resource_id: str) -> None:
+    zone_id: str = application.zone_id  # type: ignore[attr-defined]
+    await unit.revision()
+    await storage.remove_dependency(unit.conn, application.id, resource_id, zone_id=zone_id)
+    before = {"resource_id": resource_id}
+    await unit.record(
+        f"{DEPENDENCIES}.remove", APPLICATION.name, application.id, zone_id, before=before, after=None
+    )

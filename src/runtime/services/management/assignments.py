@@ -1,0 +1,184 @@
+"""Role assignments: a role given to a user, an application or a group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from runtime.domain.errors import Conflict, NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import (
+    APPLICATION,
+    GROUP,
+    ORGANIZATION,
+    ROLE,
+    ROLE_ASSIGNMENT,
+    USER,
+    ZONE,
+    Entity,
+    Kind,
+    Verb,
+)
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.role import Role, RoleAssignment
+from runtime.domain.kinds.values import OwnerType, PrincipalType
+from runtime.services.management import entities, permissions
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import directory
+from runtime.storage.sql import entities as storage
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a role can be given to: its kind, and the row of the permission table for doing so."""
+
+    kind: Kind
+    type: PrincipalType
+    subject: str
+
+
+USERS = Holder(USER, PrincipalType.USER, "user_roles")
+APPLICATIONS = Holder(APPLICATION, PrincipalType.APPLICATION, "application_roles")
+GROUPS = Holder(GROUP, PrincipalType.GROUP, "group_roles")
+HOLDERS = {holder.kind.name: holder for holder in (USERS, APPLICATIONS, GROUPS)}
+
+
+async def list_(unit: Unit, holder: Holder, parents: Parents, principal_id: str, query: ListQuery) -> Listed:
+    """One page of the roles given to a principal directly."""
+    scope = await _scope(unit, holder, parents, principal_id, Verb.LIST)
+    filters = {
+        **query.filters,
+        "principal_type": (holder.type.value,),
+        "principal_id": (principal_id,),
+    }
+    return await entities.page(unit, ROLE_ASSIGNMENT, scope, replace(query, filters=filters))
+
+
+async def assign(
+    unit: Unit, holder: Holder, parents: Parents, principal_id: str, body: Mapping[str, Any]
+) -> RoleAssignment:
+    """Give a role.
+
+    Args:
+        body: what `AssignmentBody` admits: the role by id, or by identifier and owner type; a scope or none.
+    Raises: NotFound for an unknown role, ValidationFailed for a scope that may not be, Conflict.
+    """
+    scope = await _scope(unit, holder, parents, principal_id, Verb.CREATE)
+    role = await _role(unit, scope, body)
+    limit = await _limit(unit, scope["zone_id"], role, body.get("scope_type"), body.get("scope_id"))
+    revision = await unit.revision()
+    if await _find(unit, scope["zone_id"], holder, principal_id, role.id, limit):
+        raise Conflict(f"the role `{role.identifier}` is assigned already")
+    assignment = RoleAssignment(
+        id=new_id(),
+        created_at=unit.now,
+        updated_at=unit.now,
+        revision=revision,
+        organization_id=unit.organization_id,
+        zone_id=scope["zone_id"],
+        principal_id=principal_id,
+        principal_type=holder.type,
+        role_id=role.id,
+        role_identifier=role.identifier,
+        role_owner_type=role.owner_type,
+        scope_type=limit[0] if limit else None,
+        scope_id=limit[1] if limit else None,
+    )
+    return await entities.add(unit, ROLE_ASSIGNMENT, assignment)
+
+
+async def revoke(
+    unit: Unit,
+    holder: Holder,
+    parents: Parents,
+    principal_id: str,
+    role_id: str,
+    limit: tuple[str, str] | None = None,
+) -> None:
+    """Take a role away.
+
+    Args:
+        limit: the scope (type, id) that the assignment was made with; None for one without.
+    Raises: NotFound when it is not assigned so.
+    """
+    scope = await _scope(unit, holder, parents, principal_id, Verb.DELETE)
+    await unit.revision()
+    found = await _find(unit, scope["zone_id"], holder, principal_id, role_id, limit)
+    if found is None:
+        raise NotFound(f"there is no Role `{role_id}`")
+    await revoke_assignment(unit, await storage.get(unit.conn, ROLE_ASSIGNMENT, found, within=scope))
+
+
+async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
+    """End an assignment that was looked up before. Raises Forbidden."""
+    assignment = cast(RoleAssignment, assignment)
+    permissions.require(unit.caller.role, ROLE_ASSIGNMENT.operations, Verb.DELETE)
+    await entities.take_away(unit, ROLE_ASSIGNMENT, {"zone_id": assignment.zone_id}, assignment)
+
+
+async def _scope(
+    unit: Unit, holder: Holder, parents: Parents, principal_id: str, verb: Verb
+) -> dict[str, str]:
+    scope = await entities.scope_of(unit, holder.kind, parents)
+    await storage.get(unit.conn, holder.kind, principal_id, within=scope)
+    permissions.require(unit.caller.role, holder.subject, verb)
+    return scope
+
+
+async def _role(unit: Unit, scope: Parents, body: Mapping[str, Any]) -> Role:
+    if (role_id := body.get("role_id")) is not None:
+        found = await storage.get(unit.conn, ROLE, role_id, within=scope)
+        return cast(Role, found)
+    identifier, owner = body["role_identifier"], body["owner_type"]
+    page = await storage.page(
+        unit.conn,
+        ROLE,
+        within=scope,
+        where=[
+            storage.Equals("identifier", (identifier,)),
+            storage.Equals("owner_type", (OwnerType(owner).value,)),
+        ],
+        limit=1,
+    )
+    if not page.items:
+        raise NotFound(f"there is no Role `{identifier}`")
+    return cast(Role, page.items[0])
+
+
+async def _limit(
+    unit: Unit, zone_id: str, role: Role, scope_type: str | None, scope_id: str | None
+) -> tuple[str, str] | None:
+    """The scope of an assignment. Spec: `RoleAssignmentCreate` of the interface specification."""
+    if scope_type is None or scope_id is None:
+        return None
+    organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
+    organization = cast(Organization, organization)
+    if role.owner_type is not OwnerType.PLATFORM or organization.zone_id != zone_id:
+        raise ValidationFailed.of(
+            "scope_type", "only platform roles on the organization's own zone can have a scope"
+        )
+    if scope_type != "zone":
+        raise ValidationFailed.of("scope_type", "must be `zone`")
+    known = await storage.many(unit.conn, ZONE, [scope_id], within={"organization_id": unit.organization_id})
+    if not known or scope_id == zone_id:
+        raise ValidationFailed.of("scope_id", "must be another zone of this organization")
+    return scope_type, scope_id
+
+
+async def _find(
+    unit: Unit,
+    zone_id: str,
+    holder: Holder,
+    principal_id: str,
+    role_id: str,
+    limit: tuple[str, str] | None,
+) -> str | None:
+    return await directory.find_assignment(
+        unit.conn,
+        zone_id=zone_id,
+        principal_type=holder.type.value,
+        principal_id=principal_id,
+        role_id=role_id,
+        scope=limit,
+    )

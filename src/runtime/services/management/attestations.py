@@ -1,0 +1,40 @@
+"""What the service vouches for when it stores a policy set version."""
+
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.kinds.policy import AttestationStatement, PolicySet
+from runtime.services import keys
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import exchange
+
+ATTESTATION_TYPE = "policy-set-attestation+jwt"
+
+
+async def attest(
+    unit: Unit, policy_set: PolicySet, *, version: int, manifest_sha: str
+) -> tuple[AttestationStatement, str]:
+    """The statement about a new version, and that statement as a JWS under the zone's signing key.
+
+    The statement is part of the version; the JWS stands in the audit record of its making.
+    """
+    zone_id = policy_set.zone_id
+    key = await _signing_key(unit, zone_id)
+    statement = AttestationStatement(
+        attested_at=unit.now,
+        attested_by=unit.caller.id,
+        key_id=key.kid,
+        manifest_sha=manifest_sha,
+        policy_set_id=policy_set.id,
+        policy_set_version=version,
+        status="created",
+        zone_id=zone_id,
+    )
+    return statement, key.sign(statement.model_dump(mode="json"), typ=ATTESTATION_TYPE)
+
+
+async def _signing_key(unit: Unit, zone_id: str) -> SigningKey:
+    """The key the zone signs with now, read in this transaction: the zone may be as new as the version."""
+    parsed = unit.signing_keys.setdefault(zone_id, {})
+    stored = await exchange.keys(unit.conn, zone_id)
+    sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+    ring = keys.key_ring([one for one in stored if one.algorithm == "ES256"], sealer, parsed, unit.now)
+    return ring.signing["ES256"]

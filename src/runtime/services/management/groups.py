@@ -1,0 +1,185 @@
+"""Groups and their members, known to the zone or only invited by e-mail address."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from runtime.contract.answers import GroupMember
+from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
+from runtime.domain.identifiers import slug_of, with_suffix
+from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
+from runtime.domain.kinds.role import Group, User
+from runtime.services.management import entities, permissions
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import directory
+from runtime.storage.sql import entities as storage
+
+MEMBERS = "group_members"
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of groups, with what was asked to be expanded."""
+    listed = await entities.list_(unit, GROUP, parents, query)
+    return listed.with_items(await _expanded(unit, parents["zone_id"], listed.items, query.expands))
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The group, with what was asked to be expanded."""
+    found = await entities.retrieve(unit, GROUP, parents, entity_id)
+    return (await _expanded(unit, parents["zone_id"], [found], expands))[0]
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make a group. Without an identifier it gets one from its name, with a suffix when that is taken."""
+    scope = await entities.scope_of(unit, GROUP, parents)
+    entities.require(unit, GROUP, Verb.CREATE)
+    identifier = body.get("identifier")
+    if identifier is None:
+        await unit.revision()
+        identifier = slug_of(body["name"])
+        while await storage.find_by(unit.conn, GROUP, "identifier", identifier, within=scope):
+            identifier = with_suffix(slug_of(body["name"]))
+    made = await entities.new_entity(unit, GROUP, scope, body, identifier=identifier)
+    return await entities.add(unit, GROUP, made)
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a group that no external directory keeps."""
+    scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.UPDATE)
+    after = await entities.patched(unit, GROUP, scope, before, patch)
+    return await entities.change(unit, GROUP, scope, before, after)
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove a group that no external directory keeps, with its memberships and assignments."""
+    scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.DELETE)
+    await entities.take_away(unit, GROUP, scope, before)
+
+
+async def _own(
+    unit: Unit, parents: Parents, group_id: str, subject: str, verb: Verb
+) -> tuple[dict[str, str], Group]:
+    """The scope, and a group that the caller may change in that respect."""
+    scope = await entities.scope_of(unit, GROUP, parents)
+    found = await storage.get(unit.conn, GROUP, group_id, within=scope)
+    permissions.require(unit.caller.role, subject, verb)
+    found = cast(Group, found)
+    if found.external:
+        raise Forbidden(f"Group `{group_id}` is kept by an external directory")
+    return scope, found
+
+
+async def _expanded(
+    unit: Unit, zone_id: str, groups: Sequence[Entity], expands: frozenset[str]
+) -> list[Entity]:
+    ids = [group.id for group in groups]
+    counts: Mapping[str, int] = {}
+    roles: Mapping[str, list[str]] = {}
+    if "member_count" in expands and ids:
+        counts = await directory.count_members(unit.conn, ids, zone_id=zone_id)
+    if "roles" in expands and ids:
+        roles = await directory.group_roles(unit.conn, ids, zone_id=zone_id)
+    return [
+        group.model_copy(update={"member_count": counts.get(group.id, 0), "roles": roles.get(group.id, [])})
+        for group in groups
+    ]
+
+
+# --- members
+
+
+async def list_members(unit: Unit, parents: Parents, group_id: str, query: ListQuery) -> Listed:
+    """One page of a group's members, in the order in which the users came to the zone."""
+    scope = await entities.scope_of(unit, GROUP, parents)
+    await storage.get(unit.conn, GROUP, group_id, within=scope)
+    permissions.require(unit.caller.role, MEMBERS, Verb.LIST)
+    zone_id = scope["zone_id"]
+    listed = await entities.page(unit, USER, scope, query, directory.in_group(group_id, zone_id))
+    since = await directory.joined_at(
+        unit.conn, group_id, [user.id for user in listed.items], zone_id=zone_id
+    )
+    members = [GroupMember(created_at=since[user.id], user=user, user_id=user.id) for user in listed.items]
+    # Positions are those of the users that the page was made of.
+    return replace(listed, items=members, paged=tuple(listed.items))
+
+
+async def add_member(unit: Unit, parents: Parents, group_id: str, user_id: str) -> GroupMember:
+    """Make a user a member. Raises ValidationFailed for a user of another zone, Conflict for a member."""
+    scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.CREATE)
+    zone_id = scope["zone_id"]
+    await unit.revision()
+    found = await storage.many(unit.conn, USER, [user_id], within=scope)
+    if not found:
+        raise ValidationFailed.of("user_id", f"`{user_id}` is no User of this zone")
+    user = found[0]
+    user = cast(User, user)
+    if await directory.joined_at(unit.conn, group_id, [user_id], zone_id=zone_id):
+        raise Conflict(f"User `{user_id}` is a member of this group already")
+    await directory.join(unit.conn, group_id, [user_id], zone_id=zone_id, now=unit.now)
+    await _record(unit, "add", group, after={"user_id": user_id})
+    return GroupMember(created_at=unit.now, user=user, user_id=user_id)
+
+
+async def remove_member(unit: Unit, parents: Parents, group_id: str, user_id: str) -> None:
+    """End a membership. Raises NotFound when there is none."""
+    scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.DELETE)
+    await unit.revision()
+    if not await directory.leave(unit.conn, group_id, user_id, zone_id=scope["zone_id"]):
+        raise NotFound(f"there is no User `{user_id}`")
+    await _record(unit, "remove", group, before={"user_id": user_id})
+
+
+async def emails(unit: Unit, group: Group) -> list[str]:
+    """The addresses of a group's members and of those invited to it, in lower case, sorted."""
+    members = await directory.member_emails(unit.conn, group.id, zone_id=group.zone_id)
+    invited = await directory.invited(unit.conn, group.id, zone_id=group.zone_id)
+    return sorted({email.lower() for email in members.values()} | invited)
+
+
+async def set_members(unit: Unit, group: Group, wanted_emails: Iterable[str]) -> None:
+    """Make the people with these addresses, and nobody else, the members of a group.
+
+    Whoever is not known to the zone, or has not verified the address, joins once they have.
+    """
+    permissions.require(unit.caller.role, MEMBERS, Verb.CREATE)
+    if group.external:
+        raise Forbidden(f"Group `{group.id}` is kept by an external directory")
+    zone_id = group.zone_id
+    wanted = {email.lower() for email in wanted_emails}
+    present = {
+        user_id: email.lower()
+        for user_id, email in (await directory.member_emails(unit.conn, group.id, zone_id=zone_id)).items()
+    }
+    invited = await directory.invited(unit.conn, group.id, zone_id=zone_id)
+    missing = wanted - set(present.values())
+    known = await directory.users_by_email(unit.conn, missing, zone_id=zone_id)
+    joining = {user_id: email for user_id, email, verified in known if verified}
+    pending = missing - set(joining.values())
+    leaving = [user_id for user_id, email in present.items() if email not in wanted]
+    if not (joining or leaving or pending != invited):
+        return
+    await unit.revision()
+    await directory.join(unit.conn, group.id, sorted(joining), zone_id=zone_id, now=unit.now)
+    for user_id in leaving:
+        await directory.leave(unit.conn, group.id, user_id, zone_id=zone_id)
+    await directory.invite(unit.conn, group.id, sorted(pending - invited), zone_id=zone_id, now=unit.now)
+    await directory.disinvite(unit.conn, group.id, invited - pending, zone_id=zone_id)
+    before = sorted(set(present.values()) | invited)
+    await _record(unit, "set", group, before={"members": before}, after={"members": sorted(wanted)})
+
+
+async def _record(
+    unit: Unit,
+    what: str,
+    group: Group,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    await unit.record(f"{MEMBERS}.{what}", GROUP.name, group.id, group.zone_id, before=before, after=after)

@@ -1,0 +1,136 @@
+"""Users: made by sign-in, looked after here."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from runtime.domain.errors import Conflict
+from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
+from runtime.domain.kinds.role import User, UserCredential
+from runtime.domain.kinds.values import UserStatus
+from runtime.services.exchange import epochs
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import directory
+from runtime.storage.sql import entities as storage
+
+_DEFAULT_SOURCE = ("user",)
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of users; `filter[groups]` and `filter[role]` look at memberships and direct assignments."""
+    scope = await entities.scope_of(unit, USER, parents)
+    entities.require(unit, USER, Verb.LIST)
+    zone_id = scope["zone_id"]
+    more = []
+    if group_ids := query.special.get("filter[groups]"):
+        more.append(directory.in_groups(group_ids, zone_id))
+    if roles := query.special.get("filter[role]"):
+        more.append(directory.holds_role(roles, zone_id))
+    listed = await entities.page(unit, USER, scope, query, *more)
+    source = query.special.get("role_source", _DEFAULT_SOURCE)[0]
+    return listed.with_items(await expanded(unit, zone_id, listed.items, query.expands, source))
+
+
+async def retrieve(
+    unit: Unit,
+    kind: Kind,
+    parents: Parents,
+    entity_id: str,
+    expands: frozenset[str] = frozenset(),
+    *,
+    role_source: str = "user",
+) -> Entity:
+    """The user, with groups and roles when they are asked."""
+    found = await entities.retrieve(unit, USER, parents, entity_id)
+    return (await expanded(unit, parents["zone_id"], [found], expands, role_source))[0]
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a user. Disabling ends their sessions; a new address counts as not verified."""
+    scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.UPDATE)
+    before = cast(User, before)
+    zone = await entities.zone_of(unit, scope["zone_id"])
+    if before.external and zone.external_sync_enabled:
+        raise Conflict(f"User `{before.id}` is kept by an external directory")
+    after = await entities.patched(unit, USER, scope, before, patch)
+    if after == before:
+        return before
+    decided: dict[str, Any] = {"epoch": before.epoch + 1}
+    if after.email.lower() != before.email.lower():
+        decided["email_verified"] = False
+    after = after.model_copy(update=decided)
+    await unit.revision()
+    if after.status is UserStatus.DISABLED:
+        await _end_sessions(unit, before)
+    unit.publish(epochs.user_key(before.id), after.epoch)
+    return await entities.change(unit, USER, scope, before, after)
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove a user with credentials, grants, sessions, memberships and assignments."""
+    scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
+    before = cast(User, before)
+    await unit.revision()
+    await _end_sessions(unit, before)
+    unit.publish(epochs.user_key(before.id), before.epoch + 1)
+    await entities.take_away(unit, USER, scope, before)
+
+
+async def _end_sessions(unit: Unit, user: User) -> None:
+    ended = await directory.end_sessions(unit.conn, user.id, zone_id=user.zone_id, now=unit.now)
+    for session_id, epoch in ended.items():
+        unit.publish(epochs.session_key(session_id), epoch)
+
+
+async def expanded(
+    unit: Unit, zone_id: str, users: Sequence[Entity], expands: frozenset[str], role_source: str = "user"
+) -> list[Entity]:
+    """The users with what was asked about them, one query for each expand value however many users."""
+    ids = [user.id for user in users]
+    told: dict[str, dict[str, Any]] = {one: {} for one in ids}
+    if not ids:
+        return []
+    conn = unit.conn
+    if "groups" in expands:
+        groups = await directory.groups_of(conn, ids, zone_id=zone_id)
+        _tell(told, "groups", {one: groups.get(one, []) for one in ids})
+    if "role-assignments" in expands:
+        roles: dict[str, list[Any]] = {one: [] for one in ids}
+        for assigned in await directory.roles_of(conn, ids, zone_id=zone_id, source=role_source):
+            roles[assigned.user_id].append(assigned.told)
+        _tell(told, "role_assignments", roles)
+    if not expands.isdisjoint(("credentials", "credentials.provider")):
+        credentials = await _credentials(unit, zone_id, ids, with_provider="credentials.provider" in expands)
+        _tell(told, "credentials", {one: credentials.get(one, []) for one in ids})
+    for value, count in (
+        ("grant_count", directory.count_grants),
+        ("session_count", directory.count_sessions),
+    ):
+        if value in expands:
+            counts = await count(conn, ids, zone_id=zone_id)
+            _tell(told, value, {one: counts.get(one, 0) for one in ids})
+    return [user.model_copy(update=told[user.id]) for user in users]
+
+
+def _tell(told: dict[str, dict[str, Any]], member: str, values: Mapping[str, Any]) -> None:
+    for user_id, value in values.items():
+        told[user_id][member] = value
+
+
+async def _credentials(
+    unit: Unit, zone_id: str, user_ids: Sequence[str], *, with_provider: bool
+) -> dict[str, list[UserCredential]]:
+    credentials = await directory.credentials_of(unit.conn, user_ids, zone_id=zone_id)
+    if not with_provider:
+        return credentials
+    wanted = {one.provider_id for many in credentials.values() for one in many if one.provider_id}
+    found = await storage.many(unit.conn, PROVIDER, sorted(wanted), within={"zone_id": zone_id})
+    providers = {provider.id: provider for provider in found}
+    return {
+        user_id: [one.model_copy(update={"provider": providers.get(one.provider_id or "")}) for one in many]
+        for user_id, many in credentials.items()
+    }

@@ -1,0 +1,126 @@
+"""Zones: made with everything a zone starts with, deleted with everything in them."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from runtime.contract.bodies import apply_patch
+from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import APPLICATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.values import ApplicationTrait, OwnerType
+from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
+from runtime.services.management import bootstrap, entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.unit import Unit
+from runtime.settings import Settings
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import exchange
+
+GATEWAY_IDENTIFIER = "default-mcp-gateway"
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make a zone; it is complete as soon as this answers."""
+    await entities.scope_of(unit, ZONE, parents)
+    entities.require(unit, ZONE, Verb.CREATE)
+    if body.get("organization_id", unit.organization_id) != unit.organization_id:
+        raise ValidationFailed.of("organization_id", "must be the organization of the caller")
+    _refuse_own_key(body)
+    zone = await make(unit, body)
+    if not body.get("default_mcp_gateway_application"):
+        return zone
+    gateway = await _gateway(unit, zone)
+    after = zone.model_copy(update={"default_mcp_gateway_application_id": gateway.id})
+    scope = {"organization_id": unit.organization_id}
+    changed = await entities.change(unit, ZONE, scope, zone, after)
+    unit.zones[zone.id] = changed
+    return changed
+
+
+async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = OwnerType.CUSTOMER) -> Zone:
+    """Store a new zone with its keys, providers, roles and default policies."""
+    scope = {"organization_id": unit.organization_id}
+    await unit.revision()
+    zone_id = new_id()
+    slug = await entities.free_slug(unit, ZONE, scope, body["name"])
+    given = {name: value for name, value in body.items() if name in _PLAIN}
+    made = await entities.new_entity(
+        unit,
+        ZONE,
+        scope,
+        given,
+        id=zone_id,
+        slug=slug,
+        owner_type=owner_type,
+        protocols=protocols_of(unit.parts.settings, zone_id=zone_id, slug=slug),
+    )
+    made = cast(Zone, made)
+    if body.get("protocols"):
+        made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
+    await entities.add(unit, ZONE, made)
+    unit.zones[made.id] = made
+    await bootstrap.fill(unit, made)
+    return made
+
+
+_PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
+
+
+def protocols_of(settings: Settings, *, zone_id: str, slug: str) -> ZoneProtocols:
+    """The addresses of a new zone, as the settings have it. They are stored and never worked out again."""
+    public_url = settings.public_url.rstrip("/")
+    issuer = settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
+    parts = urlsplit(issuer)
+    return addresses(issuer, f"{parts.scheme}://{parts.netloc}", parts.path)
+
+
+async def _gateway(unit: Unit, zone: Zone) -> Entity:
+    scope = {"zone_id": zone.id}
+    body = {
+        "identifier": GATEWAY_IDENTIFIER,
+        "name": "Default gateway",
+        "traits": [ApplicationTrait.GATEWAY.value],
+    }
+    made = await entities.new_entity(unit, APPLICATION, scope, body)
+    made = cast(Application, made)
+    return await entities.add(unit, APPLICATION, made)
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a zone. What it refers to must be its own. Raises Forbidden for a platform-owned one."""
+    scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.UPDATE)
+    _refuse_own_key(patch)
+    await entities.check_references(unit, ZONE, before.id, patch)
+    after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
+    after = cast(Zone, after)
+    unit.zones[after.id] = after
+    return after
+
+
+def _refuse_own_key(values: Mapping[str, Any]) -> None:
+    """A customer's key that nothing would be sealed with must not look as if it were in use."""
+    if values.get("encryption_key") is not None:
+        raise ValidationFailed.of("encryption_key", "this service has no key-management service to reach it")
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
+    scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
+    await unit.revision()
+    epoch = await exchange.zone_epoch(unit.conn, before.id)
+    await storage.remove(unit.conn, ZONE, before.id, within=scope)
+    unit.zones.pop(before.id, None)
+    await unit.write(ZONE, "zones.delete", before, None)
+    unit.forget_zone(before.id, (epoch or 0) + 1)
+
+    async def forget_view() -> None:
+        try:
+            await unit.parts.zones.refresh(before.id)
+        except NotFound:
+            return
+
+    unit.after_commit(forget_view)

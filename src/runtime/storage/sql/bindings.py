@@ -1,0 +1,142 @@
+"""Which policy set version is bound to what, and which versions that keeps from being archived."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, and_, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_bindings = METADATA.tables["policy_set_bindings"]
+_internals = METADATA.tables["zone_internals"]
+_sets = TABLES["PolicySet"]
+_versions = TABLES["PolicySetVersion"]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A policy set version at work: `active` decides, `shadow` is only recorded."""
+
+    policy_set_id: str
+    policy_set_version_id: str
+    version: int
+    mode: str
+    target_type: str
+    target_id: str
+
+
+async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: str) -> list[Binding]:
+    """The bindings of these policy sets."""
+    if not set_ids:
+        return []
+    return await _read(conn, zone_id, _bindings.c.policy_set_id.in_(set_ids))
+
+
+async def of_target(
+    conn: AsyncConnection, target_type: str, target_id: str, *, zone_id: str
+) -> list[Binding]:
+    """What is bound to a target."""
+    return await _read(
+        conn, zone_id, and_(_bindings.c.target_type == target_type, _bindings.c.target_id == target_id)
+    )
+
+
+async def _read(conn: AsyncConnection, zone_id: str, wanted: ColumnElement[bool]) -> list[Binding]:
+    found = await conn.execute(
+        select(
+            _bindings.c.policy_set_id,
+            _bindings.c.policy_set_version_id,
+            _versions.c.version,
+            _bindings.c.mode,
+            _bindings.c.target_type,
+            _bindings.c.target_id,
+        )
+        .join(
+            _versions,
+            and_(
+                _versions.c.zone_id == _bindings.c.zone_id,
+                _versions.c.id == _bindings.c.policy_set_version_id,
+            ),
+        )
+        .where(_bindings.c.zone_id == zone_id, wanted)
+    )
+    return [Binding(**row) for row in found.mappings()]
+
+
+async def bind(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    target_type: str,
+    target_id: str,
+    mode: str,
+    policy_set_id: str,
+    policy_set_version_id: str,
+    now: datetime,
+) -> None:
+    """Put a version to work on a target, in place of the one that works there in that mode."""
+    target = {"zone_id": zone_id, "target_type": target_type, "target_id": target_id, "mode": mode}
+    bound = {"policy_set_id": policy_set_id, "policy_set_version_id": policy_set_version_id}
+    swapped = await conn.execute(
+        update(_bindings)
+        .where(*(_bindings.c[name] == value for name, value in target.items()))
+        .values(**bound, created_at=now)
+    )
+    if not swapped.rowcount:
+        await conn.execute(insert(_bindings).values(**target, **bound, created_at=now))
+
+
+async def unbind(conn: AsyncConnection, policy_set_id: str, *, zone_id: str, mode: str) -> bool:
+    """Take a policy set off every target in that mode; tell whether it was on one."""
+    gone = await conn.execute(
+        delete(_bindings).where(
+            _bindings.c.zone_id == zone_id,
+            _bindings.c.policy_set_id == policy_set_id,
+            _bindings.c.mode == mode,
+        )
+    )
+    return bool(gone.rowcount)
+
+
+def is_active(zone_id: str) -> ColumnElement[bool]:
+    """The condition that a policy set has an active binding."""
+    return _sets.c.id.in_(
+        select(_bindings.c.policy_set_id).where(_bindings.c.zone_id == zone_id, _bindings.c.mode == "active")
+    )
+
+
+async def bound_entries(conn: AsyncConnection, *, zone_id: str) -> set[tuple[str, str]]:
+    """(policy id, policy version id) of everything that is at work in a zone."""
+    found = await conn.scalars(
+        select(_versions.c.manifest)
+        .join(
+            _bindings,
+            and_(
+                _versions.c.zone_id == _bindings.c.zone_id,
+                _versions.c.id == _bindings.c.policy_set_version_id,
+            ),
+        )
+        .where(_bindings.c.zone_id == zone_id)
+    )
+    return {
+        (entry["policy_id"], entry["policy_version_id"])
+        for manifest in found
+        for entry in manifest["entries"]
+    }
+
+
+async def schema_version(conn: AsyncConnection, *, zone_id: str) -> str:
+    """The zone's default version of the policy schema."""
+    found = await conn.scalar(
+        select(_internals.c.policy_schema_version).where(_internals.c.zone_id == zone_id)
+    )
+    return str(found)
+
+
+async def set_schema_version(conn: AsyncConnection, version: str, *, zone_id: str) -> None:
+    """Choose the zone's default version of the policy schema."""
+    await conn.execute(
+        update(_internals).where(_internals.c.zone_id == zone_id).values(policy_schema_version=version)
+    )

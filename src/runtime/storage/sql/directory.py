@@ -1,0 +1,358 @@
+"""People and groups as the management API tells of them: memberships, roles, credentials, counts.
+
+Everything about the users or groups of one page is asked in one query each.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import Kind
+from runtime.domain.kinds.role import UserCredential, UserGroup, UserRoleAssignment
+from runtime.storage.sql.selecting import Contains, condition
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_members = METADATA.tables["group_members"]
+_invitees = METADATA.tables["group_invitees"]
+_credentials = METADATA.tables["user_credentials"]
+_sessions = METADATA.tables["sessions"]
+_grants = METADATA.tables["delegated_grants"]
+_families = METADATA.tables["refresh_families"]
+_users = TABLES["User"]
+_groups = TABLES["Group"]
+_assignments = TABLES["RoleAssignment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A role assignment with the user it is told to: their own, or that of a group they are in."""
+
+    user_id: str
+    told: UserRoleAssignment
+
+
+def any_text(kind: Kind, members: Sequence[str], texts: Sequence[str]) -> ColumnElement[bool]:
+    """The condition that one of the members contains one of the texts."""
+    return or_(*(condition(kind, Contains(tuple(members), (text,))) for text in texts))
+
+
+# --- groups
+
+
+def in_group(group_id: str, zone_id: str) -> ColumnElement[bool]:
+    """The condition that a user is a member of a group."""
+    return in_groups([group_id], zone_id)
+
+
+def in_groups(group_ids: Collection[str], zone_id: str) -> ColumnElement[bool]:
+    """The condition that a user is a member of one of these groups."""
+    return _users.c.id.in_(
+        select(_members.c.user_id).where(_members.c.zone_id == zone_id, _members.c.group_id.in_(group_ids))
+    )
+
+
+def holds_role(identifiers: Collection[str], zone_id: str) -> ColumnElement[bool]:
+    """The condition that one of these roles is assigned to the user directly."""
+    return _users.c.id.in_(
+        select(_assignments.c.principal_id).where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.principal_type == "user",
+            _assignments.c.role_identifier.in_(identifiers),
+        )
+    )
+
+
+async def joined_at(
+    conn: AsyncConnection, group_id: str, user_ids: Collection[str], *, zone_id: str
+) -> dict[str, datetime]:
+    """User id -> since when, for those of these users who are members."""
+    if not user_ids:
+        return {}
+    found = await conn.execute(
+        select(_members.c.user_id, _members.c.created_at).where(
+            _members.c.zone_id == zone_id,
+            _members.c.group_id == group_id,
+            _members.c.user_id.in_(user_ids),
+        )
+    )
+    return {row.user_id: row.created_at for row in found}
+
+
+async def join(
+    conn: AsyncConnection, group_id: str, user_ids: Iterable[str], *, zone_id: str, now: datetime
+) -> None:
+    """Make these users members; none of them is one yet."""
+    rows = [
+        {"zone_id": zone_id, "group_id": group_id, "user_id": user_id, "created_at": now}
+        for user_id in user_ids
+    ]
+    if rows:
+        await conn.execute(insert(_members), rows)
+
+
+async def leave(conn: AsyncConnection, group_id: str, user_id: str, *, zone_id: str) -> bool:
+    """End a membership; tell whether there was one."""
+    gone = await conn.execute(
+        delete(_members).where(
+            _members.c.zone_id == zone_id, _members.c.group_id == group_id, _members.c.user_id == user_id
+        )
+    )
+    return bool(gone.rowcount)
+
+
+async def member_emails(conn: AsyncConnection, group_id: str, *, zone_id: str) -> dict[str, str]:
+    """User id -> e-mail address of every member."""
+    found = await conn.execute(
+        select(_users.c.id, _users.c.email)
+        .join(_members, and_(_members.c.zone_id == _users.c.zone_id, _members.c.user_id == _users.c.id))
+        .where(_members.c.zone_id == zone_id, _members.c.group_id == group_id)
+    )
+    return {row.id: row.email for row in found}
+
+
+async def invited(conn: AsyncConnection, group_id: str, *, zone_id: str) -> set[str]:
+    """Addresses, in lower case, of people who will be members once they have signed in."""
+    found = await conn.scalars(
+        select(_invitees.c.email).where(_invitees.c.zone_id == zone_id, _invitees.c.group_id == group_id)
+    )
+    return set(found)
+
+
+async def invite(
+    conn: AsyncConnection, group_id: str, emails: Iterable[str], *, zone_id: str, now: datetime
+) -> None:
+    """Remember these addresses, in lower case, for the group; none of them is remembered yet."""
+    rows = [{"zone_id": zone_id, "group_id": group_id, "email": email, "created_at": now} for email in emails]
+    if rows:
+        await conn.execute(insert(_invitees), rows)
+
+
+async def disinvite(conn: AsyncConnection, group_id: str, emails: Collection[str], *, zone_id: str) -> None:
+    """Forget these addresses for the group."""
+    if emails:
+        await conn.execute(
+            delete(_invitees).where(
+                _invitees.c.zone_id == zone_id,
+                _invitees.c.group_id == group_id,
+                _invitees.c.email.in_(emails),
+            )
+        )
+
+
+async def users_by_email(
+    conn: AsyncConnection, emails: Collection[str], *, zone_id: str
+) -> list[tuple[str, str, bool]]:
+    """(user id, address in lower case, whether it is verified) of everyone with one of these addresses."""
+    if not emails:
+        return []
+    lowered = func.lower(_users.c.email)
+    found = await conn.execute(
+        select(_users.c.id, lowered, _users.c.email_verified).where(
+            _users.c.zone_id == zone_id, lowered.in_(emails)
+        )
+    )
+    return [(user_id, email, bool(verified)) for user_id, email, verified in found.tuples()]
+
+
+async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zone_id: str) -> dict[str, int]:
+    """Group id -> number of members; groups without any are left out."""
+    found = await conn.execute(
+        select(_members.c.group_id, func.count())
+        .where(_members.c.zone_id == zone_id, _members.c.group_id.in_(group_ids))
+        .group_by(_members.c.group_id)
+    )
+    return dict(found.tuples())
+
+
+async def group_roles(
+    conn: AsyncConnection, group_ids: Collection[str], *, zone_id: str
+) -> dict[str, list[str]]:
+    """Group id -> identifiers of its roles, each once."""
+    found = await conn.execute(
+        select(_assignments.c.principal_id, _assignments.c.role_identifier)
+        .where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.principal_type == "group",
+            _assignments.c.principal_id.in_(group_ids),
+        )
+        .distinct()
+        .order_by(_assignments.c.role_identifier)
+    )
+    roles: dict[str, list[str]] = {}
+    for group_id, identifier in found.tuples():
+        roles.setdefault(group_id, []).append(identifier)
+    return roles
+
+
+# --- users
+
+
+async def groups_of(
+    conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str
+) -> dict[str, list[UserGroup]]:
+    """User id -> the groups they are in."""
+    found = await conn.execute(
+        select(_members.c.user_id, _groups.c.id, _groups.c.identifier, _groups.c.name, _groups.c.external)
+        .join(_groups, and_(_groups.c.zone_id == _members.c.zone_id, _groups.c.id == _members.c.group_id))
+        .where(_members.c.zone_id == zone_id, _members.c.user_id.in_(user_ids))
+        .order_by(_groups.c.identifier)
+    )
+    groups: dict[str, list[UserGroup]] = {}
+    for user_id, group_id, identifier, name, external in found.tuples():
+        told = UserGroup(id=group_id, identifier=identifier, name=name, external=external)
+        groups.setdefault(user_id, []).append(told)
+    return groups
+
+
+async def roles_of(
+    conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str, source: str
+) -> list[Assigned]:
+    """The roles of these users.
+
+    Args:
+        source: `user` for those assigned directly, `group` for those their groups hand down, or `all`.
+    """
+    assigned: list[Assigned] = []
+    if source in ("user", "all"):
+        direct = select(_assignments, _assignments.c.principal_id.label("of_user")).where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.principal_type == "user",
+            _assignments.c.principal_id.in_(user_ids),
+        )
+        assigned += [_assigned(row, "user") for row in (await conn.execute(direct)).mappings()]
+    if source in ("group", "all"):
+        inherited = (
+            select(_assignments, _members.c.user_id.label("of_user"))
+            .join(
+                _members,
+                and_(
+                    _members.c.zone_id == _assignments.c.zone_id,
+                    _members.c.group_id == _assignments.c.principal_id,
+                ),
+            )
+            .where(
+                _assignments.c.zone_id == zone_id,
+                _assignments.c.principal_type == "group",
+                _members.c.user_id.in_(user_ids),
+            )
+        )
+        assigned += [_assigned(row, "group") for row in (await conn.execute(inherited)).mappings()]
+    return assigned
+
+
+def _assigned(row: Any, source: str) -> Assigned:
+    scope = {"id": row["scope_id"], "type": row["scope_type"]} if row["scope_id"] is not None else None
+    return Assigned(
+        row["of_user"],
+        UserRoleAssignment.model_validate(
+            {
+                "group_id": row["principal_id"] if source == "group" else None,
+                "role_id": row["role_id"],
+                "role_identifier": row["role_identifier"],
+                "role_owner_type": row["role_owner_type"],
+                "scope": scope,
+                "source": source,
+            }
+        ),
+    )
+
+
+async def credentials_of(
+    conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str
+) -> dict[str, list[UserCredential]]:
+    """User id -> how they authenticate, without the password."""
+    found = await conn.execute(
+        select(
+            _credentials.c.user_id,
+            _credentials.c.type,
+            _credentials.c.provider_id,
+            _credentials.c.issuer,
+            _credentials.c.subject,
+            _credentials.c.created_at,
+            _credentials.c.updated_at,
+        )
+        .where(_credentials.c.zone_id == zone_id, _credentials.c.user_id.in_(user_ids))
+        .order_by(_credentials.c.created_at, _credentials.c.id)
+    )
+    credentials: dict[str, list[UserCredential]] = {}
+    for row in found.mappings():
+        told = UserCredential(**{name: value for name, value in row.items() if name != "user_id"})
+        credentials.setdefault(row["user_id"], []).append(told)
+    return credentials
+
+
+async def count_grants(conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str) -> dict[str, int]:
+    """User id -> number of delegated grants."""
+    return await _count(conn, _grants, user_ids, zone_id)
+
+
+async def count_sessions(conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str) -> dict[str, int]:
+    """User id -> number of sessions."""
+    return await _count(conn, _sessions, user_ids, zone_id)
+
+
+async def _count(
+    conn: AsyncConnection, table: Any, user_ids: Collection[str], zone_id: str
+) -> dict[str, int]:
+    found = await conn.execute(
+        select(table.c.user_id, func.count())
+        .where(table.c.zone_id == zone_id, table.c.user_id.in_(user_ids))
+        .group_by(table.c.user_id)
+    )
+    return dict(found.tuples())
+
+
+async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
+    """End every session and refresh family of a user; session id -> its new epoch."""
+    ended = await conn.execute(
+        update(_sessions)
+        .where(_sessions.c.zone_id == zone_id, _sessions.c.user_id == user_id, _sessions.c.status == "active")
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .returning(_sessions.c.id, _sessions.c.epoch)
+    )
+    await conn.execute(
+        update(_families)
+        .where(_families.c.zone_id == zone_id, _families.c.user_id == user_id)
+        .values(status="revoked")
+    )
+    return {row.id: int(row.epoch) for row in ended}
+
+
+async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str) -> None:
+    """Let users keep no trace of a provider that goes."""
+    await conn.execute(
+        update(_users)
+        .where(_users.c.zone_id == zone_id, _users.c.provider_id == provider_id)
+        .values(provider_id=None)
+    )
+
+
+# --- role assignments
+
+
+async def find_assignment(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    principal_type: str,
+    principal_id: str,
+    role_id: str,
+    scope: tuple[str, str] | None,
+) -> str | None:
+    """The id of that assignment, with exactly that scope (type, id) or without any."""
+    scope_type, scope_id = scope or (None, None)
+    found: str | None = await conn.scalar(
+        select(_assignments.c.id).where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.principal_type == principal_type,
+            _assignments.c.principal_id == principal_id,
+            _assignments.c.role_id == role_id,
+            _assignments.c.scope_type.is_not_distinct_from(scope_type),
+            _assignments.c.scope_id.is_not_distinct_from(scope_id),
+        )
+    )
+    return found
