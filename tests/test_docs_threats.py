@@ -16,7 +16,7 @@ def marked() -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for file in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "threat":
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "threat":
                 for argument in node.args:
                     assert isinstance(argument, ast.Constant), f"{file}:{node.lineno} marks no plain number"
                     found.setdefault(argument.value, []).append(str(file.relative_to(ROOT)))
