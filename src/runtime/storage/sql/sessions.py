@@ -65,9 +65,14 @@ async def add(conn: AsyncConnection, session: Session) -> None:
     await conn.execute(insert(_sessions).values(**values))
 
 
-async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Session | None:
-    """The session with that id in that zone, whatever its status."""
-    return await _one(conn, and_(_sessions.c.id == session_id, _sessions.c.zone_id == zone_id))
+async def find(conn: AsyncConnection, session_id: str, *, zone_id: str, lock: bool = False) -> Session | None:
+    """The session with that id in that zone, whatever its status.
+
+    Args:
+        lock: nobody else ends it before the transaction does.
+    """
+    condition = and_(_sessions.c.id == session_id, _sessions.c.zone_id == zone_id)
+    return await _one(conn, condition, lock=lock)
 
 
 async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> Session | None:
@@ -88,16 +93,12 @@ async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until:
     """Move an active session's end."""
     await conn.execute(
         update(_sessions)
-        .where(
-            _sessions.c.id == session_id, _sessions.c.zone_id == zone_id, _sessions.c.status == "active"
-        )
+        .where(_sessions.c.id == session_id, _sessions.c.zone_id == zone_id, _sessions.c.status == "active")
         .values(expires_at=until)
     )
 
 
-async def revoke(
-    conn: AsyncConnection, session_id: str, *, zone_id: str, now: datetime
-) -> dict[str, int]:
+async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
     """End a session and those below it; session id -> its new epoch, for each that this call ended."""
     ended = await conn.execute(
         update(_sessions)
@@ -112,8 +113,9 @@ async def revoke(
     return {row.id: int(row.epoch) for row in ended}
 
 
-async def _one(conn: AsyncConnection, condition: Any) -> Session | None:
-    row = (await conn.execute(select(_sessions).where(condition))).mappings().one_or_none()
+async def _one(conn: AsyncConnection, condition: Any, *, lock: bool = False) -> Session | None:
+    query = select(_sessions).where(condition)
+    row = (await conn.execute(query.with_for_update() if lock else query)).mappings().one_or_none()
     return None if row is None else _read(row)
 
 

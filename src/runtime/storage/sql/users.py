@@ -35,9 +35,7 @@ async def get(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User:
     return found
 
 
-async def find_by_subject(
-    conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str
-) -> User | None:
+async def find_by_subject(conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str) -> User | None:
     """The user whom that issuer knows under that subject."""
     user_id = await conn.scalar(
         select(_credentials.c.user_id).where(
@@ -95,9 +93,7 @@ async def add_password(conn: AsyncConnection, user: User, *, password_hash: str,
     await _add_credential(conn, user, "password", now, password_hash=password_hash)
 
 
-async def replace_password(
-    conn: AsyncConnection, user: User, *, password_hash: str, now: datetime
-) -> None:
+async def replace_password(conn: AsyncConnection, user: User, *, password_hash: str, now: datetime) -> None:
     """Keep another hash of the user's password."""
     await conn.execute(
         update(_credentials)
@@ -165,9 +161,7 @@ async def bind_invitations(conn: AsyncConnection, user: User, *, now: datetime) 
 
 async def lock_zone(conn: AsyncConnection, zone_id: str) -> None:
     """Let no other registration of the zone pass until the transaction ends: addresses stay unique."""
-    await conn.execute(
-        select(_internals.c.zone_id).where(_internals.c.zone_id == zone_id).with_for_update()
-    )
+    await conn.execute(select(_internals.c.zone_id).where(_internals.c.zone_id == zone_id).with_for_update())
 
 
 async def _add_credential(

@@ -1,0 +1,59 @@
+"""The authorization endpoint. Spec: RFC 6749 section 4.1.1, RFC 9207, RFC 8707; OpenID Connect Core 3.1.2."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.browser import answering_pages, browser_of, follow
+from runtime.api.oauth.forms import CONTENT_TYPE
+from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.services.parts import Parts
+from runtime.services.sign_in import flow, requests
+from runtime.services.sign_in.flow import Step
+from runtime.services.sign_in.requests import Parameters
+from runtime.services.zones import ZoneView
+
+_MAX_BYTES = 64 * 1024
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the authorization endpoint of every zone."""
+    bind_zone_route(app, authorize, "/oauth/authorize", methods=("GET", "POST"))
+
+
+@answering_pages
+async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Begin a sign-in: a redirect that goes on or says what is wrong, or a page when nobody can be answered."""
+    parameters = read_parameters(request)
+    client_id, application, address = await requests.recognise(view, parameters)
+    try:
+        wanted = await requests.check(
+            parts, view, parameters, client_id=client_id, application=application, address=address
+        )
+        step = await flow.begin(parts, view, wanted, browser_of(request, view))
+    except OAuthError as refusal:
+        step = Step(address.refusal(refusal))
+    except Unavailable:
+        step = Step(address.refusal(TemporarilyUnavailable("please try again shortly")))
+    return follow(step, parts, view)
+
+
+def read_parameters(request: Request) -> Parameters:
+    """The parameters of the query, or of the form that came instead. Raises BadLink."""
+    encoded = request.query_string
+    if request.method == "POST":
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type != CONTENT_TYPE:
+            raise BadLink("the request is not a form")
+        encoded = request.body.decode("utf-8", "replace")
+    if len(encoded) > _MAX_BYTES:
+        raise BadLink("the request is too long")
+    try:
+        pairs = parse_qsl(encoded, keep_blank_values=True, errors="strict", max_num_fields=200)
+    except ValueError:
+        raise BadLink("the request cannot be read") from None
+    return Parameters(pairs)

@@ -1,0 +1,108 @@
+"""What endpoints for browsers share: cookies of one zone, the origin of a form, steps as redirects.
+
+Two cookies: one for who is signed in, one for which browser started a sign-in. Each has the zone in its name
+and the zone's path as its path, so that zones on one host stay apart.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from urllib.parse import urlsplit
+
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.oauth.addresses import ZoneHandler
+from runtime.api.oauth.forms import Form, read_form
+from runtime.domain.errors import (
+    ForgedForm,
+    NotFound,
+    OAuthError,
+    PageError,
+    TooManyTries,
+    Unavailable,
+)
+from runtime.services.parts import Parts
+from runtime.services.sign_in.attempts import MAX_DELAY_SECONDS
+from runtime.services.sign_in.flow import Step
+from runtime.services.sign_in.interactions import INTERACTION_SECONDS
+from runtime.services.sign_in.sessions import Browser
+from runtime.services.zones import ZoneView
+
+ViewHandler = Callable[[Request, Parts, ZoneView], Awaitable[HTTPResponse]]
+
+
+def answering_pages(handler: ViewHandler) -> ZoneHandler:
+    """A handler of a zone's endpoint whose refusals are told to a person, on a page."""
+
+    @wraps(handler)
+    async def answer(request: Request, zone_id: str) -> HTTPResponse:
+        parts: Parts = request.app.ctx.parts
+        try:
+            view = await parts.zones.view(zone_id)
+        except NotFound:
+            return pages.nowhere()
+        try:
+            return await handler(request, parts, view)
+        except TooManyTries as refusal:
+            return pages.error(view, refusal, headers={"Retry-After": str(MAX_DELAY_SECONDS)})
+        except (PageError, OAuthError, Unavailable) as refusal:
+            return pages.error(view, refusal)
+
+    return answer
+
+
+def browser_of(request: Request, view: ZoneView) -> Browser:
+    """The browser a request comes from."""
+    return Browser(
+        session=_cookie(request, _name(view, "session")),
+        pre_login=_cookie(request, _name(view, "started")),
+        address=request.ip,
+    )
+
+
+def follow(step: Step, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The answer that takes a browser further. 303: a form is never sent on to the next address."""
+    response = HTTPResponse(status=303, headers={"Location": step.location, **pages.PRIVATE})
+    if step.session is not None:
+        _set(response, view, "session", step.session, parts.settings.session_lifetime_seconds)
+    if step.pre_login is not None:
+        _set(response, view, "started", step.pre_login, INTERACTION_SECONDS * 4)
+    return response
+
+
+def read_own_form(request: Request, view: ZoneView) -> Form:
+    """A form that one of this zone's own pages sent. Raises ForgedForm for another origin, InvalidRequest.
+
+    A page that hides its address sends `Origin: null`, and so may a foreign one: then the browser's own word
+    on where the request comes from counts, and always the form's token.
+    """
+    origin = request.headers.get("origin", "null")
+    parts = urlsplit(view.issuer)
+    foreign = origin not in ("null", f"{parts.scheme}://{parts.netloc}")
+    if foreign or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        raise ForgedForm("this form was sent from another site; go back to the application and try again")
+    return read_form(request.body, request.headers.get("content-type"))
+
+
+def _cookie(request: Request, name: str) -> str | None:
+    value = request.cookies.get(name)
+    return value if value and len(value) <= 200 else None
+
+
+def _set(response: HTTPResponse, view: ZoneView, what: str, value: str, max_age: int) -> None:
+    address = urlsplit(view.issuer)
+    response.add_cookie(
+        _name(view, what),
+        value,
+        path=address.path or "/",
+        max_age=max_age,
+        httponly=True,
+        samesite="Lax",
+        secure=address.scheme == "https",
+    )
+
+
+def _name(view: ZoneView, what: str) -> str:
+    prefix = "__Secure-" if view.issuer.startswith("https:") else ""
+    return f"{prefix}zw_{what}_{view.id}"

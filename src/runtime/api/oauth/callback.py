@@ -1,0 +1,31 @@
+"""Where the zone's identity provider sends people back to. Spec: OpenID Connect Core 3.1.2.5, RFC 9207."""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.authorize import read_parameters
+from runtime.api.oauth.browser import answering_pages, browser_of, follow
+from runtime.services.parts import Parts
+from runtime.services.sign_in import flow, interactions, upstream
+from runtime.services.zones import ZoneView
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the callback of every zone."""
+    bind_zone_route(app, callback, "/oauth/callback")
+
+
+@answering_pages
+async def callback(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Finish a sign-in that this browser started here, and go on to the application."""
+    browser = browser_of(request, view)
+    try:
+        back = await upstream.arrive(parts, view, read_parameters(request), browser.pre_login)
+    except upstream.TurnedAway as away:
+        await interactions.finish(parts, view.id, away.handle)
+        return follow(flow.refused(view, away.interaction.request, away.refusal), parts, view)
+    return follow(await flow.signed_in_upstream(parts, view, back, browser), parts, view)

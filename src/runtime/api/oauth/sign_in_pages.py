@@ -1,0 +1,113 @@
+"""Sign-in and registration on the zone's own pages, for a zone without an identity provider."""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.pages import Mistake
+from runtime.domain.errors import ValidationFailed
+from runtime.services.parts import Parts
+from runtime.services.sign_in import flow, interactions, local
+from runtime.services.sign_in.interactions import Interaction
+from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
+from runtime.services.zones import ZoneView
+
+_WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the sign-in pages of every zone, and the style sheet of all pages."""
+    bind_zone_route(app, show_sign_in, "/oauth/sign-in")
+    bind_zone_route(app, sign_in, "/oauth/sign-in", methods=("POST",))
+    bind_zone_route(app, show_sign_up, "/oauth/sign-up")
+    bind_zone_route(app, sign_up, "/oauth/sign-up", methods=("POST",))
+    bind_zone_route(app, style, "/oauth/style.css")
+
+
+@answering_pages
+async def show_sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The page that asks for address and password."""
+    local.require_local(view)
+    handle = request.args.get("request")
+    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
+    return await _page(parts, view, "sign-in", handle, interaction)
+
+
+@answering_pages
+async def sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Sign in with address and password."""
+    browser = browser_of(request, view)
+    form = read_own_form(request, view).values
+    handle = form.get("request", "")
+    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    await interactions.take_form(parts, view.id, handle, "sign-in", form.get("form_token"))
+    email, password = form.get("email", ""), form.get("password", "")
+    try:
+        user = await local.authenticate(parts, view, email, password, address=browser.address)
+    except local.WrongPassword:
+        return await _page(parts, view, "sign-in", handle, interaction, email=email, mistake=_WRONG)
+    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
+    return follow(step, parts, view)
+
+
+@answering_pages
+async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The page on which people register themselves, where that is allowed."""
+    local.require_open_registration(view)
+    handle = request.args.get("request")
+    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
+    return await _page(parts, view, "sign-up", handle, interaction)
+
+
+@answering_pages
+async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Register, and be signed in."""
+    browser = browser_of(request, view)
+    form = read_own_form(request, view).values
+    handle = form.get("request", "")
+    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    await interactions.take_form(parts, view.id, handle, "sign-up", form.get("form_token"))
+    email, password = form.get("email", ""), form.get("password", "")
+    try:
+        user = await local.register(parts, view, email, password, address=browser.address)
+    except ValidationFailed as failure:
+        problem = failure.problems[0]
+        mistake = Mistake(problem.field, f"{pages.LABELS[problem.field or '']} {problem.message}.")
+        return await _page(parts, view, "sign-up", handle, interaction, email=email, mistake=mistake)
+    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
+    return follow(step, parts, view)
+
+
+async def style(request: Request, _zone_id: str) -> HTTPResponse:
+    """The style sheet of all pages; its address changes with its content."""
+    return pages.style_sheet(request.headers.get("if-none-match"))
+
+
+async def _page(
+    parts: Parts,
+    view: ZoneView,
+    name: str,
+    handle: str,
+    interaction: Interaction,
+    *,
+    email: str | None = None,
+    mistake: Mistake | None = None,
+) -> HTTPResponse:
+    application = await view.application(interaction.request.application_id)
+    return pages.page(
+        view,
+        name,
+        status=400 if mistake else 200,
+        application=application.name if application else interaction.request.client_id,
+        handle=handle,
+        form_token=await interactions.new_form(parts, view.id, handle, name),
+        email=email if email is not None else interaction.request.login_hint or "",
+        mistake=mistake,
+        may_register=not view.zone.requires_invitation,
+        min_password_chars=MIN_PASSWORD_CHARS,
+    )

@@ -1,0 +1,34 @@
+"""The userinfo endpoint. Spec: OpenID Connect Core section 5.3; RFC 6750."""
+
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.bearer import require_bearer
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.services.parts import Parts
+from runtime.services.sign_in.tokens import person_claims
+from runtime.storage.sql import sessions
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the userinfo endpoint of every zone."""
+    bind_zone_route(app, userinfo, "/openid/userinfo", methods=("GET", "POST"), cors=True)
+
+
+@answering_oauth
+async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
+    """What the token's scopes let the application know of the user. The token travels in the header alone."""
+    parts: Parts = request.app.ctx.parts
+    view = await parts.zones.view(zone_id)
+    bearer = await require_bearer(parts, view, request, audience=view.issuer, scope="openid")
+    async with parts.database.querying() as conn:
+        session = await sessions.find(conn, bearer.root.session.id, zone_id=view.id)
+    user = bearer.root.user.user
+    profile = session.session_data if session else {}
+    claims = {"sub": user.identifier, **person_claims(user, profile, bearer.subject.scopes)}
+    return HTTPResponse(orjson.dumps(claims), headers=NO_STORE, content_type="application/json")

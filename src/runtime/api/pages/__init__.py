@@ -1,0 +1,110 @@
+"""The pages people see: rendered on the server, without a script, framed by nobody, kept by no cache."""
+
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from sanic.response import HTTPResponse
+
+from runtime.domain.errors import ServiceError
+from runtime.services.zones import ZoneView
+
+# No `form-action`: Chromium applies it to every redirect that follows a form, and where an application's
+# redirect URI sends the browser next is not known here. Values are escaped, so no form can be injected.
+_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "Pragma": "no-cache",
+    "Referrer-Policy": "no-referrer",
+}
+HEADERS = {
+    **PRIVATE,
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+LABELS = {"email": "E-mail address", "password": "Password", "": "The form"}
+_TITLES = {
+    400: "This link does not work",
+    403: "This cannot be done",
+    404: "There is nothing here",
+    413: "This link does not work",
+    429: "Please wait a moment",
+    503: "Please try again shortly",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with a form: the field, when it is one field's, and what to do about it."""
+
+    field: str | None
+    message: str
+
+
+def page(
+    view: ZoneView, name: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
+) -> HTTPResponse:
+    """A page of a zone."""
+    path = urlsplit(view.issuer).path
+    return _rendered(
+        name, status, headers or {}, zone=view.zone, base=f"{path}/oauth", labels=LABELS, **values
+    )
+
+
+def error(view: ZoneView, refusal: ServiceError, *, headers: dict[str, str] | None = None) -> HTTPResponse:
+    """The page that tells a person what is wrong, because no application can be told."""
+    title = _TITLES.get(refusal.status, _TITLES[400])
+    message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
+    return page(view, "error", status=refusal.status, headers=headers, title=title, message=message)
+
+
+def nowhere() -> HTTPResponse:
+    """The page for an address of a zone that does not exist."""
+    return _rendered(
+        "error", 404, {}, zone=None, base=None, title=_TITLES[404], message="This address leads to no zone."
+    )
+
+
+def style_sheet(if_none_match: str | None) -> HTTPResponse:
+    """The one style sheet."""
+    text, version = _style()
+    headers = {
+        "Cache-Control": "public, max-age=86400",
+        "ETag": f'"{version}"',
+        "X-Content-Type-Options": "nosniff",
+    }
+    if if_none_match == headers["ETag"]:
+        return HTTPResponse(status=304, headers=headers)
+    return HTTPResponse(text, headers=headers, content_type="text/css; charset=utf-8")
+
+
+def _rendered(name: str, status: int, headers: dict[str, str], **values: Any) -> HTTPResponse:
+    text = _templates().get_template(f"{name}.html").render(style_version=_style()[1], **values)
+    return HTTPResponse(
+        text, status=status, headers={**HEADERS, **headers}, content_type="text/html; charset=utf-8"
+    )
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("runtime.api.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+
+
+@cache
+def _style() -> tuple[str, str]:
+    text = (files("runtime.api.pages") / "static" / "style.css").read_text("utf-8")
+    return text, sha256(text.encode()).hexdigest()[:16]

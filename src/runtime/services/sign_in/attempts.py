@@ -1,0 +1,35 @@
+"""Guessing made slow: after a few tries for an account from an address, each further one has to wait longer.
+
+The pair of both is what is counted, so an attacker elsewhere cannot lock the owner out.
+"""
+
+from hashlib import sha256
+
+from runtime.domain.errors import TooManyTries
+from runtime.services.parts import Parts
+
+FREE_TRIES = 5
+MAX_DELAY_SECONDS = 300
+_MEMORY_SECONDS = 3600
+
+
+async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
+    """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
+    tries = await parts.state.count(_key("tries", zone_id, account, address), ttl_seconds=_MEMORY_SECONDS)
+    if tries <= FREE_TRIES:
+        return
+    delay = min(2 ** (tries - FREE_TRIES), MAX_DELAY_SECONDS)
+    gate = _key("tries-gate", zone_id, account, address)
+    if not await parts.state.add(gate, b"1", ttl_seconds=delay):
+        raise TooManyTries("too many tries for this account; wait a few minutes and try again")
+
+
+async def forgive(parts: Parts, zone_id: str, account: str, address: str) -> None:
+    """Forget the tries: the right password came."""
+    await parts.state.delete(
+        _key("tries", zone_id, account, address), _key("tries-gate", zone_id, account, address)
+    )
+
+
+def _key(kind: str, zone_id: str, account: str, address: str) -> str:
+    return f"{kind}:{zone_id}:{sha256(f'{account.lower()} {address}'.encode()).hexdigest()}"

@@ -1,0 +1,233 @@
+"""From an authorize request to a code: who is signed in, will that do, must they be asked, then the code."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.errors import AccessDenied, BadLink, ConsentRequired, LoginRequired, OAuthError
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.role import User
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.sign_in import codes, consent, interactions, sessions, upstream, users
+from runtime.services.sign_in.codes import CodeGrant
+from runtime.services.sign_in.interactions import Interaction
+from runtime.services.sign_in.requests import AuthorizationRequest
+from runtime.services.sign_in.sessions import Authentication, Browser, SignedIn
+from runtime.services.sign_in.upstream import Return
+from runtime.services.zones import ZoneView
+
+_FRESH = frozenset({"login", "select_account"})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where the browser goes next, and new values for its cookies."""
+
+    location: str
+    session: str | None = None
+    pre_login: str | None = None
+
+
+async def begin(parts: Parts, view: ZoneView, request: AuthorizationRequest, browser: Browser) -> Step:
+    """The first step of a checked request. Raises OAuthError, to be told to the application."""
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is not None and _does(signed_in, request, parts.clock()):
+        return await _go_on(parts, view, request, signed_in, browser)
+    if "none" in request.prompts:
+        raise LoginRequired("nobody is signed in, or not as asked")
+    pre_login = browser.pre_login or new_secret()
+    handle, interaction = await _start(parts, view, request, pre_login, session_id=None)
+    provider = await view.user_provider()
+    if provider is not None:
+        location = await upstream.depart(parts, view, provider, handle, interaction)
+    else:
+        location = page_address(view, "sign-in", handle)
+    return Step(location, pre_login=pre_login)
+
+
+async def signed_in_locally(
+    parts: Parts, view: ZoneView, handle: str, interaction: Interaction, user: User, browser: Browser
+) -> Step:
+    """Go on after the right password."""
+    now = parts.clock()
+    async with parts.database.transaction() as conn:
+        await users.touch(conn, user, now=now)
+        signed_in, cookie = await sessions.open_session(
+            conn,
+            parts,
+            view,
+            user,
+            Authentication(at=now, amr=("pwd",)),
+            started_by=(await _application(view, interaction)).name,
+            previous_cookie=browser.session,
+        )
+    return await _after_sign_in(parts, view, handle, interaction, signed_in, browser, cookie)
+
+
+async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser: Browser) -> Step:
+    """Go on after the provider has said who it is. Raises SignInRefused."""
+    now = parts.clock()
+    started_by = (await _application(view, back.interaction)).name
+    how = Authentication(
+        at=min(back.identity.auth_time or now, now),
+        amr=tuple(each for each in back.claims.get("amr") or () if isinstance(each, str))[:10]
+        if isinstance(back.claims.get("amr"), list)
+        else (),
+        acr=back.identity.acr,
+        provider_id=back.provider.id,
+        issuer=back.identity.issuer,
+        subject=back.identity.subject,
+        claims=back.claims,
+    )
+    async with parts.database.transaction() as conn:
+        user, bumped = await users.admit_federated(
+            conn, view, back.provider, back.identity, back.claims, now=now
+        )
+        signed_in, cookie = await sessions.open_session(
+            conn, parts, view, user, how, started_by=started_by, previous_cookie=browser.session
+        )
+    await epochs.publish(parts.state, bumped)
+    return await _after_sign_in(parts, view, back.handle, back.interaction, signed_in, browser, cookie)
+
+
+async def consent_question(
+    parts: Parts, view: ZoneView, interaction: Interaction, browser: Browser
+) -> tuple[consent.Question, User]:
+    """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
+    signed_in = await _asked_user(parts, view, interaction, browser)
+    application = await _application(view, interaction)
+    return await consent.question(parts, view, interaction.request, application), signed_in.user
+
+
+async def decide(
+    parts: Parts, view: ZoneView, handle: str, interaction: Interaction, browser: Browser, *, allowed: bool
+) -> Step:
+    """Go on after the user's answer, which counts once. Raises BadLink."""
+    signed_in = await _asked_user(parts, view, interaction, browser)
+    application = await _application(view, interaction)
+    await interactions.finish(parts, view.id, handle)
+    if not allowed:
+        return refused(view, interaction.request, AccessDenied("the user said no"))
+    await consent.record(parts, view, interaction.request, application, signed_in.user)
+    return await _code(parts, view, interaction.request, signed_in)
+
+
+def refused(view: ZoneView, request: AuthorizationRequest, error: OAuthError) -> Step:
+    """The step that tells the application why there is no code."""
+    return Step(request.return_address(view.issuer).refusal(error))
+
+
+def page_address(view: ZoneView, page: str, handle: str) -> str:
+    """Where a page of an interaction stands."""
+    return f"{view.issuer}/oauth/{page}?request={handle}"
+
+
+async def _after_sign_in(
+    parts: Parts,
+    view: ZoneView,
+    handle: str,
+    interaction: Interaction,
+    signed_in: SignedIn,
+    browser: Browser,
+    cookie: str,
+) -> Step:
+    """The interaction ends here; a question that is left to ask makes one of its own."""
+    await interactions.finish(parts, view.id, handle)
+    request = interaction.request
+    try:
+        _require_as_asked(request, signed_in, parts.clock())
+        step = await _go_on(parts, view, request, signed_in, browser)
+    except OAuthError as error:
+        step = refused(view, request, error)
+    return Step(step.location, session=cookie, pre_login=step.pre_login)
+
+
+async def _go_on(
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
+) -> Step:
+    """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
+    application = await view.application(request.application_id)
+    if application is None:
+        raise AccessDenied("the application is gone")
+    if not await consent.is_needed(parts, view, request, application, signed_in.user):
+        return await _code(parts, view, request, signed_in)
+    if "none" in request.prompts:
+        raise ConsentRequired("the user has not agreed to this yet")
+    pre_login = browser.pre_login or new_secret()
+    handle, _ = await _start(parts, view, request, pre_login, session_id=signed_in.session.id)
+    return Step(page_address(view, "consent", handle), pre_login=pre_login)
+
+
+async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn) -> Step:
+    grant = CodeGrant(
+        client_id=request.client_id,
+        application_id=request.application_id,
+        redirect_uri=request.redirect_uri,
+        scopes=request.scopes,
+        resources=request.resources,
+        nonce=request.nonce,
+        challenge=request.challenge,
+        session_id=signed_in.session.id,
+        user_id=signed_in.user.id,
+        issued_at=parts.clock(),
+    )
+    code = await codes.issue(parts, view.id, grant)
+    return Step(request.return_address(view.issuer).with_code(code))
+
+
+async def _start(
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, pre_login: str, *, session_id: str | None
+) -> tuple[str, Interaction]:
+    interaction = Interaction(
+        request=request,
+        browser=interactions.browser_of(parts, pre_login),
+        created_at=parts.clock(),
+        session_id=session_id,
+    )
+    return await interactions.start(parts, view.id, interaction), interaction
+
+
+async def _asked_user(parts: Parts, view: ZoneView, interaction: Interaction, browser: Browser) -> SignedIn:
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is None or signed_in.session.id != interaction.session_id:
+        raise BadLink("you are not signed in as the person who was asked; go back to the application")
+    return signed_in
+
+
+async def _application(view: ZoneView, interaction: Interaction) -> Application:
+    application = await view.application(interaction.request.application_id)
+    if application is None:
+        raise BadLink("the application is not known here any more")
+    return application
+
+
+def _does(signed_in: SignedIn, request: AuthorizationRequest, now: datetime) -> bool:
+    """Tell whether the session at hand is good enough for the request."""
+    return (
+        not (request.prompts & _FRESH)
+        and _is_recent(signed_in, request, now)
+        and _is_hinted(signed_in, request)
+    )
+
+
+def _is_recent(signed_in: SignedIn, request: AuthorizationRequest, now: datetime) -> bool:
+    age = (now - signed_in.session.authenticated_at).total_seconds()
+    return request.max_age is None or age < request.max_age
+
+
+def _is_hinted(signed_in: SignedIn, request: AuthorizationRequest) -> bool:
+    return request.hinted_subject in (None, signed_in.user.identifier)
+
+
+def _require_as_asked(request: AuthorizationRequest, signed_in: SignedIn, now: datetime) -> None:
+    """Check what only the sign-in itself could settle. Raises LoginRequired."""
+    if not _is_hinted(signed_in, request):
+        raise LoginRequired("somebody else has signed in than was asked for")
+    # Seconds pass between the provider's sign-in and this check: what counts is that it was not an old one.
+    if request.max_age is not None and not _is_recent_enough(signed_in, request.max_age, now):
+        raise LoginRequired("the sign-in is older than `max_age` allows")
+
+
+def _is_recent_enough(signed_in: SignedIn, max_age: int, now: datetime) -> bool:
+    return (now - signed_in.session.authenticated_at).total_seconds() <= max_age + 60

@@ -1,0 +1,114 @@
+"""Redeeming an authorization code: the bindings checked one by one, then a session, a family and tokens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth import pkce
+from runtime.services.parts import Parts
+from runtime.services.sign_in import codes, refreshing, tokens
+from runtime.services.sign_in.codes import REFUSED, CodeGrant, Produced
+from runtime.services.sign_in.tokens import Authority
+from runtime.services.zones import Client, ZoneView
+from runtime.storage.sql import refresh as families
+from runtime.storage.sql import sessions, users
+from runtime.storage.sql.sessions import Session
+
+
+async def redeem(
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    form: Mapping[str, str],
+    named: Sequence[str],
+    now: datetime,
+) -> tuple[dict[str, Any], Authority]:
+    """The token response for a code, and the authority it was made from.
+
+    Whatever is wrong with the request, the code is gone afterwards.
+
+    Raises: InvalidRequest, InvalidGrant, InvalidTarget, AccessDenied.
+    Spec: RFC 6749 section 4.1.3, RFC 7636 section 4.6.
+    """
+    code = form.get("code")
+    if code is None:
+        raise InvalidRequest("`code` is missing")
+    grant, produced = await codes.redeem(parts, view.id, code)
+    _require_same_client(grant, client)
+    _require_same_redirect_uri(grant, form.get("redirect_uri"))
+    pkce.check_verifier(form.get("code_verifier"), grant.challenge)
+    root, user = await _signed_in(parts, view, grant, now)
+    authority = Authority(
+        session=_application_session(parts, root, grant, client, produced, now),
+        user=user,
+        client=client,
+        scopes=grant.scopes,
+        resources=grant.resources,
+    )
+    target = await tokens.choose_target(parts, view, authority, named)
+    answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
+    refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
+    async with parts.database.transaction() as conn:
+        standing = await sessions.find(conn, root.id, zone_id=view.id, lock=True)
+        if standing is None or not standing.is_active(now):
+            raise InvalidGrant(REFUSED, internal="the session ended meanwhile")
+        await sessions.add(conn, authority.session)
+        await families.add(conn, family)
+    await codes.end_if_reused(parts, view.id, code, produced)
+    return {**answer, "refresh_token": refresh_token}, authority
+
+
+def _require_same_client(grant: CodeGrant, client: Client) -> None:
+    if (grant.application_id, grant.client_id) != (client.application.id, client.client_id):
+        raise InvalidGrant(REFUSED, internal="the code belongs to another client")
+
+
+def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> None:
+    """With a PKCE challenge it may be left out, as in OAuth 2.1; when it is sent, it must be the same."""
+    if redirect_uri is None and grant.challenge is not None:
+        return
+    if redirect_uri != grant.redirect_uri:
+        raise InvalidGrant(REFUSED, internal="another redirect URI")
+
+
+async def _signed_in(parts: Parts, view: ZoneView, grant: CodeGrant, now: datetime) -> tuple[Session, User]:
+    """The browser session and the user of the code, both still good. Raises InvalidGrant."""
+    try:
+        async with parts.database.reading() as conn:
+            root = await sessions.find(conn, grant.session_id, zone_id=view.id)
+            user = await users.get(conn, grant.user_id, zone_id=view.id)
+    except NotFound:
+        raise InvalidGrant(REFUSED, internal="the user is gone") from None
+    if root is None or not root.is_active(now) or user.status is not UserStatus.ACTIVE:
+        raise InvalidGrant(REFUSED, internal="session over or user disabled")
+    return root, user
+
+
+def _application_session(
+    parts: Parts, root: Session, grant: CodeGrant, client: Client, produced: Produced, now: datetime
+) -> Session:
+    """The session that the application's tokens stand on.
+
+    It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as
+    long as it is used.
+    """
+    offline = "offline_access" in grant.scopes
+    end = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds) if offline else root.expires_at
+    return replace(
+        root,
+        id=produced.session_id,
+        application_id=client.application.id,
+        session_type="offline" if offline else "application",
+        parent_id=None if offline else root.id,
+        expires_at=end,
+        created_at=now,
+        updated_at=now,
+        status="active",
+        epoch=1,
+        metadata={"name": client.application.name},
+        cookie_hash=None,
+    )

@@ -1,0 +1,182 @@
+"""Refresh tokens: rotated on use, repeated for a moment, and worth nothing once one is used out of turn.
+
+A token names its family, so that one of any age is recognised; what counts is its hash.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from hmac import compare_digest
+from typing import Any
+
+from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import UserStatus
+from runtime.services.parts import Parts
+from runtime.services.sign_in import revocation, tokens
+from runtime.services.sign_in.requests import SIGN_IN_SCOPES, RequestedResource
+from runtime.services.sign_in.tokens import Authority
+from runtime.services.zones import Client, ZoneView
+from runtime.storage.sql import exchange as lookups
+from runtime.storage.sql import refresh as storage
+from runtime.storage.sql import sessions, users
+from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.sessions import Session
+
+GRACE_SECONDS = 30
+REFUSED = "the refresh token is not valid"
+_MAX_TOKEN_CHARS = 200
+
+
+def new_family(
+    parts: Parts, view: ZoneView, authority: Authority, family_id: str, now: datetime
+) -> tuple[str, RefreshFamily]:
+    """The first refresh token of a new family, and the family to keep."""
+    token = _new_token(family_id)
+    resource_scopes = frozenset[str]().union(*(each.scopes for each in authority.resources))
+    return token, RefreshFamily(
+        id=family_id,
+        zone_id=view.id,
+        application_id=authority.client.application.id,
+        session_id=authority.session.id,
+        user_id=authority.user.id,
+        scopes=sorted(authority.scopes | resource_scopes),
+        resources=[each.id for each in authority.resources],
+        current_hash=parts.hasher.hash(token),
+        expires_at=authority.session.expires_at,
+        created_at=now,
+    )
+
+
+async def refresh(
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    form: Mapping[str, str],
+    named: Sequence[str],
+    now: datetime,
+) -> tuple[dict[str, Any], Authority]:
+    """The token response for a refresh token, and the authority it was made from.
+
+    Scopes and resources can only be narrowed, and only for this one answer.
+
+    Raises: InvalidRequest, InvalidGrant, InvalidScope, InvalidTarget, AccessDenied.
+    Spec: RFC 6749 section 6; RFC 9700 section 4.14.
+    """
+    token = form.get("refresh_token")
+    if token is None:
+        raise InvalidRequest("`refresh_token` is missing")
+    family = await _family(parts, view, client, token, now)
+    session, user = await _standing(parts, view, family, now)
+    whole = await _authority(parts, view, client, family, session, user)
+    authority = tokens.narrowed(whole, form.get("scope"))
+    target = await tokens.choose_target(parts, view, authority, named)
+    answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)
+    successor = await _successor(parts, view, family, session, token, now)
+    return {**answer, "refresh_token": successor}, authority
+
+
+async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> RefreshFamily:
+    """The family that the token belongs to, if it may be used now.
+
+    A token of the family that is neither the current one nor, for a moment, the one before has been used by
+    two parties. Nobody can tell which of them is the thief, so both lose it.
+
+    Raises InvalidGrant.
+    """
+    family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
+    async with parts.database.querying() as conn:
+        family = await storage.find(conn, family_id, zone_id=view.id) if family_id else None
+    if family is None or family.application_id != client.application.id:
+        raise InvalidGrant(REFUSED, internal="unknown, or of another client")
+    if family.status != "active" or family.expires_at <= now:
+        raise InvalidGrant(REFUSED, internal="revoked or expired family")
+    if not (_is_current(parts, family, token) or _is_repeated(parts, family, token, now)):
+        await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+        raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
+    return family
+
+
+async def _standing(
+    parts: Parts, view: ZoneView, family: RefreshFamily, now: datetime
+) -> tuple[Session, User]:
+    """The session and the user behind a family, both still good. Raises InvalidGrant."""
+    try:
+        async with parts.database.reading() as conn:
+            session = await sessions.find(conn, family.session_id, zone_id=view.id)
+            user = await users.get(conn, family.user_id, zone_id=view.id)
+    except NotFound:
+        raise InvalidGrant(REFUSED, internal="the user is gone") from None
+    if session is None or not session.is_active(now) or user.status is not UserStatus.ACTIVE:
+        raise InvalidGrant(REFUSED, internal="session over or user disabled")
+    return session, user
+
+
+async def _authority(
+    parts: Parts, view: ZoneView, client: Client, family: RefreshFamily, session: Session, user: User
+) -> Authority:
+    scopes = frozenset(family.scopes)
+    resources = []
+    async with parts.database.reading() as conn:
+        for resource_id in family.resources:
+            resource = await lookups.resource(conn, view.id, resource_id)
+            if resource is not None:
+                offered = scopes - SIGN_IN_SCOPES
+                of_it = offered if resource.scopes is None else offered & frozenset(resource.scopes)
+                resources.append(
+                    RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it)
+                )
+    return Authority(session, user, client, scopes & SIGN_IN_SCOPES, tuple(resources))
+
+
+async def _successor(
+    parts: Parts, view: ZoneView, family: RefreshFamily, session: Session, token: str, now: datetime
+) -> str:
+    """The token that follows: made once, and the same for everyone who repeats the request in time.
+
+    Raises InvalidGrant when the family has ended or moved on meanwhile.
+    """
+    if _is_current(parts, family, token):
+        successor = _new_token(family.id)
+        until = family.expires_at
+        async with parts.database.transaction() as conn:
+            if session.session_type == "offline":
+                until = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds)
+                await sessions.extend(conn, session.id, zone_id=view.id, until=until)
+            rotated = await storage.rotate(
+                conn,
+                family,
+                successor_hash=parts.hasher.hash(successor),
+                successor_sealed=view.sealer.seal(successor.encode(), bound_to=_place(family)),
+                now=now,
+                expires_at=until,
+            )
+            latest = await storage.find(conn, family.id, zone_id=view.id)
+        if rotated:
+            return successor
+        family = latest or family
+    if family.status != "active" or not _is_repeated(parts, family, token, now):
+        raise InvalidGrant(REFUSED, internal="the family moved on meanwhile")
+    if family.successor_sealed is None:
+        raise InvalidGrant(REFUSED, internal="the family ended meanwhile")
+    return view.sealer.open(family.successor_sealed, bound_to=_place(family)).decode()
+
+
+def _is_current(parts: Parts, family: RefreshFamily, token: str) -> bool:
+    return compare_digest(parts.hasher.hash(token), family.current_hash)
+
+
+def _is_repeated(parts: Parts, family: RefreshFamily, token: str, now: datetime) -> bool:
+    """Tell whether this is the token before the current one, used a moment ago."""
+    if family.previous_hash is None or family.rotated_at is None:
+        return False
+    recent = now - family.rotated_at <= timedelta(seconds=GRACE_SECONDS)
+    return recent and compare_digest(parts.hasher.hash(token), family.previous_hash)
+
+
+def _new_token(family_id: str) -> str:
+    return f"{family_id}.{new_secret()}"
+
+
+def _place(family: RefreshFamily) -> str:
+    return f"refresh_families/{family.id}/successor_sealed"

@@ -1,0 +1,308 @@
+"""The authorize request: its parameters read strictly, then checked one named check after the other.
+
+Two refusals are told apart throughout. Until client and redirect URI are known to belong together nobody can
+be answered but the person at the browser, on a page; from then on every refusal goes back to the application.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.domain.errors import (
+    BadLink,
+    InvalidRequest,
+    InvalidScope,
+    InvalidTarget,
+    OAuthError,
+    RequestNotSupported,
+    UnsupportedResponseType,
+)
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import pkce, redirect_uris
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
+PROMPTS = frozenset({"none", "login", "consent", "select_account"})
+MAX_PARAMETERS = 60
+MAX_VALUE_CHARS = 4096
+MAX_RESOURCES = 20
+_UNKNOWN_TARGET = "`resource` is not one this application may ask for"
+
+
+class Parameters:
+    """Parameters as sent. An empty value counts as absent, a repeated one is refused when it is asked for."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for number, (name, value) in enumerate(pairs):
+            if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS:
+                raise BadLink("the request has too many or too long parameters")
+            if value:
+                self._values.setdefault(name, []).append(value)
+
+    def one(self, name: str) -> str | None:
+        """The value, or None. Raises InvalidRequest when it was sent more than once."""
+        values = self._values.get(name, [])
+        if len(values) > 1:
+            raise InvalidRequest(f"`{name}` was sent more than once")
+        return values[0] if values else None
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a parameter that may be repeated."""
+        return self._values.get(name, [])
+
+    def repeated(self, *but: str) -> list[str]:
+        """Names sent more than once, other than these."""
+        return [name for name, values in self._values.items() if len(values) > 1 and name not in but]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnAddress:
+    """Where the application is answered. Spec: RFC 6749 section 4.1.2, RFC 9207."""
+
+    redirect_uri: str
+    state: str | None
+    issuer: str
+
+    def with_code(self, code: str) -> str:
+        """The address that hands over a code."""
+        return self._with({"code": code})
+
+    def refusal(self, error: OAuthError) -> str:
+        """The address that tells the application why there is no code."""
+        return self._with({"error": error.code, "error_description": error.detail.replace("`", "'")})
+
+    def _with(self, answer: Mapping[str, str]) -> str:
+        members = {**answer, "iss": self.issuer} | ({"state": self.state} if self.state else {})
+        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
+
+
+class RequestedResource(BaseModel):
+    """A resource the request names, and what of it would be granted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    identifier: str
+    scopes: frozenset[str]
+
+
+class AuthorizationRequest(BaseModel):
+    """A checked request: nothing in it is only what somebody sent.
+
+    Attributes:
+        scopes: the sign-in scopes (OpenID Connect's) that would be granted.
+        hinted_subject: identifier of the user an `id_token_hint` names.
+        max_age: in seconds.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    client_id: str
+    application_id: str
+    redirect_uri: str
+    state: str | None
+    scopes: frozenset[str]
+    resources: tuple[RequestedResource, ...]
+    nonce: str | None
+    challenge: str | None
+    prompts: frozenset[str]
+    max_age: int | None
+    login_hint: str | None
+    hinted_subject: str | None
+
+    def return_address(self, issuer: str) -> ReturnAddress:
+        """Where the answer goes."""
+        return ReturnAddress(self.redirect_uri, self.state, issuer)
+
+    @property
+    def redirect_host(self) -> str:
+        """Who gets the answer, in words a person can compare: a host, or the scheme of a private address."""
+        parts = urlsplit(self.redirect_uri)
+        return parts.hostname or f"{parts.scheme}:"
+
+
+async def recognise(view: ZoneView, parameters: Parameters) -> tuple[str, Application, ReturnAddress]:
+    """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
+    try:
+        client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
+    except InvalidRequest as failure:
+        raise BadLink(failure.detail) from None
+    if client_id is None:
+        raise BadLink("the link does not say which application it belongs to")
+    client = await view.client(client_id)
+    if client is None:
+        raise BadLink("the application is not known here")
+    if redirect_uri is None:
+        raise BadLink("the link does not say where to return to")
+    if not redirect_uris.allows(_registered(client.application), redirect_uri):
+        raise BadLink("the address to return to is not one the application has registered")
+    states = parameters.all("state")
+    state = states[0] if len(states) == 1 else None
+    return client_id, client.application, ReturnAddress(redirect_uri, state, view.issuer)
+
+
+async def check(
+    parts: Parts,
+    view: ZoneView,
+    parameters: Parameters,
+    *,
+    client_id: str,
+    application: Application,
+    address: ReturnAddress,
+) -> AuthorizationRequest:
+    """The request, once everything in it is in order. Raises OAuthError, to be told by redirect."""
+    _refuse_repeated(parameters)
+    _require_code(parameters)
+    _require_query_answer(parameters)
+    _refuse_request_objects(parameters)
+    challenge = pkce.check_challenge(
+        parameters.one("code_challenge"),
+        parameters.one("code_challenge_method"),
+        required=view.zone.protocols.oauth2.pkce_required,
+    )
+    resources = await _resources(view, application, parameters.all("resource"))
+    scopes, granted = _scopes(parameters.one("scope"), resources)
+    return AuthorizationRequest(
+        client_id=client_id,
+        application_id=application.id,
+        redirect_uri=address.redirect_uri,
+        state=address.state,
+        scopes=scopes,
+        resources=granted,
+        nonce=parameters.one("nonce"),
+        challenge=challenge,
+        prompts=_prompts(parameters.one("prompt")),
+        max_age=_max_age(parameters.one("max_age")),
+        login_hint=parameters.one("login_hint"),
+        hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client_id),
+    )
+
+
+def _registered(application: Application) -> list[str]:
+    oauth2 = application.protocols.oauth2 if application.protocols else None
+    return (oauth2.redirect_uris if oauth2 else None) or []
+
+
+def _refuse_repeated(parameters: Parameters) -> None:
+    if repeated := parameters.repeated("resource"):
+        raise InvalidRequest(f"`{repeated[0]}` was sent more than once")
+
+
+def _require_code(parameters: Parameters) -> None:
+    response_type = parameters.one("response_type")
+    if response_type is None:
+        raise InvalidRequest("`response_type` is missing; it must be `code`")
+    if response_type != "code":
+        raise UnsupportedResponseType("`response_type` must be `code`")
+
+
+def _require_query_answer(parameters: Parameters) -> None:
+    if parameters.one("response_mode") not in (None, "query"):
+        raise InvalidRequest("`response_mode` must be `query`")
+
+
+def _refuse_request_objects(parameters: Parameters) -> None:
+    for name in ("request", "request_uri"):
+        if name in parameters:
+            raise RequestNotSupported(f"`{name}` is not supported; send plain parameters")
+    if "authorization_details" in parameters:  # refused, never ignored: it limits what is asked for
+        raise InvalidRequest("`authorization_details` is not supported")
+
+
+async def _resources(view: ZoneView, application: Application, named: list[str]) -> list[Resource]:
+    """The resources the request names, each one the application depends on or provides. Raises InvalidTarget.
+
+    Without any, the zone's default resource is meant if the application may have it.
+    """
+    if len(named) > MAX_RESOURCES:
+        raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
+    dependencies = await view.dependencies(application.id)
+    if not named:
+        default = await view.default_resource()
+        return [default] if default is not None and _may_ask(application, default, dependencies) else []
+    found: dict[str, Resource] = {}
+    for name in named:
+        if name == view.issuer:
+            continue  # the zone itself, which every sign-in is for
+        resource = await view.resource(name)
+        if resource is None or not _may_ask(application, resource, dependencies):
+            raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
+        found[resource.id] = resource
+    return list(found.values())
+
+
+def _may_ask(application: Application, resource: Resource, dependencies: Iterable[str]) -> bool:
+    return resource.id in dependencies or resource.application_id == application.id
+
+
+def _scopes(
+    text: str | None, resources: list[Resource]
+) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
+    """Which of the asked scopes are for signing in, and which are for each resource. Raises InvalidScope.
+
+    A resource of which no scope is named is asked for with all it has, as in an exchange. Scopes that nothing
+    here has are left out, and the answer says so; when none is left the request is refused.
+    """
+    asked = scope_strings.parse(text or "") or frozenset({"openid"})
+    sign_in = asked & SIGN_IN_SCOPES
+    rest = asked - SIGN_IN_SCOPES
+    granted = []
+    for resource in resources:
+        offered = frozenset(resource.scopes) if resource.scopes is not None else None
+        chosen = rest if offered is None else rest & offered
+        granted.append(
+            RequestedResource(
+                id=resource.id,
+                identifier=resource.identifier,
+                scopes=chosen or (offered if offered is not None else frozenset()),
+            )
+        )
+    if not sign_in and not any(rest & each.scopes for each in granted):
+        raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
+    return sign_in, tuple(granted)
+
+
+def _prompts(text: str | None) -> frozenset[str]:
+    prompts = frozenset((text or "").split())
+    if unknown := prompts - PROMPTS:
+        raise InvalidRequest(f"`prompt` has no value `{min(unknown)[:40]}`")
+    if "none" in prompts and len(prompts) > 1:
+        raise InvalidRequest("`prompt=none` goes with no other value")
+    return prompts
+
+
+def _max_age(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidRequest("`max_age` is not a number of seconds")
+    return int(text)
+
+
+def _hinted_subject(parts: Parts, view: ZoneView, hint: str | None, client_id: str) -> str | None:
+    """The subject of an ID token this zone issued to this client, expired or not. Raises InvalidRequest."""
+    if hint is None:
+        return None
+    try:
+        claims = verify(
+            hint,
+            view.keys,
+            typ="JWT",
+            issuer=view.issuer,
+            audience=client_id,
+            now=parts.clock(),
+            allow_expired=True,
+        )
+    except InvalidToken:
+        raise InvalidRequest("`id_token_hint` is not an ID token of this client") from None
+    return str(claims.get("sub"))

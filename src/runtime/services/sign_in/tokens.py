@@ -1,0 +1,200 @@
+"""The tokens that a code or a refresh token is answered with.
+
+An access token has one audience. Who was authorized for one resource gets a token for that; who was
+authorized for several, or for none, gets one for the zone itself (userinfo, exchanges), or names a resource.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runtime.domain.errors import InvalidScope, InvalidTarget
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.services.exchange import policy
+from runtime.services.exchange.target import authorization_required, require_own_tokens
+from runtime.services.exchange.tokens import (
+    issue_access_token,
+    issue_id_token,
+    lifetime_end,
+    new_token_id,
+)
+from runtime.services.parts import Parts
+from runtime.services.sign_in import consent
+from runtime.services.sign_in.requests import RequestedResource
+from runtime.services.zones import Client, ZoneView
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """What the user agreed to, and who may use it.
+
+    Attributes:
+        session: the application's session; its id is the tokens' `sid`.
+        scopes: the sign-in scopes.
+    """
+
+    session: Session
+    user: User
+    client: Client
+    scopes: frozenset[str]
+    resources: tuple[RequestedResource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one access token is for."""
+
+    resource: Resource
+    scopes: frozenset[str]
+
+
+async def choose_target(
+    parts: Parts, view: ZoneView, authority: Authority, named: Sequence[str]
+) -> Target | None:
+    """The resource an access token is for; None for the zone itself.
+
+    Args:
+        named: what the token request says; it can only narrow what was authorized.
+    Raises: InvalidTarget.
+    Spec: RFC 8707 section 2.2; zone interface, section 3.
+    """
+    if len(named) > 1:
+        raise InvalidTarget("name one `resource` for one access token")
+    authorized = {each.id: each for each in authority.resources}
+    if named and named[0] == view.issuer:
+        return None
+    if named:
+        found = await view.resource(named[0])
+        asked = authorized.get(found.id) if found else None
+        if asked is None:
+            raise InvalidTarget("`resource` is not one the user has authorized")
+    elif len(authorized) == 1:
+        asked = authority.resources[0]
+    else:
+        return None
+    return await _usable(parts, view, authority, asked)
+
+
+def narrowed(authority: Authority, scope: str | None) -> Authority:
+    """The same authority with fewer scopes. Raises InvalidScope for one that was not authorized."""
+    if scope is None:
+        return authority
+    asked = scope_strings.parse(scope)
+    whole = authority.scopes.union(*(each.scopes for each in authority.resources))
+    if beyond := asked - whole:
+        raise InvalidScope(f"`{min(beyond)[:60]}` is more than the user has authorized")
+    resources = tuple(each.model_copy(update={"scopes": each.scopes & asked}) for each in authority.resources)
+    return replace(authority, scopes=authority.scopes & asked, resources=resources)
+
+
+async def answer(
+    parts: Parts,
+    view: ZoneView,
+    authority: Authority,
+    target: Target | None,
+    *,
+    nonce: str | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no."""
+    granted = authority.scopes
+    if target is not None:
+        granted = await _permitted(view, authority, target, now)
+    lifetime = target.resource.credential_lifetime_seconds if target else None
+    facts = AccessTokenFacts(
+        issuer=view.issuer,
+        subject=authority.user.identifier,
+        audience=target.resource.identifier if target else view.issuer,
+        client_id=authority.client.client_id,
+        scopes=granted,
+        issued_at=now,
+        expires_at=lifetime_end(
+            now, lifetime or parts.settings.token_lifetime_seconds, authority.session.expires_at
+        ),
+        token_id=new_token_id(),
+        session_id=authority.session.id,
+        authenticated_at=authority.session.authenticated_at,
+        acr=authority.session.acr,
+        actors=(),
+    )
+    access_token = issue_access_token(view, facts)
+    members: dict[str, Any] = {
+        "access_token": access_token,
+        "token_type": "Bearer",
+        "expires_in": int((facts.expires_at - now).total_seconds()),
+        "scope": scope_strings.to_text(granted | authority.scopes),
+    }
+    if "openid" in authority.scopes:
+        members["id_token"] = issue_id_token(
+            view,
+            subject=authority.user.identifier,
+            client_id=authority.client.client_id,
+            session_id=authority.session.id,
+            access_token=access_token,
+            nonce=nonce,
+            authenticated_at=authority.session.authenticated_at,
+            acr=authority.session.acr,
+            now=now,
+            expires_at=now + timedelta(seconds=parts.settings.token_lifetime_seconds),
+            extra=person_claims(authority.user, authority.session.session_data, authority.scopes)
+            | ({"amr": authority.session.amr} if authority.session.amr else {}),
+        )
+    return members
+
+
+def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]) -> dict[str, Any]:
+    """What the scopes let an application know about a user. Spec: OpenID Connect Core section 5.4."""
+    claims: dict[str, Any] = {}
+    if "email" in scopes:
+        claims |= {"email": user.email, "email_verified": user.email_verified}
+    if "profile" in scopes:
+        claims |= dict(profile)
+        claims.setdefault("preferred_username", user.email)
+    return claims
+
+
+async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: RequestedResource) -> Target:
+    """The resource as it stands now, if the application may still have a token for it.
+
+    Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
+    """
+    async with parts.database.querying() as conn:
+        resource = await storage.resource(conn, view.id, asked.id)
+    client, application = authority.client, authority.client.application
+    if resource is None or not (
+        resource.application_id == application.id or resource.id in await view.dependencies(application.id)
+    ):
+        raise InvalidTarget("the application may not have a token for that resource any more")
+    await require_own_tokens(view, client, resource)
+    if not await consent.stands(parts, view, application, authority.user, asked):
+        raise authorization_required(view, client, resource, internal="withdrawn since")
+    scopes = asked.scopes if resource.scopes is None else asked.scopes & frozenset(resource.scopes)
+    return Target(resource, scopes)
+
+
+async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
+    """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
+    session, person = authority.session, await view.user(authority.user.id)
+    if person is None:
+        raise policy.denied()
+    verdict = await policy.decide_exchange(
+        view,
+        authority.client,
+        person.principal,
+        principal_key=f"code {session.id} {session.epoch} {person.user.epoch}",
+        actors=(authority.client.application.identifier,),
+        resource=target.resource,
+        scopes=target.scopes,
+        now=now,
+        authenticated_at=session.authenticated_at,
+        acr=session.acr,
+    )
+    if verdict.scopes is None:
+        raise policy.denied()
+    return verdict.scopes

@@ -1,0 +1,198 @@
+"""Users as sign-in makes and finds them: by provider and subject, or with an address and a password."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.identity_providers.oidc import ProviderIdentity
+from runtime.adapters.passwords import MAX_PASSWORD_CHARS
+from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import Email, Identifier, UserStatus
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import users as storage
+
+MIN_PASSWORD_CHARS = 12
+_EMAIL: TypeAdapter[str] = TypeAdapter(Email)
+_IDENTIFIER: TypeAdapter[str] = TypeAdapter(Identifier)
+
+
+async def create_local_user(parts: Parts, zone_id: str, email: str, password: str, *, verified: bool) -> User:
+    """A new user of the zone who signs in with a password.
+
+    Args:
+        verified: somebody vouches for the address, so memberships that wait for it are bound.
+    Raises: ValidationFailed for an address or password that will not do; Conflict when the address has a
+        user with a password; NotFound for an unknown zone.
+    """
+    address, chosen = checked_email(email), checked_password(password)
+    view = await parts.zones.view(zone_id)
+    hashed = await parts.passwords.hash(chosen)
+    now = parts.clock()
+    async with parts.database.transaction() as conn:
+        await storage.lock_zone(conn, zone_id)
+        if await storage.find_by_password(conn, zone_id=zone_id, email=address) is not None:
+            raise Conflict(f"there is a user with the address `{address}` already")
+        user = _new(view, address, now, verified=verified)
+        await storage.add(conn, user)
+        await storage.add_password(conn, user, password_hash=hashed, now=now)
+        if verified:
+            await storage.bind_invitations(conn, user, now=now)
+    return user
+
+
+def checked_email(email: str) -> str:
+    """The address, without the spaces around it. Raises ValidationFailed."""
+    try:
+        return _EMAIL.validate_python(email.strip())
+    except ValidationError:
+        raise ValidationFailed.of("email", "is not an e-mail address") from None
+
+
+def checked_password(password: str) -> str:
+    """A password long enough to be chosen. Raises ValidationFailed."""
+    if len(password) < MIN_PASSWORD_CHARS:
+        raise ValidationFailed.of("password", f"has fewer than {MIN_PASSWORD_CHARS} characters")
+    if len(password) > MAX_PASSWORD_CHARS:
+        raise ValidationFailed.of("password", f"has more than {MAX_PASSWORD_CHARS} characters")
+    return password
+
+
+async def admit_federated(
+    conn: AsyncConnection,
+    view: ZoneView,
+    provider: Provider,
+    identity: ProviderIdentity,
+    claims: Mapping[str, Any],
+    *,
+    now: datetime,
+) -> tuple[User, dict[str, int]]:
+    """The user whom a provider has signed in, made at the first time; and epochs to publish after the commit.
+
+    Args:
+        claims: of the ID token, completed by userinfo.
+    Raises: SignInRefused for a disabled user, one without an address, or an identifier that another user has.
+    """
+    of_identity = {"issuer": identity.issuer, "subject": identity.subject}
+    user = await storage.find_by_subject(conn, zone_id=view.id, **of_identity)
+    if user is None:
+        # Two first sign-ins of one person at once: the second waits here, and then finds the first.
+        await storage.lock_zone(conn, view.id)
+        user = await storage.find_by_subject(conn, zone_id=view.id, **of_identity)
+    if user is None:
+        return await _create_federated(conn, view, provider, identity, claims, now=now), {}
+    require_active(user)
+    if user.provider_id != provider.id:
+        await storage.renew_provider(conn, user, provider_id=provider.id, now=now, **of_identity)
+    return await _bring_up_to_date(conn, user, provider, claims, now=now)
+
+
+def require_active(user: User) -> None:
+    """Refuse a disabled user. Raises SignInRefused."""
+    if user.status is not UserStatus.ACTIVE:
+        raise SignInRefused("your account is disabled; ask the people who run this zone")
+
+
+async def touch(conn: AsyncConnection, user: User, *, now: datetime) -> None:
+    """Note that a user has just authenticated."""
+    await storage.change(conn, user, authenticated_at=now)
+
+
+async def _create_federated(
+    conn: AsyncConnection,
+    view: ZoneView,
+    provider: Provider,
+    identity: ProviderIdentity,
+    claims: Mapping[str, Any],
+    *,
+    now: datetime,
+) -> User:
+    identifier = _claimed_identifier(provider, claims)
+    if identifier and await storage.identifier_taken(conn, zone_id=view.id, identifier=identifier):
+        # Policies match on identifiers: two people must never share one, so nobody is merged or renamed here.
+        raise SignInRefused(
+            f"another user of this zone is known as `{identifier}`; ask the people who run it"
+        )
+    user = _new(
+        view,
+        _claimed_email(claims),
+        now,
+        verified=_is_verified(claims),
+        identifier=identifier,
+        authenticated_at=now,
+        provider_id=provider.id,
+        issuer=identity.issuer,
+        subject=identity.subject,
+    )
+    await storage.add(conn, user)
+    await storage.add_federation(
+        conn, user, provider_id=provider.id, issuer=identity.issuer, subject=identity.subject, now=now
+    )
+    if user.email_verified:
+        await storage.bind_invitations(conn, user, now=now)
+    return user
+
+
+async def _bring_up_to_date(
+    conn: AsyncConnection, user: User, provider: Provider, claims: Mapping[str, Any], *, now: datetime
+) -> tuple[User, dict[str, int]]:
+    """Take over what the provider says today; memberships wait for the address to be verified."""
+    changes: dict[str, Any] = {"authenticated_at": now, "provider_id": provider.id}
+    verified = _is_verified(claims)
+    email = claims.get("email")
+    if isinstance(email, str) and verified and (email, True) != (user.email, user.email_verified):
+        changes |= {"email": _claimed_email(claims), "email_verified": True, "updated_at": now}
+    await storage.change(conn, user, **changes)
+    current = user.model_copy(update=changes)
+    joined = await storage.bind_invitations(conn, current, now=now) if current.email_verified else 0
+    if joined or "email" in changes:
+        return current, await epochs.bump_user(conn, user.zone_id, user.id)
+    return current, {}
+
+
+def _new(view: ZoneView, email: str, now: datetime, *, verified: bool, **members: Any) -> User:
+    user_id = new_id()
+    identifier = members.pop("identifier", None) or user_id
+    return User(
+        id=user_id,
+        organization_id=view.organization_id,
+        zone_id=view.id,
+        identifier=identifier,
+        email=email,
+        email_verified=verified,
+        created_at=now,
+        updated_at=now,
+        **members,
+    )
+
+
+def _claimed_identifier(provider: Provider, claims: Mapping[str, Any]) -> str | None:
+    """The identifier a provider's claim gives a new user. Spec: `ProviderOpenID.user_identifier_claim`."""
+    openid = provider.protocols.openid if provider.protocols else None
+    claim = openid.user_identifier_claim if openid else None
+    value = claims.get(claim) if claim else None
+    if not isinstance(value, str):
+        return None
+    try:
+        return _IDENTIFIER.validate_python(value)
+    except ValidationError:
+        return None
+
+
+def _claimed_email(claims: Mapping[str, Any]) -> str:
+    email = claims.get("email")
+    try:
+        return checked_email(email if isinstance(email, str) else "")
+    except ValidationFailed:
+        raise SignInRefused("your identity provider did not tell us an e-mail address") from None
+
+
+def _is_verified(claims: Mapping[str, Any]) -> bool:
+    return claims.get("email_verified") in (True, "true")
