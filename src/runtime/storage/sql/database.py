@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from sqlite3 import OperationalError
 from typing import Any
 
 import orjson
 from sqlalchemy import event, text
-from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import DBAPIError, DisconnectionError
+from sqlalchemy.engine import Connection, ExceptionContext, make_url
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
@@ -24,8 +24,9 @@ _BEGIN = "zonewright_begin"
 
 
 class Database:
-    """An open database. PostgreSQL runs READ COMMITTED for writes and repeatable read for consistent reads.
+    """An open database. What it is asked raises `Unavailable` while it is away.
 
+    PostgreSQL runs READ COMMITTED for writes and repeatable read for consistent reads.
     SQLite has one writer: write transactions of this process queue here, other processes' at the file.
     """
 
@@ -64,6 +65,7 @@ class Database:
             event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
         else:
             event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
+        event.listen(engine.sync_engine, "handle_error", _on_error)
         return cls(engine)
 
     @asynccontextmanager
@@ -73,7 +75,7 @@ class Database:
         A second one inside the first would wait for itself on SQLite, so that is refused.
         """
         if self._writer is None:
-            async with self.engine.begin() as connection:
+            async with self._connected({}) as connection, connection.begin():
                 yield connection
             return
         if self._holder is not None and self._holder is asyncio.current_task():
@@ -102,17 +104,18 @@ class Database:
 
     @asynccontextmanager
     async def _connected(self, options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
-        async with self.engine.connect() as connection:
-            await connection.execution_options(**options)
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self.engine.connect())
+                await connection.execution_options(**options)
+            except (OSError, PoolTimeout) as error:
+                raise Unavailable("the database cannot be reached", internal=str(error)) from error
             yield connection
 
     async def ping(self) -> None:
         """Return when the database answers. Raises `Unavailable`."""
-        try:
-            async with self.querying() as connection:
-                await connection.execute(text("SELECT 1"))
-        except (DBAPIError, OSError, PoolTimeout) as error:
-            raise Unavailable("the database does not answer", internal=str(error)) from error
+        async with self.querying() as connection:
+            await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -121,6 +124,13 @@ class Database:
 
 def _dumps(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def _on_error(context: ExceptionContext) -> None:
+    """Tell a database that is away, or that another process keeps locked, from one that refuses."""
+    told = str(context.original_exception)
+    if context.is_disconnect or "database is locked" in told:
+        raise Unavailable("the database does not answer", internal=told) from context.original_exception
 
 
 def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:

@@ -1,7 +1,7 @@
 """SQLite's driver for the engine: aiosqlite, with one trip to the connection's thread for each statement.
 
-The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such a
-trip costs more than most statements do.
+The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such
+a trip costs more than most statements do.
 """
 
 import sqlite3
@@ -65,6 +65,20 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
     __slots__ = ()
 
     _cursor_cls = _Cursor
+
+    def rollback(self) -> None:
+        if self._open:
+            super().rollback()
+
+    def commit(self) -> None:
+        if self._open:
+            super().commit()
+
+    @property
+    def _open(self) -> bool:
+        """Whether a transaction is: ending none would be a trip for nothing."""
+        connection: Any = self._connection
+        return connection._connection is not None and connection.in_transaction
 
 
 class Driver(AsyncAdapt_aiosqlite_dbapi):
