@@ -225,11 +225,11 @@ class ZoneView:
 
     async def dependencies(self, application_id: str) -> frozenset[str]:
         """Ids of the resources that an application declares."""
-        return await self._kept(
-            self._dependencies,
-            application_id,
-            lambda conn: storage.dependencies(conn, self.id, application_id),
-        )
+
+        async def read(conn: AsyncConnection) -> frozenset[str]:
+            return await storage.dependencies(conn, self.id, application_id)
+
+        return await self._kept(self._dependencies, application_id, read)
 
     async def policies(self) -> CompiledPolicies | None:
         """The policies that decide here, parsed; None when no set is active, which denies everything."""

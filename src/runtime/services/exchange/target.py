@@ -1,4 +1,4 @@
-"""What a token is asked for: a registered resource, declared by the application, with tokens of our making."""
+"""What a token is asked for: a registered resource that the application declares, with tokens made here."""
 
 from urllib.parse import urlencode
 
