@@ -1,0 +1,219 @@
+"""What transactions promise, on SQLite and on PostgreSQL."""
+
+import asyncio
+
+import pytest
+from sqlalchemy import insert, select, text, update
+from tests.support import entities as make
+
+from runtime.domain.errors import Unavailable
+from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER
+from runtime.storage.sql import entities
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.tables import organization_heads
+
+
+@pytest.fixture
+async def zone(database):
+    """A stored zone, its organization at revision 0."""
+    async with database.transaction() as conn:
+        made = await make.add_zone(conn)
+        head = {"revision": 0, "audit_sequence": 0, "audit_hash": ""}
+        await conn.execute(insert(organization_heads), head | {"organization_id": made.organization_id})
+    return made
+
+
+async def count(database, zone):
+    async with database.querying() as conn:
+        return await entities.count(conn, APPLICATION, within={"zone_id": zone.id})
+
+
+async def test_a_transaction_commits_when_its_block_ends(database, zone):
+    """What was written is there for the next connection."""
+    async with database.transaction() as conn:
+        await entities.insert(conn, APPLICATION, make.application(zone))
+
+    assert await count(database, zone) == 1
+
+
+async def test_a_transaction_that_raises_leaves_nothing(database, zone):
+    """All of it is undone, whatever went wrong."""
+    with pytest.raises(RuntimeError, match="on the way"):
+        async with database.transaction() as conn:
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            raise RuntimeError("on the way")
+
+    assert await count(database, zone) == 0
+
+
+async def test_a_cancelled_transaction_leaves_nothing_and_lets_go(database, zone):
+    """A request that is cut off neither writes nor keeps others waiting."""
+    began = asyncio.Event()
+
+    async def write_forever():
+        async with database.transaction() as conn:
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            began.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(write_forever())
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    async with asyncio.timeout(5), database.transaction() as conn:
+        await entities.insert(conn, APPLICATION, make.application(zone))
+    assert await count(database, zone) == 1
+
+
+async def test_a_savepoint_undoes_its_part_only(database, zone):
+    """Inside a transaction, what a savepoint holds can fail alone."""
+    async with database.transaction() as conn:
+        await entities.insert(conn, APPLICATION, make.application(zone))
+        with pytest.raises(RuntimeError):
+            async with conn.begin_nested():
+                await entities.insert(conn, APPLICATION, make.application(zone))
+                raise RuntimeError
+
+    assert await count(database, zone) == 1
+
+
+async def test_nothing_is_seen_before_the_commit(database, zone):
+    """Readers see what was committed, and do not wait for the writer."""
+    async with database.transaction() as conn:
+        await entities.insert(conn, APPLICATION, make.application(zone))
+
+        async with asyncio.timeout(5):
+            assert await count(database, zone) == 0
+
+
+async def test_a_reading_connection_sees_one_instant(database, zone):
+    """Whatever is committed meanwhile, the statements of one reading belong together."""
+    async with database.reading() as conn:
+        before = await entities.count(conn, APPLICATION, within={"zone_id": zone.id})
+        async with database.transaction() as writing:
+            await entities.insert(writing, APPLICATION, make.application(zone))
+        after = await entities.count(conn, APPLICATION, within={"zone_id": zone.id})
+
+    assert (before, after) == (0, 0)
+    assert await count(database, zone) == 1
+
+
+async def test_a_reading_connection_keeps_nothing(database, zone):
+    """What somebody writes on it by mistake is refused or lost."""
+    try:
+        async with database.reading() as conn:
+            await conn.execute(update(organization_heads).values(revision=99))
+    except Exception as error:
+        assert "read-only" in str(error)  # noqa: PT017 - SQLite does not raise
+
+    async with database.reading() as conn:
+        assert (await conn.execute(select(organization_heads.c.revision))).scalar_one() == 0
+
+
+async def test_writes_of_one_organization_follow_one_another(database, zone):
+    """Concurrent writers that move the head each get a revision of their own, without a gap."""
+    heads = organization_heads
+    step = (
+        update(heads)
+        .where(heads.c.organization_id == zone.organization_id)
+        .values(revision=heads.c.revision + 1)
+        .returning(heads.c.revision)
+    )
+
+    async def write():
+        async with database.transaction() as conn:
+            revision = (await conn.execute(step)).scalar_one()
+            await asyncio.sleep(0.001)
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            return revision
+
+    revisions = await asyncio.gather(*(write() for _ in range(20)))
+
+    assert sorted(revisions) == list(range(1, 21))
+    assert await count(database, zone) == 20
+
+
+async def test_a_transaction_inside_another_is_refused(sqlite_database):
+    """On SQLite the inner one would wait for the outer one forever."""
+    with pytest.raises(RuntimeError, match="already"):
+        async with sqlite_database.transaction(), sqlite_database.transaction():
+            pass
+
+
+async def test_two_processes_write_to_one_sqlite_file(sqlite_database, sqlite_url):
+    """Another process's writer waits at the file; nobody is told that it is locked."""
+    other = Database.open(sqlite_url)
+    try:
+        for database in (sqlite_database, other) * 3:
+            async with database.transaction() as conn:
+                await entities.insert(conn, ORGANIZATION, make.organization())
+
+        async def write(database):
+            async with database.transaction() as conn:
+                await conn.execute(select(1))
+                await asyncio.sleep(0.01)
+                await entities.insert(conn, ORGANIZATION, make.organization())
+
+        await asyncio.gather(*(write(database) for database in (sqlite_database, other) * 5))
+        async with other.reading() as conn:
+            assert await entities.count(conn, ORGANIZATION, within={}) == 16
+    finally:
+        await other.close()
+
+
+async def test_sqlite_holds_to_foreign_keys_and_writes_ahead(sqlite_database):
+    """The pragmas that correctness and concurrency rest on are set on every connection."""
+    async with sqlite_database.querying() as conn, sqlite_database.querying() as second:
+        for connection in (conn, second):
+            assert (await connection.execute(text("PRAGMA foreign_keys"))).scalar_one() == 1
+            assert (await connection.execute(text("PRAGMA journal_mode"))).scalar_one() == "wal"
+            assert (await connection.execute(text("PRAGMA busy_timeout"))).scalar_one() > 0
+
+
+async def test_streams_do_not_need_everything_in_memory(database, zone):
+    """Two streams on two connections can be read in turns."""
+    async with database.transaction() as conn:
+        await entities.insert_many(conn, USER, [make.user(zone) for _ in range(700)])
+    scope = {"zone_id": zone.id}
+
+    async with database.reading() as one, database.reading() as two:
+        first, second = entities.all_of(one, USER, within=scope), entities.all_of(two, USER, within=scope)
+        assert [await anext(first) for _ in range(600)] == [await anext(second) for _ in range(600)]
+        await first.aclose()
+        await second.aclose()
+
+
+async def test_a_database_that_is_away_is_unavailable(tmp_path):
+    """Callers are told to come back, not shown a driver's error."""
+    away = Database.open(f"postgresql+asyncpg://postgres@/nothing?host={tmp_path}")
+
+    with pytest.raises(Unavailable):
+        await away.ping()
+    with pytest.raises(Unavailable):
+        async with away.transaction():
+            pass
+    await away.close()
+
+
+async def test_connections_that_the_server_ended_are_replaced(postgres_url):
+    """After the server has come back, the next request works again."""
+    database, other = Database.open(postgres_url), Database.open(postgres_url)
+    try:
+        async with database.querying() as conn:
+            pid = (await conn.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+        async with other.querying() as conn:
+            await conn.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        await asyncio.sleep(0.1)
+
+        await database.ping()
+    finally:
+        await database.close()
+        await other.close()
+
+
+def test_other_databases_are_refused():
+    """Only two databases are supported, and the message says which."""
+    with pytest.raises(ValueError, match="sqlite"):
+        Database.open("mysql://localhost/x")

@@ -1,0 +1,183 @@
+"""What short-lived state promises, in this process and in Redis."""
+
+import asyncio
+
+import pytest
+
+from runtime.domain.errors import Unavailable
+from runtime.storage.state import open_state
+from runtime.storage.state.memory import InProcessState
+from runtime.storage.state.redis import RedisState
+
+
+class TestBoth:
+    async def test_a_value_is_kept_and_replaced(self, state):
+        """`put` and `get`, bytes as they are."""
+        assert await state.get("a") is None
+        await state.put("a", b"\x00\xff", ttl_seconds=60)
+        await state.put("b", b"", ttl_seconds=60)
+        await state.put("a", b"new", ttl_seconds=60)
+
+        assert await state.get("a") == b"new"
+        assert await state.get("b") == b""
+
+    async def test_a_value_is_forgotten_in_time(self, state):
+        """After its lifetime there is nothing, and the key is free."""
+        await state.put("a", b"1", ttl_seconds=1)
+        await state.add("b", b"1", ttl_seconds=1)
+        await state.count("c", ttl_seconds=1)
+        await asyncio.sleep(1.1)
+
+        assert await state.fetch(["a", "b", "c"]) == [None, None, None]
+        assert await state.add("b", b"2", ttl_seconds=1)
+        assert await state.count("c", ttl_seconds=1) == 1
+
+    async def test_exactly_one_takes_a_value(self, state):
+        """A code can be used once, however many try at the same time."""
+        await state.put("code", b"x", ttl_seconds=60)
+
+        taken = await asyncio.gather(*(state.take("code") for _ in range(20)))
+
+        assert sorted(taken, key=bool) == [None] * 19 + [b"x"]
+        assert await state.get("code") is None
+
+    async def test_exactly_one_adds_a_mark(self, state):
+        """A replay is told from the first use, however many try at the same time."""
+        added = await asyncio.gather(*(state.add("jti", b"%d" % n, ttl_seconds=60) for n in range(20)))
+
+        assert sum(added) == 1
+        assert await state.get("jti") == b"%d" % added.index(True)
+
+    async def test_a_taken_mark_can_be_added_again(self, state):
+        """`take` and `delete` free a key for `add`."""
+        await state.add("a", b"1", ttl_seconds=60)
+        await state.take("a")
+        assert await state.add("a", b"2", ttl_seconds=60)
+        await state.delete("a", "never there")
+        assert await state.add("a", b"3", ttl_seconds=60)
+        await state.delete()
+
+    async def test_many_values_in_one_trip(self, state):
+        """`fetch` answers in the order asked, None for what is not there."""
+        await state.put_many({"a": b"1", "b": b"2"}, ttl_seconds=60)
+        await state.put_many({}, ttl_seconds=60)
+
+        assert await state.fetch(["b", "x", "a", "b"]) == [b"2", None, b"1", b"2"]
+        assert await state.fetch([]) == []
+
+    async def test_an_epoch_is_only_raised(self, state):
+        """A late, smaller number changes nothing and is told the greater one; large numbers stay exact."""
+        assert await state.raise_to("epoch", 9, ttl_seconds=60) == 9
+        assert await state.raise_to("epoch", 10, ttl_seconds=60) == 10
+        assert await state.raise_to("epoch", 9, ttl_seconds=60) == 10
+        assert await state.get("epoch") == b"10"
+        assert await state.raise_to("epoch", 2**53 + 1, ttl_seconds=60) == 2**53 + 1
+        assert await state.raise_to("epoch", 2**53, ttl_seconds=60) == 2**53 + 1
+
+    async def test_concurrent_raises_leave_the_greatest(self, state):
+        """Whatever the order of arrival."""
+        numbers = [(n * 7) % 50 for n in range(50)]
+
+        await asyncio.gather(*(state.raise_to("epoch", number, ttl_seconds=60) for number in numbers))
+
+        assert await state.get("epoch") == b"49"
+
+    async def test_a_counter_counts_every_use(self, state):
+        """Of concurrent users each hears its own number."""
+        counted = await asyncio.gather(*(state.count("bucket", ttl_seconds=60) for _ in range(20)))
+
+        assert sorted(counted) == list(range(1, 21))
+
+    async def test_a_counter_lives_from_its_first_use(self, state):
+        """Later uses do not lengthen its life, or a busy client would be limited forever."""
+        await state.count("bucket", ttl_seconds=1)
+        await asyncio.sleep(0.6)
+        await state.count("bucket", ttl_seconds=1)
+        await asyncio.sleep(0.6)
+
+        assert await state.count("bucket", ttl_seconds=1) == 1
+
+    async def test_it_answers_a_ping(self, state):
+        """Readiness asks for it."""
+        await state.ping()
+
+
+class TestInProcess:
+    async def test_the_oldest_cached_value_makes_room(self):
+        """A cache that is full forgets what was kept first; what is renewed is young again."""
+        state = InProcessState(capacity=2)
+        await state.put("a", b"1", ttl_seconds=60)
+        await state.put("b", b"2", ttl_seconds=60)
+        await state.put("a", b"3", ttl_seconds=60)
+        await state.put("c", b"4", ttl_seconds=60)
+
+        assert await state.fetch(["a", "b", "c"]) == [b"3", None, b"4"]
+
+    async def test_a_mark_is_never_forgotten_early(self):
+        """When marks are full the newcomer is refused: better no sign-in than a replay that passes."""
+        state = InProcessState(capacity=2)
+        await state.add("a", b"1", ttl_seconds=60)
+        await state.count("b", ttl_seconds=60)
+        for n in range(5):
+            await state.put(f"cached {n}", b"x", ttl_seconds=60)
+
+        with pytest.raises(Unavailable):
+            await state.add("c", b"1", ttl_seconds=60)
+        assert not await state.add("a", b"1", ttl_seconds=60)
+        assert await state.count("b", ttl_seconds=60) == 2
+
+    async def test_expired_marks_make_room(self):
+        """Full of what has expired is not full."""
+        now = 0.0
+        state = InProcessState(capacity=2, clock=lambda: now)
+        await state.add("a", b"1", ttl_seconds=5)
+        await state.add("b", b"1", ttl_seconds=50)
+        now = 10.0
+
+        assert await state.add("c", b"1", ttl_seconds=60)
+        assert not await state.add("b", b"1", ttl_seconds=60)
+
+    async def test_what_nobody_asks_for_again_goes_too(self):
+        """Expired values do not stay in memory until somebody asks for them."""
+        now = 0.0
+        state = InProcessState(clock=lambda: now)
+        for n in range(4_000):
+            await state.put(f"old {n}", b"x", ttl_seconds=5)
+        now = 10.0
+        for n in range(200):
+            await state.put(f"new {n}", b"x", ttl_seconds=5)
+
+        assert len(state._cached) == 200
+
+    async def test_it_is_used_when_no_redis_is_named(self):
+        """The embedded default."""
+        assert isinstance(open_state(None), InProcessState)
+
+
+class TestRedis:
+    async def test_a_redis_that_is_away_is_unavailable(self, tmp_path):
+        """Every method says so, in the service's own words."""
+        state = open_state(f"unix://{tmp_path}/nothing.sock")
+        asked = (
+            state.put("a", b"1", ttl_seconds=1),
+            state.get("a"),
+            state.take("a"),
+            state.add("a", b"1", ttl_seconds=1),
+            state.delete("a"),
+            state.fetch(["a"]),
+            state.put_many({"a": b"1"}, ttl_seconds=1),
+            state.raise_to("a", 1, ttl_seconds=1),
+            state.count("a", ttl_seconds=1),
+            state.ping(),
+        )
+        for one in asked:
+            with pytest.raises(Unavailable):
+                await one
+        await state.close()
+
+    async def test_more_callers_than_connections_wait_their_turn(self, redis_url):
+        """A burst is served with the connections there are."""
+        state = RedisState.open(redis_url, connections=2)
+
+        assert sorted(await asyncio.gather(*(state.count("a", ttl_seconds=9) for _ in range(200))))[-1] == 200
+        await state.close()
