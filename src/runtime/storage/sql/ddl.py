@@ -19,7 +19,11 @@ def dump() -> str:
         parts.append(_tidy(str(CreateTable(table).compile(dialect=dialect))))
         parts += [_index(index, dialect) for index in _sorted(table)]
         keys = sorted(table.foreign_key_constraints, key=lambda key: str(key.name))
-        late += [str(AddConstraint(key).compile(dialect=dialect)) + ";" for key in keys if key.use_alter]
+        late += [
+            str(AddConstraint(key, isolate_from_table=False).compile(dialect=dialect)) + ";"
+            for key in keys
+            if key.use_alter
+        ]
     guards = [f"{statement};" for statement in GUARDS["postgresql"]]
     return "\n\n".join([*parts, *late, *guards]) + "\n"
 
