@@ -1,9 +1,11 @@
 """What transactions promise, on SQLite and on PostgreSQL."""
 
 import asyncio
+import contextlib
 
 import pytest
 from sqlalchemy import insert, select, text, update
+from sqlalchemy.exc import DBAPIError
 from tests.support import entities as make
 
 from runtime.domain.errors import Unavailable
@@ -38,10 +40,14 @@ async def test_a_transaction_commits_when_its_block_ends(database, zone):
 
 async def test_a_transaction_that_raises_leaves_nothing(database, zone):
     """All of it is undone, whatever went wrong."""
-    with pytest.raises(RuntimeError, match="on the way"):
+
+    async def write():
         async with database.transaction() as conn:
             await entities.insert(conn, APPLICATION, make.application(zone))
             raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError, match="on the way"):
+        await write()
 
     assert await count(database, zone) == 0
 
@@ -69,12 +75,16 @@ async def test_a_cancelled_transaction_leaves_nothing_and_lets_go(database, zone
 
 async def test_a_savepoint_undoes_its_part_only(database, zone):
     """Inside a transaction, what a savepoint holds can fail alone."""
+
+    async def fail(conn):
+        async with conn.begin_nested():
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            raise RuntimeError("in the savepoint")
+
     async with database.transaction() as conn:
         await entities.insert(conn, APPLICATION, make.application(zone))
         with pytest.raises(RuntimeError):
-            async with conn.begin_nested():
-                await entities.insert(conn, APPLICATION, make.application(zone))
-                raise RuntimeError
+            await fail(conn)
 
     assert await count(database, zone) == 1
 
@@ -102,11 +112,9 @@ async def test_a_reading_connection_sees_one_instant(database, zone):
 
 async def test_a_reading_connection_keeps_nothing(database, zone):
     """What somebody writes on it by mistake is refused or lost."""
-    try:
+    with contextlib.suppress(DBAPIError):
         async with database.reading() as conn:
             await conn.execute(update(organization_heads).values(revision=99))
-    except Exception as error:
-        assert "read-only" in str(error)  # noqa: PT017 - SQLite does not raise
 
     async with database.reading() as conn:
         assert (await conn.execute(select(organization_heads.c.revision))).scalar_one() == 0

@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from runtime.domain.errors import Unavailable
@@ -41,6 +43,7 @@ class RedisState:
             timeout=timeout_seconds,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
+            retry=Retry(NoBackoff(), 1),  # once, for connections that the server closed meanwhile
         )
         return cls(Redis.from_pool(pool))
 
