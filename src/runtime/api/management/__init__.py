@@ -1,1 +1,68 @@
-"""The management API over HTTP."""
+"""The management API over HTTP: every route of the contract, bound to its handler."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.management import generic, others, relations
+from runtime.api.management.calls import Call, Handler, path_name
+from runtime.api.management.tokens import create_token
+from runtime.api.shared.request_ids import check_client_request_id
+from runtime.contract.routes import ROUTES, Route
+from runtime.domain.errors import NotFound
+from runtime.services.management.caller import authenticate
+
+HANDLERS: dict[str, Handler] = {**relations.HANDLERS, **others.HANDLERS}
+if find_spec("runtime.api.management.changes"):
+    HANDLERS |= import_module("runtime.api.management.changes").HANDLERS
+_MAX_PATH_VALUE = 255
+
+
+def handler_of(route: Route) -> Handler:
+    """The handler that serves a route. Raises KeyError for one that nothing serves."""
+    if route.verb is not None and route.kind is not None:
+        return generic.handler_of(route.kind, route.verb)
+    return HANDLERS[route.operation_id]
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve every route of the contract."""
+    for route in ROUTES:
+        if (
+            route.operation_id.split(".")[0] in ("snapshot", "changesets")
+            and route.operation_id not in HANDLERS
+        ):
+            continue
+        if route.open:
+            app.add_route(create_token, route.path, methods=[route.method], name=_name(route))
+        else:
+            _bind(app, route, handler_of(route))
+
+
+def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
+    uuid = route.path.startswith("/organizations")
+
+    async def serve(request: Request, **path: str) -> HTTPResponse:
+        parts = request.app.ctx.parts
+        caller = await authenticate(parts, request.headers.get("authorization"))
+        check_client_request_id(request, uuid=uuid)
+        if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
+            raise NotFound("there is nothing at this address")
+        named = {path_name(name): value for name, value in path.items()}
+        return await handler(Call(request, parts, caller, route, named))
+
+    app.add_route(
+        serve,
+        route.path.replace("{", "<").replace("}", ":str>"),
+        methods=[route.method],
+        name=_name(route),
+        stream=False,
+    )
+
+
+def _name(route: Route) -> str:
+    return f"management_{route.operation_id.replace('.', '_')}"

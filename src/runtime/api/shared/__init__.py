@@ -1,1 +1,13 @@
-"""What every endpoint needs: bearer tokens, bodies, error bodies, paging, request ids."""
+"""What every endpoint needs: request ids, error bodies, strict bodies, cursors, queries."""
+
+from typing import Any
+
+from sanic import Sanic
+
+from runtime.api.shared import errors, request_ids
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Give every request an id, and turn every failure into an answer."""
+    request_ids.bind(app)
+    errors.bind(app)

@@ -22,7 +22,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import keys
 from runtime.services.management import permissions
-from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.directory import any_text
@@ -234,11 +234,23 @@ async def page(
         sort=query.sort,
         descending=query.descending,
         limit=query.limit,
-        after=query.after,
-        before=query.before,
+        after=await _read_position(unit, kind, scope, query.sort, query.after, "after"),
+        before=await _read_position(unit, kind, scope, query.sort, query.before, "before"),
         total=query.total,
     )
     return Listed(list(found.items), found.has_next, found.has_previous, found.total)
+
+
+async def _read_position(
+    unit: Unit, kind: Kind, scope: Parents, sort: str, position: Position | None, name: str
+) -> Position | None:
+    """The position with its value, which a cursor leaves out when it is long."""
+    if position is None or position.value is not UNREAD:
+        return position
+    found = await storage.find_by(unit.conn, kind, "id", position.id, within=scope)
+    if found is None:
+        raise ValidationFailed.of(name, "what it stood at is gone: start again from the first page")
+    return storage.position(found, sort)
 
 
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:

@@ -7,8 +7,12 @@ from typing import Any
 from runtime.domain.kinds import Entity
 from runtime.storage.sql.entities import Position
 
+__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "UNREAD", "ListQuery", "Listed", "Position", "Search"]
+
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
+# Stands for the value of a position whose cursor had no room for it: look it up by the id.
+UNREAD: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Listed:
 
     Attributes:
         paged: the entities whose positions the cursors stand for, when they are not the items themselves.
+        edges: the positions of the first and the last item, when no entity has them.
     """
 
     items: list[Any]
@@ -58,6 +63,7 @@ class Listed:
     has_previous: bool
     total: int | None = None
     paged: tuple[Entity, ...] | None = None
+    edges: tuple[Position, Position] | None = None
 
     def with_items(self, items: Sequence[Any]) -> "Listed":
         """The same page with more told about its items."""

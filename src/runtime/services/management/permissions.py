@@ -1,7 +1,7 @@
 """Who may do what: one table, role by kind.
 
 What a role cannot see at all looks as if it did not exist (404); what it sees but may not do is refused
-(403). `schemas/permissions.txt` is this table as text, and the `permissions` maps in answers are read from it.
+(403). `schemas/permissions.txt` is this table as text; `permissions` maps in answers are read from it.
 A kind without a row of its own has the ordinary one of its level.
 """
 

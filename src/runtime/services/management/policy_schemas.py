@@ -10,7 +10,7 @@ from runtime.domain.kinds.values import SchemaStatus
 from runtime.domain.policy import schema
 from runtime.services.management import entities, permissions
 from runtime.services.management.entities import Parents
-from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 
@@ -26,7 +26,12 @@ async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
         shown = [one for one in shown if one.is_default is (wanted[0] == "true")]
     shown.sort(key=lambda one: one.version, reverse=query.descending)
     page, has_next, has_previous = _page(shown, query)
-    return Listed(page, has_next, has_previous, len(shown) if query.total else None)
+    edges = (_position(page[0]), _position(page[-1])) if page else None
+    return Listed(page, has_next, has_previous, len(shown) if query.total else None, edges=edges)
+
+
+def _position(shown: PolicySchema) -> Position:
+    return Position(None, shown.version)
 
 
 def _page(shown: Sequence[PolicySchema], query: ListQuery) -> tuple[list[PolicySchema], bool, bool]:

@@ -1,0 +1,109 @@
+"""Entities and pages as answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from sanic.response import HTTPResponse
+
+from runtime.api.management.calls import Call
+from runtime.contract.answers import answer, part_answer
+from runtime.domain.kinds import ALL, Entity, Envelope, Kind
+from runtime.domain.kinds.values import OwnerType
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.permissions import permission_map
+from runtime.services.management.policies import etag
+from runtime.storage.sql.entities import position
+
+
+def send(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+    """A JSON answer."""
+    return HTTPResponse(
+        orjson.dumps(body),
+        status=status,
+        headers={"Cache-Control": "no-store", **(headers or {})},
+        content_type="application/json",
+    )
+
+
+def nothing() -> HTTPResponse:
+    """What a delete answers."""
+    return HTTPResponse(status=204)
+
+
+def send_entity(
+    call: Call, kind: Kind, entity: Entity, *, shown_once: Mapping[str, str] | None = None
+) -> HTTPResponse:
+    """One entity, with the route's status and its ETag."""
+    headers = {"ETag": etag(entity)} if call.route.etag else None
+    body = answer(kind, permitted(call, kind, entity), call.expands, shown_once)
+    return send(body, status=call.route.status, headers=headers)
+
+
+def permitted(call: Call, kind: Kind, entity: Entity) -> Entity:
+    """The entity with what the caller may do with it, when that is asked."""
+    if "permissions" not in call.expands or "permissions" not in type(entity).model_fields:
+        return entity
+    changeable = getattr(entity, "owner_type", OwnerType.CUSTOMER) is not OwnerType.PLATFORM
+    return entity.model_copy(update={"permissions": permissions_of(call, kind, changeable=changeable)})
+
+
+def permissions_of(call: Call, kind: Kind, *, changeable: bool = True) -> dict[str, dict[str, bool]]:
+    """The caller's permissions on a kind and on the kinds right below it."""
+    below = [child.operations for child in ALL if child.parent is kind]
+    return permission_map(call.caller.role, kind.operations, below, changeable=changeable)
+
+
+def send_page(call: Call, kind: Kind, listed: Listed, query: ListQuery) -> HTTPResponse:
+    """One page in the envelope of its route."""
+    items = [
+        answer(kind, permitted(call, kind, item), call.expands)
+        if isinstance(item, Entity)
+        else part_answer(item, call.expands)
+        for item in listed.items
+    ]
+    start, end = _edges(call, listed, query)
+    if call.route.envelope is Envelope.ORGANIZATION:
+        return send(_organization_page(call, kind, items, listed, start, end))
+    pagination: dict[str, Any] = {
+        "after_cursor": end if listed.has_next else None,
+        "before_cursor": start if listed.has_previous else None,
+    }
+    if listed.total is not None:
+        pagination["total_count"] = listed.total
+    page_info = {
+        "has_next_page": listed.has_next,
+        "has_previous_page": listed.has_previous,
+        "start_cursor": start,
+        "end_cursor": end,
+    }
+    return send({"items": items, "pagination": pagination, "page_info": page_info})
+
+
+def _organization_page(
+    call: Call, kind: Kind, items: list[Any], listed: Listed, start: str | None, end: str | None
+) -> dict[str, Any]:
+    page_info: dict[str, Any] = {
+        "has_next_page": listed.has_next,
+        "has_prev_page": listed.has_previous,
+    }
+    if start is not None and end is not None:
+        page_info |= {"start_cursor": start, "end_cursor": end}
+    page: dict[str, Any] = {"items": items, "page_info": page_info}
+    if "permissions" in call.expands:
+        page["permissions"] = permissions_of(call, kind)
+    return page
+
+
+def _edges(call: Call, listed: Listed, query: ListQuery) -> tuple[str | None, str | None]:
+    """The cursors of the first and of the last item."""
+    if listed.edges is not None:
+        first, last = listed.edges
+        return call.cursors.seal(first), call.cursors.seal(last)
+    paged = listed.paged if listed.paged is not None else tuple(listed.items)
+    if not paged:
+        return None, None
+    return (
+        call.cursors.seal(position(paged[0], query.sort)),
+        call.cursors.seal(position(paged[-1], query.sort)),
+    )

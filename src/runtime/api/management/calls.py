@@ -1,0 +1,118 @@
+"""One request to the management API: who calls, which route, what its path, query and body say."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.management.list_queries import list_query
+from runtime.api.shared.cursors import Cursors
+from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
+from runtime.api.shared.queries import one, read_query
+from runtime.api.shared.request_ids import request_id_of
+from runtime.contract.routes import Route
+from runtime.services.management.caller import Caller
+from runtime.services.management.listing import ListQuery
+from runtime.services.management.unit import Unit, reading_unit, unit_of_work
+from runtime.services.parts import Parts
+
+# What the path calls its parameters -> what services call them.
+_NAMES = {
+    "zoneId": "zone_id",
+    "groupId": "group_id",
+    "userId": "user_id",
+    "roleId": "role_id",
+    "dependencyId": "resource_id",
+}
+
+
+@dataclass
+class Call:
+    """A request whose caller is known.
+
+    Attributes:
+        path: the path parameters by the names that services use: `zone_id`, `policy_id`, `id`, ...
+    """
+
+    request: Request
+    parts: Parts
+    caller: Caller
+    route: Route
+    path: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        """The id of the entity that the path ends in."""
+        kind = self.route.kind
+        return self.path[path_name(kind.item)] if kind else self.path["id"]
+
+    @cached_property
+    def query(self) -> dict[str, tuple[str, ...]]:
+        """The query parameters, each checked by itself."""
+        return read_query(self.route, self.request.query_string)
+
+    @cached_property
+    def expands(self) -> frozenset[str]:
+        """The expand values that were asked for and mean something here."""
+        return frozenset(self.query.get("expand[]", ())) & frozenset(self.route.expands)
+
+    def parameter(self, name: str, *older: str) -> str | None:
+        """The one value of a query parameter."""
+        return one(self.query, name, *older)
+
+    @cached_property
+    def cursors(self) -> Cursors:
+        """The cursors of the list that this request asks for."""
+        chosen = {
+            name: sorted(values)
+            for name, values in self.query.items()
+            if name not in ("after", "before", "cursor", "limit", "expand[]", "format")
+        }
+        bound_to = repr(
+            (
+                self.route.operation_id,
+                self.caller.organization_id,
+                sorted(self.path.items()),
+                sorted(chosen.items()),
+            )
+        )
+        return Cursors(self.parts.cursors, sha256(bound_to.encode()).hexdigest(), self.parts.clock())
+
+    def list_query(self) -> ListQuery:
+        """What the list is asked. Raises ValidationFailed."""
+        return list_query(self.route, self.query, self.expands, self.cursors)
+
+    def body(self, *, limit: int = MAX_BODY_BYTES) -> Any:
+        """The JSON value of the body. Raises BadRequest, TooLarge."""
+        return read_json(self.request.body, self.request.headers.get("content-type"), limit=limit)
+
+    @property
+    def if_match(self) -> str | None:
+        """The ETag that the caller has seen."""
+        return self.request.headers.get("if-match")
+
+    @property
+    def request_id(self) -> str:
+        """The id under which this request is logged and recorded."""
+        return request_id_of(self.request)
+
+    def reading(self) -> AbstractAsyncContextManager[Unit]:
+        """A unit for what changes nothing."""
+        return reading_unit(self.parts, self.caller, self.request_id)
+
+    def writing(self) -> AbstractAsyncContextManager[Unit]:
+        """A unit that commits when its block ends well."""
+        return unit_of_work(self.parts, self.caller, self.request_id)
+
+
+Handler = Callable[[Call], Awaitable[HTTPResponse]]
+
+
+def path_name(parameter: str) -> str:
+    """What services call a path parameter."""
+    return _NAMES.get(parameter, parameter)

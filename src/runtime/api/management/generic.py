@@ -1,0 +1,87 @@
+"""The generic operations over HTTP, for every kind alike."""
+
+from sanic.response import HTTPResponse
+
+from runtime.api.management.answering import nothing, send_entity, send_page
+from runtime.api.management.calls import Call, Handler
+from runtime.contract.bodies import read_body
+from runtime.domain.kinds import Kind, Verb
+from runtime.services.management.operations import OPERATIONS
+
+
+def handler_of(kind: Kind, verb: Verb) -> Handler:
+    """The handler of a generic operation on a kind."""
+    return _HANDLERS[verb]
+
+
+async def _list(call: Call) -> HTTPResponse:
+    kind, query = _kind(call), call.list_query()
+    async with call.reading() as unit:
+        listed = await OPERATIONS[kind.name, Verb.LIST](unit, kind, call.path, query)
+    return send_page(call, kind, listed, query)
+
+
+async def _create(call: Call) -> HTTPResponse:
+    kind = _kind(call)
+    body = read_body(kind, call.body(), Verb.CREATE)
+    async with call.writing() as unit:
+        made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, call.path, body)
+    return send_entity(call, kind, made, shown_once=unit.shown_once.get(made.id))
+
+
+async def _retrieve(call: Call) -> HTTPResponse:
+    kind = _kind(call)
+    more = {}
+    if (role_source := call.parameter("role_source")) is not None:
+        more["role_source"] = role_source
+    if (notation := call.parameter("format")) is not None:
+        more["notation"] = notation
+    async with call.reading() as unit:
+        operation = OPERATIONS[kind.name, Verb.RETRIEVE]
+        found = await operation(unit, kind, call.path, call.id, call.expands, **more)
+    return send_entity(call, kind, found)
+
+
+async def _update(call: Call) -> HTTPResponse:
+    kind, raw = _kind(call), call.body()
+    more = {"if_match": call.if_match} if "If-Match" in call.route.headers else {}
+    patch = None if kind.variants else read_body(kind, raw, Verb.UPDATE)
+    async with call.writing() as unit:
+        if patch is None:
+            # What a body may have depends on what the entity is.
+            present = await OPERATIONS[kind.name, Verb.RETRIEVE](unit, kind, call.path, call.id)
+            patch = read_body(kind, raw, Verb.UPDATE, str(present.type))
+        changed = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, call.path, call.id, patch, **more)
+    return send_entity(call, kind, changed)
+
+
+async def _delete(call: Call) -> HTTPResponse:
+    kind = _kind(call)
+    async with call.writing() as unit:
+        await OPERATIONS[kind.name, Verb.DELETE](unit, kind, call.path, call.id)
+    return nothing()
+
+
+async def _archive(call: Call) -> HTTPResponse:
+    kind = _kind(call)
+    more = {"if_match": call.if_match} if "If-Match" in call.route.headers else {}
+    async with call.writing() as unit:
+        archived = await OPERATIONS[kind.name, Verb.ARCHIVE](unit, kind, call.path, call.id, **more)
+    return send_entity(call, kind, archived)
+
+
+def _kind(call: Call) -> Kind:
+    kind = call.route.kind
+    if kind is None:
+        raise TypeError(f"{call.route.operation_id} is about no kind")
+    return kind
+
+
+_HANDLERS: dict[Verb, Handler] = {
+    Verb.LIST: _list,
+    Verb.CREATE: _create,
+    Verb.RETRIEVE: _retrieve,
+    Verb.UPDATE: _update,
+    Verb.DELETE: _delete,
+    Verb.ARCHIVE: _archive,
+}

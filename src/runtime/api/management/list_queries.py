@@ -1,0 +1,137 @@
+"""From query parameters to what a list is asked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.api.shared.cursors import Cursors
+from runtime.api.shared.queries import Values, one
+from runtime.contract.routes import Route
+from runtime.domain.errors import ValidationFailed
+from runtime.domain.kinds import Kind, Listing
+from runtime.services.management.listing import DEFAULT_LIMIT, MAX_LIMIT, ListQuery, Position, Search
+
+# Older names of parameters that no member stands behind.
+_OLDER = {"filter[active]": ("active",), "filter[default]": ("is_default",)}
+_GENERAL = frozenset({"after", "before", "cursor", "limit", "expand[]", "sort", "order", "query", "query[]"})
+_NO_LISTING_SORTS = ("created_at",)
+
+
+def list_query(route: Route, query: Values, expands: frozenset[str], cursors: Cursors) -> ListQuery:
+    """What the list of a route is asked. Raises ValidationFailed."""
+    kind = route.kind
+    own = kind.listing if kind is not None and route.verb is not None else None
+    filters, special = _filters(route, kind, own, query)
+    after, before = _positions(query, cursors)
+    ids = filters.get("id", ())
+    if ids and (after or before) and "filter[id]" in query:
+        raise ValidationFailed.of("filter[id]", "does not go together with `after` or `before`")
+    sort, descending = _sort(route, own, query)
+    if sort == "status" and (before is not None or one(query, "order") == "asc"):
+        raise ValidationFailed.of("sort", "`status` is newest first, and forward only")
+    return ListQuery(
+        limit=_limit(query, len(ids)),
+        after=after,
+        before=before,
+        filters=filters,
+        searches=_searches(own, query),
+        sort="created_at" if sort == "status" else sort,
+        descending=descending,
+        expands=expands,
+        special=special,
+    )
+
+
+def _limit(query: Values, ids: int) -> int:
+    given = one(query, "limit")
+    if given is None:
+        return ids or DEFAULT_LIMIT
+    if not given.isascii() or not given.isdecimal() or not 1 <= int(given[:9]) <= MAX_LIMIT:
+        raise ValidationFailed.of("limit", f"must be a whole number from 1 to {MAX_LIMIT}")
+    return int(given)
+
+
+def _positions(query: Values, cursors: Cursors) -> tuple[Position | None, Position | None]:
+    after, before = one(query, "after", "cursor"), one(query, "before")
+    if after is not None and before is not None:
+        raise ValidationFailed.of("before", "does not go together with `after`")
+    name = "after" if "after" in query else "cursor"
+    return (
+        cursors.open(name, after) if after is not None else None,
+        cursors.open("before", before) if before is not None else None,
+    )
+
+
+def _sort(route: Route, own: Listing | None, query: Values) -> tuple[str, bool]:
+    """The member to sort by, and whether backwards.
+
+    Of several members the first decides: what is equal in it stands in the order of ids.
+    """
+    allowed = own.sorts if own else _NO_LISTING_SORTS
+    newest_first = (own is not None and own.ordered) or any(each.name == "order" for each in route.query)
+    order = one(query, "order")
+    members = (one(query, "sort") or "").split(",") if "sort" in query else [allowed[0]]
+    names = [member.removeprefix("-") for member in members]
+    for name in names:
+        if name not in allowed:
+            raise ValidationFailed.of("sort", f"must be among {', '.join(f'`{one}`' for one in allowed)}")
+    if members[0].startswith("-"):
+        return names[0], order != "asc"
+    return names[0], order == "desc" or (newest_first and order is None)
+
+
+def _filters(
+    route: Route, kind: Kind | None, own: Listing | None, query: Values
+) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[str, ...]]]:
+    """Member -> values, and what is left for the kind's own operation."""
+    stored = kind.stored() if kind is not None else {}
+    filters: dict[str, tuple[Any, ...]] = {}
+    special: dict[str, tuple[str, ...]] = {}
+    for name, values in query.items():
+        if name in _GENERAL or (name.startswith("query[") and own is not None):
+            continue
+        member = _member(name, own)
+        if member is not None and member in stored:
+            _put(filters, member, name, _typed(route, name, values))
+        elif name == "filter[scope_type]":
+            _put(filters, "target_type", name, values)
+        elif not any(name in older for older in _OLDER.values()):
+            special[name] = values
+    for name, older in _OLDER.items():
+        if (value := one(query, name, *older)) is not None:
+            special[name] = (value,)
+    return filters, special
+
+
+def _member(name: str, own: Listing | None) -> str | None:
+    if own is not None and name in own.plain:
+        return own.plain[name]
+    if name.startswith("filter[") and name.endswith("]"):
+        return name[len("filter[") : -1]
+    return None
+
+
+def _typed(route: Route, name: str, values: tuple[str, ...]) -> tuple[Any, ...]:
+    declared = next(query for query in route.query if query.name == name)
+    return tuple(value == "true" for value in values) if declared.type == "boolean" else values
+
+
+def _put(
+    filters: dict[str, tuple[Any, ...]], member: str, name: str, values: Mapping[str, Any] | tuple[Any, ...]
+) -> None:
+    """Add a filter; two names of the same one must say the same."""
+    given = tuple(values)
+    if member in filters and set(filters[member]) != set(given):
+        raise ValidationFailed.of(name, "says otherwise than another name of the same filter")
+    filters[member] = given
+
+
+def _searches(own: Listing | None, query: Values) -> tuple[Search, ...]:
+    if own is None:
+        return ()
+    searches = [
+        Search((member,), query[f"query[{member}]"]) for member in own.search if f"query[{member}]" in query
+    ]
+    for name in ("query", "query[]"):
+        if name in query:
+            searches.append(Search(own.search, query[name]))
+    return tuple(searches)

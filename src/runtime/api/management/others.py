@@ -1,0 +1,63 @@
+"""Operations that are about no kind of entity, or about parts of one."""
+
+from sanic.response import HTTPResponse
+
+from runtime.api.management.answering import permissions_of, send, send_page
+from runtime.api.management.calls import Call, Handler
+from runtime.contract.answers import part_answer
+from runtime.domain.errors import BadRequest
+from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION
+from runtime.services.management import organizations, policy_schemas, policy_sets
+
+
+async def list_roles(call: Call) -> HTTPResponse:
+    """The roles that organizations and zones know."""
+    async with call.reading() as unit:
+        roles = await organizations.list_roles(unit, call.path["organization_id"], call.parameter("scope"))
+    page: dict[str, object] = {"items": [part_answer(role) for role in roles]}
+    if "permissions" in call.expands:
+        page["permissions"] = permissions_of(call, ORGANIZATION)
+    return send(page)
+
+
+async def list_schemas(call: Call) -> HTTPResponse:
+    """The versions of the policy schema."""
+    query = call.list_query()
+    async with call.reading() as unit:
+        listed = await policy_schemas.list_(unit, call.path, query)
+    return send_page(call, POLICY, listed, query)
+
+
+async def retrieve_schema(call: Call) -> HTTPResponse:
+    """One version of the policy schema."""
+    async with call.reading() as unit:
+        found = await policy_schemas.retrieve(
+            unit, call.path, call.path["version"], notation=call.parameter("format")
+        )
+    return send(part_answer(found))
+
+
+async def set_default_schema(call: Call) -> HTTPResponse:
+    """Make a version the zone's default. The body is any object, and says nothing."""
+    if call.request.body and not isinstance(call.body(), dict):
+        raise BadRequest("the body must be a JSON object")
+    async with call.writing() as unit:
+        found = await policy_schemas.set_default(unit, call.path, call.path["version"])
+    return send(part_answer(found))
+
+
+async def list_set_policies(call: Call) -> HTTPResponse:
+    """The policy versions of a policy set version."""
+    query = call.list_query()
+    async with call.reading() as unit:
+        listed = await policy_sets.list_policies(unit, call.path, call.path["version_id"], query)
+    return send_page(call, POLICY_VERSION, listed, query)
+
+
+HANDLERS: dict[str, Handler] = {
+    "organizations.list_roles": list_roles,
+    "policy_schemas.list": list_schemas,
+    "policy_schemas.retrieve": retrieve_schema,
+    "policy_schemas.set_default": set_default_schema,
+    "policy_set_versions.list_policies": list_set_policies,
+}

@@ -1,0 +1,120 @@
+"""Refusals as HTTP, once. Whatever is no refusal is a bug: logged, and answered 500 without a word about it.
+
+Spec: `conventions.error_body` of the management API table.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.exceptions import SanicException
+from sanic.request import Request
+from sanic.response import HTTPResponse
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from runtime.api.oauth.errors import oauth_error_response
+from runtime.api.shared.request_ids import request_id_of
+from runtime.domain.errors import (
+    Conflict,
+    ManagementError,
+    OAuthError,
+    Problem,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+)
+from runtime.domain.kinds.values import rfc3339
+from runtime.logs import log
+
+_RETRY_AFTER_SECONDS = "2"
+# What Sanic itself refuses, in the service's words: status -> (code, message).
+_BY_STATUS = {
+    400: ("bad_request", "the request cannot be read"),
+    404: ("not_found", "there is nothing at this address"),
+    405: ("bad_request", "this method is not served here"),
+    408: ("bad_request", "the request took too long to arrive"),
+    413: ("bad_request", "the body is too large"),
+    414: ("bad_request", "the address is too long"),
+    417: ("bad_request", "the expectation cannot be met"),
+    431: ("bad_request", "the headers are too large"),
+    503: ("service_unavailable", "please try again shortly"),
+}
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Answer every failure that no endpoint has answered itself."""
+    app.error_handler.add(Exception, answer_failure)
+
+
+def answer_failure(request: Request, failure: Exception) -> HTTPResponse:
+    """The answer to whatever escaped a handler."""
+    if isinstance(failure, ManagementError):
+        return refused(request, failure)
+    if isinstance(failure, OAuthError):
+        return oauth_error_response(failure)
+    if isinstance(failure, SanicException):
+        return _sanic(request, failure)
+    if isinstance(failure, OperationalError | PoolTimeout | ConnectionError) or (
+        isinstance(failure, DBAPIError) and failure.connection_invalidated
+    ):
+        log.warning("database away", request_id=request_id_of(request), reason=type(failure).__name__)
+        return refused(request, Unavailable("please try again shortly"))
+    log.error("request failed", request_id=request_id_of(request), path=request.path, exc_info=failure)
+    return error_response(request, 500, "internal_error", "something went wrong here")
+
+
+def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
+    """The answer to a request that the management API refuses."""
+    if refusal.internal:
+        log.info("refused", request_id=request_id_of(request), reason=refusal.internal)
+    response = error_response(
+        request, refusal.status, refusal.code, refusal.detail, problems=refusal.problems
+    )
+    if isinstance(refusal, Conflict):
+        response.headers["x-should-retry"] = "false"
+    elif isinstance(refusal, Unauthorized):
+        response.headers["WWW-Authenticate"] = "Bearer"
+    elif isinstance(refusal, RateLimited | Unavailable):
+        response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
+    return response
+
+
+def error_body(
+    request: Request, status: int, code: str, message: str, problems: tuple[Problem, ...] = ()
+) -> dict[str, Any]:
+    """The JSON object that tells of a refusal."""
+    body: dict[str, Any] = {"message": message, "code": code, "status": status}
+    if problems:
+        body["details"] = [
+            {"code": problem.code, "message": problem.message}
+            | ({"field": problem.field} if problem.field else {})
+            for problem in problems
+        ]
+    return body | {
+        "path": request.path,
+        "request_id": request_id_of(request),
+        "timestamp": rfc3339(datetime.now(UTC)),
+    }
+
+
+def error_response(
+    request: Request, status: int, code: str, message: str, *, problems: tuple[Problem, ...] = ()
+) -> HTTPResponse:
+    """A refusal as an answer."""
+    body = orjson.dumps(error_body(request, status, code, message, problems))
+    return HTTPResponse(
+        body, status=status, headers={"Cache-Control": "no-store"}, content_type="application/json"
+    )
+
+
+def _sanic(request: Request, failure: SanicException) -> HTTPResponse:
+    status = failure.status_code or 500
+    code, message = _BY_STATUS.get(status, ("internal_error", "something went wrong here"))
+    if status >= 500 and status not in _BY_STATUS:
+        log.error("request failed", request_id=request_id_of(request), exc_info=failure)
+    response = error_response(request, status, code, message)
+    for name, value in (failure.headers or {}).items():
+        response.headers[name] = value
+    return response

@@ -1,0 +1,90 @@
+"""JSON bodies read strictly: what two readers could take for two different things is refused."""
+
+import json
+import math
+import re
+from typing import Any
+
+from runtime.domain.errors import BadRequest, TooLarge
+
+MAX_BODY_BYTES = 1024 * 1024
+MAX_CHANGESET_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 64
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+
+def read_json(body: bytes, content_type: str | None, *, limit: int = MAX_BODY_BYTES) -> Any:
+    """The value in a request body.
+
+    Raises: TooLarge above *limit* bytes. BadRequest for another content type, and for what is not JSON in
+        UTF-8 with distinct members: a member given twice, NaN, numbers beyond floating point, NUL, or more
+        than 64 levels.
+    """
+    if len(body) > limit:
+        raise TooLarge(f"the body has more than {limit} bytes")
+    kind = (content_type or "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise BadRequest("the content type must be `application/json`")
+    if _depth(body) > MAX_DEPTH:
+        raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels")
+    try:
+        value = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_distinct,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+        )
+    except UnicodeDecodeError:
+        raise BadRequest("the body is not UTF-8") from None
+    except (ValueError, RecursionError) as failure:
+        raise BadRequest(_told(failure)) from None
+    if b"\\u0000" in body and _has_nul(value):
+        raise BadRequest("the body holds a NUL character")
+    return value
+
+
+def _depth(body: bytes) -> int:
+    """How deep brackets stand inside one another, strings left out."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", body)):
+        if bracket in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        else:
+            depth -= 1
+    return deepest
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member stands twice in one object")
+    return members
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"`{name}` is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, list):
+        return any(_has_nul(entry) for entry in value)
+    if isinstance(value, dict):
+        return any(_has_nul(name) or _has_nul(entry) for name, entry in value.items())
+    return False
+
+
+def _told(failure: Exception) -> str:
+    if isinstance(failure, json.JSONDecodeError):
+        return f"the body is not JSON: {failure.msg.lower()} at line {failure.lineno} column {failure.colno}"
+    return f"the body is not JSON: {failure}"
