@@ -95,7 +95,7 @@ def _prepare(server: Server, config: Path) -> tuple[Application, str]:
         "user", "add", "--zone", "acme-workforce", "--email", PERSON, "--password-stdin", stdin=password
     )
     issuer = server.zone("acme-product")["protocols"]["oauth2"]["issuer"]
-    agent = Application(issuer, "calendar-agent", written_secret(written, "calendar-agent"))
+    agent = Application(issuer, "calendar-agent", written_secret(written, "product", "calendar-agent"))
 
     def answer(browser: Browser, page: Page, until: str) -> Page | str:
         if "password" in page.forms[0]["fields"]:

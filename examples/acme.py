@@ -382,12 +382,10 @@ class Application:
         return tokens
 
 
-def written_secret(directory: Path, name: str) -> str:
-    """The secret that `zonectl apply --secrets-dir` wrote for a credential. Raises Unexpected."""
-    found = [file for file in directory.rglob("*") if file.is_file() and name in str(file)]
-    if len(found) != 1:
-        raise Unexpected(f"there are {len(found)} secrets of {name} in {directory}")
-    return found[0].read_text("utf-8").strip()
+def written_secret(directory: Path, zone: str, name: str) -> str:
+    """The secret that `zonectl apply --secrets-dir` wrote for a credential."""
+    secret: str = json.loads((directory / f"{zone}.{name}.json").read_text("utf-8"))["password"]
+    return secret
 
 
 def claims(token: str) -> dict[str, Any]:

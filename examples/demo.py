@@ -114,7 +114,7 @@ class Demo:
         planned = self.server.zonectl("plan", str(CONFIG), expect=(2,))
         show(_summary(planned.stdout))
         applied = self.server.zonectl("apply", str(CONFIG), "--yes", "--secrets-dir", str(self.secrets))
-        show(_ending(applied.stdout + applied.stderr))
+        show(_outcome(applied.stdout))
         again = self.server.zonectl("plan", str(CONFIG), expect=(0,))
         say("planned again:")
         show(_summary(again.stdout))
@@ -180,8 +180,8 @@ class Demo:
         show("\n".join(line for line in list(difference)[2:] if not line.startswith("@@")))
         planned = self.server.zonectl("plan", str(copy), expect=(2,))
         show(_summary(planned.stdout))
-        applied = self.server.zonectl("apply", str(copy), "--yes", "--secrets-dir", str(self.secrets))
-        show(_ending(applied.stdout + applied.stderr))
+        applied = self.server.zonectl("apply", str(copy), "--yes")
+        show(_outcome(applied.stdout))
         say("the same request as in 5, with the same token:")
         payslips = self._granted(self.agent, self.agent_token, PAYROLL, "payslips.read")
         show_token(payslips, "sub", "aud", "client_id", "scope", "act")
@@ -206,12 +206,16 @@ class Demo:
     @property
     def agent(self) -> Application:
         """The calendar agent, with the secret that the apply wrote."""
-        return Application(self.issuer, "calendar-agent", written_secret(self.secrets, "calendar-agent"))
+        return Application(
+            self.issuer, "calendar-agent", written_secret(self.secrets, "product", "calendar-agent")
+        )
 
     @property
     def tools(self) -> Application:
         """The tool server, with the secret that the apply wrote."""
-        return Application(self.issuer, "calendar-tools", written_secret(self.secrets, "calendar-tools"))
+        return Application(
+            self.issuer, "calendar-tools", written_secret(self.secrets, "product", "calendar-tools")
+        )
 
     def _answer(self, browser: Browser, page: Page, until: str) -> Page | str:
         """What she does with a page: type her password, or agree."""
@@ -253,13 +257,16 @@ def _in_short(visited: list[str]) -> list[str]:
     return [step.removeprefix("GET ") for step in visited]
 
 
-def _summary(text: str) -> str:
-    """The lines of a plan that say how much it changes: its last paragraph."""
-    return text.strip().rsplit("\n\n", 1)[-1]
+def _summary(plan: str) -> str:
+    """The end of a plan, which says how much it changes, and its digest."""
+    return "\n".join(plan.strip().splitlines()[-2:])
 
 
-def _ending(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-4:])
+def _outcome(applied: str) -> str:
+    """What an apply says after its plan."""
+    lines = applied.strip().splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith("applied")]
+    return "\n".join(lines[starts[-1] :] if starts else lines[-3:])
 
 
 def main() -> int:

@@ -1,0 +1,47 @@
+"""docs/guide.md: its commands, run from top to bottom as a reader would."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from acme import clean_environment, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script() -> str:
+    """The guide's commands as one script; `# exits with N` states the exit code of the command before it."""
+    text = (ROOT / "docs" / "guide.md").read_text("utf-8")
+    lines = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            command, marked, code = re.match(r"(.*?)\s*(# exits with (\d+).*)?$", line).groups()
+            lines.append(f"code=0; {command} || code=$?; test $code -eq {code}" if marked else line)
+    return "set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(lines) + "\n"
+
+
+def test_every_command_works_as_it_stands(tmp_path: Path):
+    """From `zoned init` to the request that a changed policy answers differently."""
+    port = free_port()
+    done = subprocess.run(
+        ["bash", "-c", script()],
+        cwd=ROOT,
+        env=clean_environment(
+            PATH=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            HOME=str(tmp_path),
+            TMPDIR=str(tmp_path),
+            ZONED_LISTEN=f"127.0.0.1:{port}",
+            ZONED_PUBLIC_URL=f"http://127.0.0.1:{port}",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert '"act": {\n    "sub": "calendar-tools",\n    "act": {\n      "sub": "calendar-agent"' in said
+    assert '"error": "invalid_target"' in said
+    assert '"error": "access_denied"' in said
+    assert '"aud": "https://payroll.acme.example/api"' in said

@@ -1,0 +1,59 @@
+"""What the documents say is true: every setting, every link, every command of make, and the locks."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def settings_table() -> str:
+    """The table of settings, as docs/configuration.md has it."""
+    lines = ["| Setting | Default | Meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = (
+            ""
+            if field.default is None
+            else f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+        )
+        lines.append(f"| `ZONED_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines)
+
+
+def test_every_setting_is_documented():
+    """The table is what the settings say of themselves, word for word."""
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    assert f"<!-- settings -->\n{settings_table()}\n<!-- /settings -->" in text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path):
+    """A relative link names a file or directory that is there."""
+    targets = re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8"))
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+def test_the_makefile_has_what_the_documents_name():
+    """`make something` in a document is a target."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        name
+        for document in DOCUMENTS
+        for name in re.findall(r"(?:`|^)make ([a-z]+)", document.read_text("utf-8"), re.MULTILINE)
+    }
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("lock", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
+def test_locks_pin_by_hash_and_name_no_address(lock: Path):
+    """What is installed is fixed by version and hash; where it comes from is the installer's own business."""
+    text = lock.read_text("utf-8")
+    assert "://" not in text
+    assert not re.search(r"^\s*-(?!-hash=)", text, re.MULTILINE)
+    entries = re.split(r"\n(?=\S)", text.strip())
+    assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:", entry, re.DOTALL)] == []
