@@ -123,6 +123,11 @@ def _nested(model: type[BaseModel], verb: Verb) -> type[BaseModel]:
     )
 
 
+def part_body(model: type[BaseModel], verb: Verb) -> type[BaseModel]:
+    """What a body takes in place of a part of an entity."""
+    return _nested(model, verb)
+
+
 def _differs_at_creation(member: Member) -> bool:
     part = part_of(member.annotation)
     if not _taken(member, Verb.CREATE) or member.has(Mark.MADE):

@@ -1,0 +1,197 @@
+"""The specs of a changeset's operations, taken apart and checked: pure, before anything is written."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.contract.bodies import nullable_in_patch, part_body, read, read_body, settable
+from runtime.contract.changes import Operation
+from runtime.domain.errors import ManagementError, Problem, ValidationFailed
+from runtime.domain.kinds import BY_NAME, Kind, Verb
+from runtime.domain.kinds.marks import Mark
+
+ADDRESSES = ("issuer", "redirect_uri", "token_endpoint", "authorization_endpoint", "jwks_uri")
+
+# Stand in for what is known only while the changeset runs; good enough for every check of a single member.
+_SOME_ID = "0" * 26
+_SOME_ADDRESS = "https://zone.invalid/"
+_SOME_SECRET = "secret"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A spec taken apart, checked.
+
+    Attributes:
+        body: what the create or the update takes.
+        late: what only an update takes: members that a create cannot have yet.
+        cleared: members that go back to nothing, though a single update could not clear them.
+        extras: what a manifest has beside the members: lists of pairs, texts, contents.
+    """
+
+    body: dict[str, Any] = field(default_factory=dict)
+    late: dict[str, Any] = field(default_factory=dict)
+    cleared: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
+
+
+Resolve = Callable[[Mapping[str, Any]], Any]
+
+
+def is_pointer(value: Any) -> bool:
+    """Tell whether a value stands for the id of something created beside it, or for a zone's address."""
+    return isinstance(value, dict) and (
+        value.keys() == {"local_id"} or value.keys() == {"address_of", "member"}
+    )
+
+
+def has_pointers(value: Any) -> bool:
+    """Tell whether there is something in a spec that only the run can know."""
+    if isinstance(value, dict):
+        return is_pointer(value) or any(has_pointers(inner) for inner in value.values())
+    return isinstance(value, list) and any(has_pointers(inner) for inner in value)
+
+
+def resolved(value: Any, resolve: Resolve) -> Any:
+    """The value with every pointer in it resolved."""
+    if isinstance(value, dict):
+        if is_pointer(value):
+            return resolve(value)
+        return {name: resolved(inner, resolve) for name, inner in value.items()}
+    return [resolved(inner, resolve) for inner in value] if isinstance(value, list) else value
+
+
+def stand_in(pointer: Mapping[str, Any]) -> str:
+    """Something of the form that a pointer leads to. Raises ValidationFailed for one nobody can follow."""
+    if "local_id" in pointer:
+        if not isinstance(pointer["local_id"], str):
+            raise ValidationFailed("`local_id` must be a string")
+        return _SOME_ID
+    if pointer["member"] not in ADDRESSES:
+        raise ValidationFailed(f"unknown address `{pointer['member']}`; there are {', '.join(ADDRESSES)}")
+    target = pointer["address_of"]
+    if not isinstance(target, dict) or target.keys() not in ({"id"}, {"local_id"}):
+        raise ValidationFailed('`address_of` must be `{"id": ..}` or `{"local_id": ..}`')
+    return _SOME_ADDRESS
+
+
+def take_apart(
+    operation: Operation, spec: Mapping[str, Any], *, dry_run: bool, type_: str | None = None
+) -> Parts:
+    """The parts of a spec whose pointers are resolved.
+
+    Args:
+        type_: for an update of a union's entity, its variant.
+    Raises: ValidationFailed, with fields relative to the spec.
+    """
+    kind = BY_NAME[operation.kind]
+    given = _with_secrets(kind, spec, dry_run=dry_run)
+    if operation.op == "create":
+        return _for_create(kind, operation, given)
+    return _for_update(kind, given, type_)
+
+
+def _with_secrets(kind: Kind, spec: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    """The spec with placeholders of secrets in a form that can be checked; only a dry run has any."""
+    given = dict(spec)
+    for name, member in kind.members().items():
+        value = given.get(name)
+        if member.has(Mark.SEALED) and isinstance(value, dict) and value.keys() == {"secret"}:
+            if not dry_run:
+                raise ValidationFailed.of(name, "is a placeholder; send the secret itself")
+            given[name] = _SOME_SECRET
+    return given
+
+
+def _for_create(kind: Kind, operation: Operation, given: dict[str, Any]) -> Parts:
+    extra_names = kind.extras.model_fields if kind.extras else {}
+    extras = {name: given.pop(name) for name in list(given) if name in extra_names}
+    if kind.handle in _settable(kind, Verb.CREATE) and kind.handle not in given and operation.name:
+        given[str(kind.handle)] = operation.name
+    only_later = _settable(kind, Verb.UPDATE) - _settable(kind, Verb.CREATE)
+    late = {name: given.pop(name) for name in list(given) if name in only_later}
+    problems: list[Problem] = []
+    body = _collect(problems, lambda: read_body(kind, given) if kind.verbs else _none_known(given))
+    late = _collect(problems, lambda: read_body(kind, late, Verb.UPDATE) if late else {})
+    if kind.extras is not None:
+        model = kind.extras
+        extras = _collect(problems, lambda: read(model, extras))
+    _raise(problems)
+    return Parts(body, {name: value for name, value in late.items() if value is not None}, {}, extras)
+
+
+def _for_update(kind: Kind, given: dict[str, Any], type_: str | None) -> Parts:
+    extra_names = kind.extras.model_fields if kind.extras else {}
+    extras = {name: given.pop(name) for name in list(given) if name in extra_names}
+    cleared = _defaulted(kind, given)
+    problems: list[Problem] = []
+    body = _collect(
+        problems, lambda: read_body(kind, given, Verb.UPDATE, type_) if kind.verbs else _none_known(given)
+    )
+    if extras and kind.extras is not None:
+        model = part_body(kind.extras, Verb.UPDATE)
+        defaults = {name: found.default for name, found in kind.extras.model_fields.items()}
+        read_extras = _collect(problems, lambda: read(model, extras))
+        extras = {name: defaults[name] if value is None else value for name, value in read_extras.items()}
+    _raise(problems)
+    return Parts(body, {}, cleared, extras)
+
+
+def _defaulted(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+    """Turn null of members that cannot be null into their default; what is cleared beside that is returned.
+
+    A manifest that no longer mentions a member means the default, whatever a single update may say.
+    """
+    cleared: dict[str, Any] = {}
+    for entity in kind.classes:
+        for name, member in settable(entity, Verb.UPDATE).items():
+            if name not in given or given[name] is not None or nullable_in_patch(member, nested=False):
+                continue
+            if member.has(Mark.KEPT):
+                cleared[name] = given.pop(name)
+            elif not member.required:
+                given[name] = entity.model_fields[name].get_default(call_default_factory=True)
+    return cleared
+
+
+def _settable(kind: Kind, verb: Verb) -> set[str]:
+    return {name for entity in kind.classes for name in settable(entity, verb)}
+
+
+def _none_known(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Refuse members of a kind that has only what `extras` say."""
+    if given:
+        problems = [Problem("validation_error", f"unknown member `{name}`", name) for name in given]
+        raise ValidationFailed(problems[0].message, problems=problems)
+    return {}
+
+
+def _collect(problems: list[Problem], check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a check returns; when it refuses, nothing, and its problems are kept."""
+    try:
+        return check()
+    except ValidationFailed as refused:
+        problems.extend(refused.problems or [Problem(refused.code, refused.detail)])
+        return {}
+
+
+def _raise(problems: list[Problem]) -> None:
+    if problems:
+        first = problems[0]
+        subject = f"`{first.field}` " if first.field else ""
+        raise ValidationFailed(f"{subject}{first.message}", problems=problems)
+
+
+def located(
+    refused: ManagementError, index: int, operation: Operation, *, in_spec: bool = True
+) -> list[Problem]:
+    """The problems of an operation's refusal, with the operation's place in the changeset."""
+    at = f"operations[{index}]"
+    if not refused.problems:
+        return [Problem(refused.code, refused.detail, at)]
+    return [
+        Problem(
+            problem.code, problem.message, f"{at}.spec.{problem.field}" if problem.field and in_spec else at
+        )
+        for problem in refused.problems
+    ]

@@ -1,0 +1,283 @@
+"""Queries of snapshots and changesets: what stands where, who changed it, and what was applied."""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, func, insert, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import NotFound
+from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
+from runtime.domain.kinds.values import PolicySetMode, PrincipalType
+from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.paging import Position
+from runtime.storage.sql.tables import (
+    TABLES,
+    application_dependencies,
+    audit_events,
+    changesets,
+    group_invitees,
+    group_members,
+    policy_set_bindings,
+)
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of an entity before anything is done to it."""
+
+    id: str
+    zone_id: str | None
+    revision: int
+    owner_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A changeset in history. `result` is its answer without what is shown once."""
+
+    id: str
+    organization_id: str
+    owner: str
+    plan_digest: str
+    body_digest: str
+    base_revision: int
+    revision: int
+    operations: int
+    source: dict[str, Any]
+    result: dict[str, Any]
+    audit_first: int | None
+    audit_last: int | None
+    created_at: datetime
+    created_by: str
+
+
+# --- entities
+
+
+async def stream(
+    conn: AsyncConnection, kind: Kind, organization_id: str, zone_ids: Collection[str]
+) -> AsyncIterator[Entity]:
+    """Every entity of a kind in these zones that is not archived; for zones themselves, these zones.
+
+    Kinds without a zone come for the whole organization. Ordered by zone, then age.
+    """
+    table, read = TABLES[kind.name], converter(kind).entity
+    query = select(table).where(table.c.organization_id == organization_id)
+    if kind.zoned:
+        query = query.where(table.c.zone_id.in_(sorted(zone_ids)))
+        query = query.order_by(table.c.zone_id, table.c.created_at, table.c.id)
+    else:
+        query = query.order_by(table.c.created_at, table.c.id)
+    if kind is ZONE:
+        query = query.where(table.c.id.in_(sorted(zone_ids)))
+    if "archived_at" in table.c:
+        query = query.where(table.c.archived_at.is_(None))
+    async with conn.stream(query, execution_options={"yield_per": _BATCH}) as result:
+        async for rows in result.partitions():
+            for row in rows:
+                yield read(row)
+
+
+async def zones(conn: AsyncConnection, organization_id: str) -> dict[str, str]:
+    """The zones of an organization: id -> slug."""
+    table = TABLES["Zone"]
+    found = await conn.execute(
+        select(table.c.id, table.c.slug).where(table.c.organization_id == organization_id)
+    )
+    return {row.id: row.slug for row in found}
+
+
+async def standing(
+    conn: AsyncConnection, kind: Kind, organization_id: str, ids: Iterable[str]
+) -> dict[str, Standing]:
+    """What stands under these ids in the organization, archived entities left out."""
+    table = TABLES[kind.name]
+    owner_type = [table.c.owner_type] if "owner_type" in table.c else []
+    zone_id = [table.c.zone_id] if kind.zoned else []
+    found: dict[str, Standing] = {}
+    for batch in _batches(sorted(set(ids))):
+        query = select(table.c.id, table.c.revision, *zone_id, *owner_type).where(
+            table.c.organization_id == organization_id, table.c.id.in_(batch)
+        )
+        if "archived_at" in table.c:
+            query = query.where(table.c.archived_at.is_(None))
+        for row in (await conn.execute(query)).mappings():
+            found[row["id"]] = Standing(
+                row["id"], row.get("zone_id"), row["revision"], row.get("owner_type", "customer")
+            )
+    return found
+
+
+async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since: int) -> list[str]:
+    """The ids of some entities of a kind in a zone that were written after a revision."""
+    table = TABLES[kind.name]
+    query = select(table.c.id).where(table.c.zone_id == zone_id, table.c.revision > since).limit(20)
+    return [row.id for row in await conn.execute(query)]
+
+
+async def last_changes(
+    conn: AsyncConnection, organization_id: str, ids: Collection[str]
+) -> dict[str, Row[Any]]:
+    """The newest audit record of each of these entities."""
+    columns = audit_events.c
+    newest = (
+        select(func.max(columns.sequence))
+        .where(columns.organization_id == organization_id, columns.entity_id.in_(sorted(ids)))
+        .group_by(columns.entity_id)
+    )
+    found = await conn.execute(
+        select(audit_events).where(columns.organization_id == organization_id, columns.sequence.in_(newest))
+    )
+    return {row.entity_id: row for row in found}
+
+
+# --- what a manifest says of an entity besides its members
+
+
+async def dependencies(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, list[str]]:
+    """Application -> the resources it depends on."""
+    columns = application_dependencies.c
+    query = select(columns.application_id, columns.resource_id).where(columns.zone_id.in_(sorted(zone_ids)))
+    return _grouped(await conn.execute(query.order_by(columns.application_id, columns.resource_id)))
+
+
+async def member_emails(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, list[str]]:
+    """Group -> the addresses of its members and of those invited to it, in lower case."""
+    users, members, invited = TABLES["User"], group_members.c, group_invitees.c
+    wanted = sorted(zone_ids)
+    joined = select(members.group_id, func.lower(users.c.email)).where(
+        members.zone_id.in_(wanted), users.c.zone_id == members.zone_id, users.c.id == members.user_id
+    )
+    pending = select(invited.group_id, invited.email).where(invited.zone_id.in_(wanted))
+    found = _grouped(await conn.execute(joined.union(pending)))
+    return {group_id: sorted(emails) for group_id, emails in found.items()}
+
+
+async def assigned_users(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, str]:
+    """The users of these zones who hold a role themselves: id -> address."""
+    users, assignments = TABLES["User"], TABLES["RoleAssignment"]
+    query = select(users.c.id, users.c.email).where(
+        assignments.c.zone_id.in_(sorted(zone_ids)),
+        assignments.c.principal_type == PrincipalType.USER.value,
+        users.c.zone_id == assignments.c.zone_id,
+        users.c.id == assignments.c.principal_id,
+    )
+    return {row[0]: row[1] for row in await conn.execute(query)}
+
+
+async def latest_texts(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, str]:
+    """Policy -> the text of its latest version."""
+    policies, versions = TABLES[POLICY.name], TABLES["PolicyVersion"]
+    query = select(policies.c.id, versions.c.cedar_raw).where(
+        policies.c.zone_id.in_(sorted(zone_ids)),
+        versions.c.zone_id == policies.c.zone_id,
+        versions.c.id == policies.c.latest_version_id,
+    )
+    return {row[0]: row[1] for row in await conn.execute(query)}
+
+
+async def set_contents(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+    """Policy set -> the entries of its latest version."""
+    sets, versions = TABLES[POLICY_SET.name], TABLES["PolicySetVersion"]
+    query = select(sets.c.id, versions.c.manifest).where(
+        sets.c.zone_id.in_(sorted(zone_ids)),
+        versions.c.zone_id == sets.c.zone_id,
+        versions.c.id == sets.c.latest_version_id,
+    )
+    return {row[0]: row[1]["entries"] for row in await conn.execute(query)}
+
+
+async def active_sets(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[str, str]:
+    """The policy sets that decide in these zones: set -> its bound version."""
+    columns = policy_set_bindings.c
+    query = select(columns.policy_set_id, columns.policy_set_version_id).where(
+        columns.zone_id.in_(sorted(zone_ids)), columns.mode == PolicySetMode.ACTIVE.value
+    )
+    return {row[0]: row[1] for row in await conn.execute(query)}
+
+
+# --- history
+
+
+async def find_by_plan(conn: AsyncConnection, organization_id: str, plan_digest: str) -> Applied | None:
+    """The changeset that applied a plan; None when none has."""
+    query = select(changesets).where(
+        changesets.c.organization_id == organization_id, changesets.c.plan_digest == plan_digest
+    )
+    row = (await conn.execute(query)).mappings().one_or_none()
+    return Applied(**row) if row else None
+
+
+async def find(conn: AsyncConnection, organization_id: str, changeset_id: str) -> Applied:
+    """The changeset with that id. Raises NotFound."""
+    query = select(changesets).where(
+        changesets.c.organization_id == organization_id, changesets.c.id == changeset_id
+    )
+    row = (await conn.execute(query)).mappings().one_or_none()
+    if row is None:
+        raise NotFound(f"there is no changeset `{changeset_id}`")
+    return Applied(**row)
+
+
+async def keep(conn: AsyncConnection, applied: Applied) -> None:
+    """Put a changeset into history."""
+    await conn.execute(
+        insert(changesets), {name: getattr(applied, name) for name in Applied.__dataclass_fields__}
+    )
+
+
+async def history(
+    conn: AsyncConnection,
+    organization_id: str,
+    *,
+    limit: int,
+    after: Position | None = None,
+    before: Position | None = None,
+) -> tuple[list[Applied], bool, bool]:
+    """One page of what was applied, newest first, with whether more follow and whether some precede."""
+    mine = select(changesets).where(changesets.c.organization_id == organization_id)
+    backwards = before is not None
+    query = _beyond(mine, before or after, older=not backwards)
+    order = [changesets.c.created_at, changesets.c.id]
+    query = query.order_by(*(column.asc() if backwards else column.desc() for column in order))
+    found = [Applied(**row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
+    more, found = len(found) > limit, found[:limit]
+    behind = False
+    if (start := before or after) is not None:
+        edge = Position(found[0].created_at, found[0].id) if found else start
+        query = _beyond(mine, edge, older=backwards)
+        behind = bool(found) and (await conn.execute(query.limit(1))).first() is not None
+    if backwards:
+        found.reverse()
+    return (found, behind, more) if backwards else (found, more, behind)
+
+
+async def count(conn: AsyncConnection, organization_id: str) -> int:
+    """How many changesets there are in an organization's history."""
+    query = select(func.count()).select_from(changesets)
+    return int((await conn.scalar(query.where(changesets.c.organization_id == organization_id))) or 0)
+
+
+def _beyond(query: Select[Any], position: Position | None, *, older: bool) -> Select[Any]:
+    if position is None:
+        return query
+    at, entity_id = changesets.c.created_at, changesets.c.id
+    if older:
+        return query.where(or_(at < position.value, (at == position.value) & (entity_id < position.id)))
+    return query.where(or_(at > position.value, (at == position.value) & (entity_id > position.id)))
+
+
+def _grouped(rows: Iterable[Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(row[1])
+    return found
+
+
+def _batches(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))

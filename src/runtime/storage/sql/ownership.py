@@ -1,0 +1,174 @@
+"""The ownership records: which configuration set an entity belongs to, and what that set last applied."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, and_, bindparam, delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import Kind
+from runtime.storage.sql.tables import TABLES, ownerships
+
+_BATCH = 500
+_NAMES = (
+    "zone_id",
+    "kind",
+    "entity_id",
+    "owner",
+    "name",
+    "fields",
+    "applied",
+    "secret_versions",
+    "source",
+    "protect",
+)
+_COLUMNS = [ownerships.c[name] for name in _NAMES]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who manages one entity from outside.
+
+    Attributes:
+        zone_id: None for zones and for what belongs to the organization.
+        owner: the explicit name of a configuration set.
+        name: the manifest's name, unique among the kind's in the zone.
+        fields: dotted paths of the members that the owner wrote.
+        applied: the values it last wrote, without secrets.
+        secret_versions: path of a secret -> the version of its source.
+        protect: refuse to delete the entity by changeset.
+    """
+
+    zone_id: str | None
+    kind: str
+    entity_id: str
+    owner: str
+    name: str
+    fields: tuple[str, ...] = ()
+    applied: dict[str, Any] = field(default_factory=dict)
+    secret_versions: dict[str, str] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict)
+    protect: bool = False
+
+
+def _record(row: Row[Any]) -> Record:
+    values = dict(zip(_NAMES, row, strict=True))
+    return Record(**{**values, "fields": tuple(values["fields"]), "source": values["source"] or {}})
+
+
+async def of_kind(
+    conn: AsyncConnection, organization_id: str, kind: Kind, zone_ids: Collection[str] | None = None
+) -> dict[str, Record]:
+    """The records of all entities of a kind, by entity; of some zones when these are given."""
+    query = select(*_COLUMNS).where(
+        ownerships.c.organization_id == organization_id, ownerships.c.kind == kind.name
+    )
+    if zone_ids is not None:
+        member = ownerships.c.zone_id if kind.zoned else ownerships.c.entity_id
+        query = query.where(member.in_(sorted(zone_ids)))
+    return {row.entity_id: _record(row) for row in await conn.execute(query)}
+
+
+async def of_entities(
+    conn: AsyncConnection, organization_id: str, kind: Kind, ids: Iterable[str]
+) -> dict[str, Record]:
+    """The records of these entities of a kind, by entity."""
+    found: dict[str, Record] = {}
+    for batch in _batches(sorted(set(ids))):
+        rows = await conn.execute(
+            select(*_COLUMNS).where(
+                ownerships.c.organization_id == organization_id,
+                ownerships.c.kind == kind.name,
+                ownerships.c.entity_id.in_(batch),
+            )
+        )
+        found.update((row.entity_id, _record(row)) for row in rows)
+    return found
+
+
+async def with_names(
+    conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str]
+) -> list[Record]:
+    """The records of a kind with one of these names, in any zone."""
+    found: list[Record] = []
+    for batch in _batches(sorted(set(names))):
+        rows = await conn.execute(
+            select(*_COLUMNS).where(
+                ownerships.c.organization_id == organization_id,
+                ownerships.c.kind == kind.name,
+                ownerships.c.name.in_(batch),
+            )
+        )
+        found.extend(_record(row) for row in rows)
+    return found
+
+
+async def replace(
+    conn: AsyncConnection,
+    organization_id: str,
+    *,
+    gone: Collection[tuple[str, str]],
+    records: Sequence[Record],
+    revision: int,
+    now: datetime,
+) -> None:
+    """Drop the records of these (kind, entity) pairs, then keep these: names can be exchanged that way."""
+    if gone:
+        columns = ownerships.c
+        await conn.execute(
+            delete(ownerships).where(
+                columns.organization_id == bindparam("of_organization"),
+                columns.kind == bindparam("of_kind"),
+                columns.entity_id == bindparam("of_entity"),
+            ),
+            [
+                {"of_organization": organization_id, "of_kind": kind, "of_entity": entity_id}
+                for kind, entity_id in sorted(gone)
+            ],
+        )
+    if records:
+        await conn.execute(
+            insert(ownerships),
+            [
+                {
+                    "organization_id": organization_id,
+                    "zone_id": record.zone_id,
+                    "kind": record.kind,
+                    "entity_id": record.entity_id,
+                    "owner": record.owner,
+                    "name": record.name,
+                    "fields": list(record.fields),
+                    "applied": record.applied,
+                    "secret_versions": record.secret_versions,
+                    "source": record.source,
+                    "protect": record.protect,
+                    "revision": revision,
+                    "updated_at": now,
+                }
+                for record in records
+            ],
+        )
+
+
+async def drop_archived(conn: AsyncConnection, organization_id: str, kinds: Iterable[Kind]) -> None:
+    """Drop the records of archived entities: their names are free again."""
+    for kind in kinds:
+        table = TABLES[kind.name]
+        if "archived_at" not in table.c:
+            continue
+        archived = select(table.c.id).where(
+            and_(table.c.organization_id == organization_id, table.c.archived_at.is_not(None))
+        )
+        await conn.execute(
+            delete(ownerships).where(
+                ownerships.c.organization_id == organization_id,
+                ownerships.c.kind == kind.name,
+                ownerships.c.entity_id.in_(archived),
+            )
+        )
+
+
+def _batches(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (values[start : start + _BATCH] for start in range(0, len(values), _BATCH))
