@@ -1,5 +1,6 @@
 """Small zones for tests, made the way people make them: through the management services."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -47,10 +48,11 @@ async def opened_parts(data_dir: Path, **settings: Any) -> AsyncIterator[Parts]:
     Args:
         settings: overrides by name; `database_url` is needed.
     """
-    data_dir.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
     chosen = Settings.load(
         None,
-        **{"data_dir": data_dir, "public_url": "http://zones.test", "allow_private_addresses": True} | settings,
+        **{"data_dir": data_dir, "public_url": "http://zones.test", "allow_private_addresses": True}
+        | settings,
     )
     key_encryption_of(chosen, create=True)
     parts = await make_parts(chosen)

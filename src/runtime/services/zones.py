@@ -28,7 +28,13 @@ from runtime.domain.policy import requests, schema
 from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql.exchange import Credential, SessionRow, ZoneInternals
+from runtime.storage.sql.exchange import (
+    NO_MEMBERSHIPS,
+    Credential,
+    DelegatedGrantRow,
+    SessionRow,
+    ZoneInternals,
+)
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -110,6 +116,7 @@ class RootView:
 
     session: SessionRow
     user: UserView
+    delegated: tuple[DelegatedGrantRow, ...]
 
     @property
     def epochs(self) -> tuple[int, int]:
@@ -146,7 +153,7 @@ class ZoneView:
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
         self.decisions: Kept[Any] = Kept()
-        self.allowances: Kept[Any] = Kept()
+        self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self._signing = ring.signing
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
         self._applications: Kept[Application] = Kept(_KEPT_SMALL)
@@ -156,7 +163,7 @@ class ZoneView:
         self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
         self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self._roots: Kept[RootView] = Kept()
-        self._users: Kept[UserView] = Kept(_KEPT_SMALL)
+        self._users: Kept[UserView] = Kept()
         self._policies: CompiledPolicies | None = None
         self._policies_read = False
 
@@ -246,13 +253,24 @@ class ZoneView:
         published = await self._parts.zones.published([epochs.user_key(user_id)])
         if held and published[0] is not None and published[0] <= held.user.epoch:
             return held
-        async with self._parts.database.reading() as conn:
+        async with self._parts.database.querying() as conn:
             user = await storage.user(conn, self.id, user_id)
-            found = await _user_view(conn, user) if user else None
+            found = await self._viewed(conn, user) if user else None
         if found:
-            self._users.put(user_id, found)
             await epochs.publish(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
         return found
+
+    async def _viewed(self, conn: AsyncConnection, user: User, *, has_memberships: bool = True) -> UserView:
+        """The view of a user just read; groups and roles from memory when the user's epoch is the same."""
+        held = self._users.get(user.id)
+        if held is None or held.user.epoch != user.epoch:
+            found = NO_MEMBERSHIPS
+            if has_memberships:
+                found = await storage.memberships(conn, user.zone_id, user.id)
+            groups = tuple(requests.Group(name, title, roles) for name, title, roles in found.groups)
+            held = UserView(user, requests.User(user.identifier, str(user.email), groups, found.roles))
+            self._users.put(user.id, held)
+        return held
 
     def held_root(self, session_id: str) -> RootView | None:
         """The root of that session as it was when last read; whether it still stands, epochs tell."""
@@ -260,12 +278,16 @@ class ZoneView:
 
     async def read_root(self, session_id: str) -> RootView | None:
         """The root of that session as it stands now, from the database."""
-        async with self._parts.database.reading() as conn:
+        # The epochs are read first: what is read after them can only be newer than they say.
+        async with self._parts.database.querying() as conn:
             found = await storage.session(conn, self.id, session_id)
-            root = RootView(found[0], await _user_view(conn, found[1])) if found else None
-        if root is None:
-            self._roots.drop(session_id)
-            return None
+            if found is None:
+                self._roots.drop(session_id)
+                return None
+            session, user = found
+            delegated = await storage.delegated(conn, self.id, user.id) if session.has_delegated else ()
+            viewed = await self._viewed(conn, user, has_memberships=session.has_memberships)
+            root = RootView(session, viewed, delegated)
         self._roots.put(session_id, root)
         return root
 
@@ -413,12 +435,6 @@ class Zones:
             self._parsed_keys.pop(oldest, None)
         self._views[zone.id] = view
         return view
-
-
-async def _user_view(conn: AsyncConnection, user: User) -> UserView:
-    found = await storage.memberships(conn, user.zone_id, user.id)
-    groups = tuple(requests.Group(identifier, name, roles) for identifier, name, roles in found.groups)
-    return UserView(user, requests.User(user.identifier, str(user.email), groups, found.roles))
 
 
 async def _resolve(conn: AsyncConnection, zone_id: str, requested: str) -> Resource | None:

@@ -9,7 +9,7 @@ from runtime.domain.kinds.values import Consent
 from runtime.services.exchange.target import authorization_required
 from runtime.services.zones import Client, RootView, ZoneView
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql.exchange import Allowances
+from runtime.storage.sql.exchange import DelegatedGrantRow
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -40,41 +40,47 @@ async def require_allowance(
 ) -> Allowance:
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn.
 
-    What was read under the user's present epoch counts as long as it suffices; before anything is refused
-    or cut short, the database is asked, so a user who has just agreed is not told to agree.
+    Every grant for the resource that there is must stand; where the application asks for consent, consent
+    must have been given. What is known under the user's present epoch counts as long as it suffices; before
+    anything is refused or cut short the database is asked, so a user who has just agreed is not told to.
     """
-    key = f"{root.user.user.id}\0{client.application.id}\0{resource.id}"
-    held = view.allowances.get(key)
-    if held is not None and held[0] == root.session.user_epoch:
-        known = _allowed(client, held[1], now)
-        if known is not None and _suffices(known, wanted):
-            return known
-    async with parts.database.querying() as conn:
-        found = await storage.allowances(conn, view.id, root.user.user.id, client.application.id, resource.id)
-    allowed = _allowed(client, found, now)
-    if allowed is None:
-        raise authorization_required(view, client, resource, internal="no consent, or the grant was ended")
-    view.allowances.put(key, (root.session.user_epoch, found))
-    return allowed
-
-
-def _allowed(client: Client, found: Allowances, now: datetime) -> Allowance | None:
-    """What the records come to: every grant must stand, and consent must be there where it is asked for."""
-    if any(
-        grant.status != "active" or (grant.expires_at is not None and grant.expires_at <= now)
-        for grant in found.delegated
-    ):
-        return None
-    ends_at = min((grant.expires_at for grant in found.delegated if grant.expires_at), default=None)
+    mine = [grant for grant in root.delegated if grant.resource_id == resource.id]
+    if not all(_stands(grant, now) for grant in mine):
+        async with parts.database.querying() as conn:
+            again = await storage.delegated(conn, view.id, root.user.user.id)
+        mine = [grant for grant in again if grant.resource_id == resource.id]
+        if not all(_stands(grant, now) for grant in mine):
+            raise authorization_required(view, client, resource, internal="the grant was ended")
+    ends_at = min((grant.expires_at for grant in mine if grant.expires_at), default=None)
     if client.application.consent == Consent.IMPLICIT:
         return Allowance(None, ends_at)
-    if found.consent is None:
-        return None
-    scopes = found.consent
-    for grant in found.delegated:
+    scopes = await _consent(parts, view, client, root, resource, wanted)
+    if scopes is None:
+        raise authorization_required(view, client, resource, internal="no consent")
+    for grant in mine:
         scopes &= grant.scopes
     return Allowance(scopes, ends_at)
 
 
-def _suffices(known: Allowance, wanted: frozenset[str] | None) -> bool:
-    return known.scopes is None or (wanted is not None and wanted <= known.scopes)
+async def _consent(
+    parts: "Parts",
+    view: ZoneView,
+    client: Client,
+    root: RootView,
+    resource: Resource,
+    wanted: frozenset[str] | None,
+) -> frozenset[str] | None:
+    user = root.user.user
+    key = f"{user.id}\0{client.application.id}\0{resource.id}"
+    held = view.consents.get(key)
+    if held is not None and held[0] == root.session.user_epoch and wanted is not None and wanted <= held[1]:
+        return held[1]
+    async with parts.database.querying() as conn:
+        scopes = await storage.consent(conn, view.id, user.id, client.application.id, resource.id)
+    if scopes is not None:
+        view.consents.put(key, (root.session.user_epoch, scopes))
+    return scopes
+
+
+def _stands(grant: DelegatedGrantRow, now: datetime) -> bool:
+    return grant.status == "active" and (grant.expires_at is None or grant.expires_at > now)

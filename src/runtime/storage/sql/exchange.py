@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import and_, insert, literal, or_, select, union_all, update
+from sqlalchemy import BindParameter, and_, bindparam, exists, insert, literal, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import (
@@ -48,6 +48,9 @@ _consents = METADATA.tables["consents"]
 _delegated = METADATA.tables["delegated_grants"]
 _bindings = METADATA.tables["policy_set_bindings"]
 
+# Statements of the hot path are made once: making one costs as much as running it.
+_ZONE: BindParameter[str] = bindparam("zone")
+
 
 @dataclass(frozen=True, slots=True)
 class ZoneInternals:
@@ -77,7 +80,11 @@ class StoredKey:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """The root of a chain as it stands now, and the epochs it was read under."""
+    """The root of a chain as it stands now, and the epochs it was read under.
+
+    Attributes:
+        has_memberships, has_delegated: whether there is more to read about the user.
+    """
 
     id: str
     epoch: int
@@ -87,6 +94,8 @@ class SessionRow:
     acr: str | None
     user_id: str
     user_epoch: int
+    has_memberships: bool
+    has_delegated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +106,18 @@ class Memberships:
     roles: tuple[str, ...]
 
 
+NO_MEMBERSHIPS = Memberships((), ())
+
+
 @dataclass(frozen=True, slots=True)
 class DelegatedGrantRow:
     """What a user delegated for a resource, at one provider."""
 
+    resource_id: str
     provider_id: str
     scopes: frozenset[str]
     status: str
     expires_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Allowances:
-    """What a user allowed: None where nothing was ever asked."""
-
-    consent: frozenset[str] | None
-    delegated: tuple[DelegatedGrantRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +128,13 @@ class ActivePolicies:
     policies: tuple[tuple[str, str | None, Mapping[str, Any] | None], ...]
 
 
+_ZONE_EPOCH = select(_internals.c.epoch).where(_internals.c.zone_id == _ZONE)
+
+
 async def zone_epoch(conn: AsyncConnection, zone_id: str) -> int | None:
     """The epoch of a zone; None when there is no such zone."""
-    return await conn.scalar(select(_internals.c.epoch).where(_internals.c.zone_id == zone_id))
+    epoch: int | None = await conn.scalar(_ZONE_EPOCH, {"zone": zone_id})
+    return epoch
 
 
 async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals] | None:
@@ -316,28 +325,33 @@ async def application_roles(conn: AsyncConnection, zone_id: str, application_id:
     return tuple(sorted(set(rows.scalars())))
 
 
+_SESSION = (
+    select(
+        _sessions.c.epoch.label("session_epoch"),
+        _sessions.c.status.label("session_status"),
+        _sessions.c.authenticated_at.label("session_authenticated_at"),
+        _sessions.c.expires_at.label("session_expires_at"),
+        _sessions.c.acr.label("session_acr"),
+        exists()
+        .where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id)
+        .label("session_groups"),
+        exists()
+        .where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id)
+        .label("session_roles"),
+        exists()
+        .where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id)
+        .label("session_delegated"),
+        *_users.c,
+    )
+    .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
+    .where(_sessions.c.zone_id == _ZONE, _sessions.c.id == bindparam("session"))
+)
+
+
 async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple[SessionRow, User] | None:
     """A session of a user, and that user."""
-    row = (
-        (
-            await conn.execute(
-                select(
-                    _sessions.c.epoch.label("session_epoch"),
-                    _sessions.c.status.label("session_status"),
-                    _sessions.c.authenticated_at.label("session_authenticated_at"),
-                    _sessions.c.expires_at.label("session_expires_at"),
-                    _sessions.c.acr.label("session_acr"),
-                    *_users.c,
-                )
-                .join(
-                    _users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id)
-                )
-                .where(_sessions.c.zone_id == zone_id, _sessions.c.id == session_id)
-            )
-        )
-        .mappings()
-        .one_or_none()
-    )
+    found = await conn.execute(_SESSION, {"zone": zone_id, "session": session_id})
+    row = found.mappings().one_or_none()
     if row is None:
         return None
     stored = {name: value for name, value in row.items() if not name.startswith("session_")}
@@ -352,25 +366,28 @@ async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple
             acr=row["session_acr"],
             user_id=user.id,
             user_epoch=user.epoch,
+            has_memberships=bool(row["session_groups"] or row["session_roles"]),
+            has_delegated=bool(row["session_delegated"]),
         ),
         user,
     )
+
+
+_ROOT_EPOCHS = union_all(
+    select(literal("session").label("of"), _sessions.c.epoch).where(
+        _sessions.c.zone_id == _ZONE, _sessions.c.id == bindparam("session")
+    ),
+    select(literal("user").label("of"), _users.c.epoch).where(
+        _users.c.zone_id == _ZONE, _users.c.id == bindparam("user")
+    ),
+)
 
 
 async def root_epochs(
     conn: AsyncConnection, zone_id: str, session_id: str, user_id: str
 ) -> tuple[int | None, int | None]:
     """The epochs of a session and of its user; None for one that is gone."""
-    found = await conn.execute(
-        union_all(
-            select(literal("session").label("of"), _sessions.c.epoch).where(
-                _sessions.c.zone_id == zone_id, _sessions.c.id == session_id
-            ),
-            select(literal("user").label("of"), _users.c.epoch).where(
-                _users.c.zone_id == zone_id, _users.c.id == user_id
-            ),
-        )
-    )
+    found = await conn.execute(_ROOT_EPOCHS, {"zone": zone_id, "session": session_id, "user": user_id})
     by_name = {row.of: row.epoch for row in found}
     return by_name.get("session"), by_name.get("user")
 
@@ -381,23 +398,28 @@ async def user(conn: AsyncConnection, zone_id: str, user_id: str) -> User | None
     return found if isinstance(found, User) else None
 
 
-async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memberships:
-    """The groups and roles of a user, in one statement."""
-    held = (_assignments.c.zone_id == zone_id, _assignments.c.scope_id.is_(None))
-    by_group = and_(
-        _assignments.c.principal_type == "group", _assignments.c.principal_id == _groups.c.id, *held
-    )
-    found = await conn.execute(
-        union_all(
-            select(_groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
-            .select_from(_members.join(_groups, _groups.c.id == _members.c.group_id))
-            .outerjoin(_assignments, by_group)
-            .where(_members.c.zone_id == zone_id, _members.c.user_id == user_id),
-            select(literal(None), literal(None), _assignments.c.role_identifier).where(
-                _assignments.c.principal_type == "user", _assignments.c.principal_id == user_id, *held
-            ),
+_HELD = (_assignments.c.zone_id == _ZONE, _assignments.c.scope_id.is_(None))
+_MEMBERSHIPS = union_all(
+    select(_groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
+    .select_from(
+        _members.join(
+            _groups, and_(_groups.c.id == _members.c.group_id, _groups.c.zone_id == _members.c.zone_id)
         )
     )
+    .outerjoin(
+        _assignments,
+        and_(_assignments.c.principal_type == "group", _assignments.c.principal_id == _groups.c.id, *_HELD),
+    )
+    .where(_members.c.zone_id == _ZONE, _members.c.user_id == bindparam("user")),
+    select(literal(None), literal(None), _assignments.c.role_identifier).where(
+        _assignments.c.principal_type == "user", _assignments.c.principal_id == bindparam("user"), *_HELD
+    ),
+)
+
+
+async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memberships:
+    """The groups and roles of a user, in one statement."""
+    found = await conn.execute(_MEMBERSHIPS, {"zone": zone_id, "user": user_id})
     names: dict[str, str] = {}
     group_roles: dict[str, set[str]] = {}
     roles: set[str] = set()
@@ -414,34 +436,43 @@ async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memb
     return Memberships(groups, tuple(sorted(roles)))
 
 
-async def allowances(
+_DELEGATED = select(
+    _delegated.c.resource_id,
+    _delegated.c.provider_id,
+    _delegated.c.scopes,
+    _delegated.c.status,
+    _delegated.c.expires_at,
+).where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == bindparam("user"))
+
+
+async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[DelegatedGrantRow, ...]:
+    """Everything a user delegated, whether it still stands or not."""
+    rows = await conn.execute(_DELEGATED, {"zone": zone_id, "user": user_id})
+    return tuple(
+        DelegatedGrantRow(
+            row.resource_id, row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at
+        )
+        for row in rows
+    )
+
+
+_CONSENT = select(_consents.c.scopes).where(
+    _consents.c.zone_id == _ZONE,
+    _consents.c.user_id == bindparam("user"),
+    _consents.c.application_id == bindparam("application"),
+    _consents.c.resource_id == bindparam("resource"),
+)
+
+
+async def consent(
     conn: AsyncConnection, zone_id: str, user_id: str, application_id: str, resource_id: str
-) -> Allowances:
-    """What a user allowed an application to do at a resource, and delegated for that resource at all."""
-    consent = await conn.scalar(
-        select(_consents.c.scopes).where(
-            _consents.c.zone_id == zone_id,
-            _consents.c.user_id == user_id,
-            _consents.c.application_id == application_id,
-            _consents.c.resource_id == resource_id,
-        )
+) -> frozenset[str] | None:
+    """The scopes a user allowed an application at a resource; None when nothing was allowed."""
+    scopes = await conn.scalar(
+        _CONSENT,
+        {"zone": zone_id, "user": user_id, "application": application_id, "resource": resource_id},
     )
-    rows = await conn.execute(
-        select(
-            _delegated.c.provider_id, _delegated.c.scopes, _delegated.c.status, _delegated.c.expires_at
-        ).where(
-            _delegated.c.zone_id == zone_id,
-            _delegated.c.user_id == user_id,
-            _delegated.c.resource_id == resource_id,
-        )
-    )
-    return Allowances(
-        frozenset(consent) if consent is not None else None,
-        tuple(
-            DelegatedGrantRow(row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at)
-            for row in rows
-        ),
-    )
+    return frozenset(scopes) if scopes is not None else None
 
 
 async def active_policies(conn: AsyncConnection, zone_id: str) -> ActivePolicies | None:
