@@ -1,0 +1,17 @@
+"""Carries a plan out: the one place where secrets are read and something is sent that changes anything."""
+
+from .applying import Applied, apply_plan
+from .delivery import DeliveryImpossible
+from .planning import Problem, explain_rejection, make_plan, try_plan
+from .secrets import SecretMissing
+
+__all__ = [
+    "Applied",
+    "DeliveryImpossible",
+    "Problem",
+    "SecretMissing",
+    "apply_plan",
+    "explain_rejection",
+    "make_plan",
+    "try_plan",
+]

@@ -1,0 +1,97 @@
+"""Sends a plan as one changeset and records what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from reconciler.client import Api
+from reconciler.client.api import Progress
+from reconciler.plan import Plan
+
+from .delivery import check_delivery, deliver
+from .planning import changeset, replace_secrets
+from .secrets import SecretMissing, read_secret, reveal
+
+RECEIPT_FORMAT = "zonewright/receipt/v1"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What happened. `lost`: a secret was shown in an answer that never arrived."""
+
+    receipt: Mapping[str, Any]
+    files: tuple[Path, ...]
+    replayed: bool
+    lost: bool
+
+
+def apply_plan(
+    api: Api,
+    plan: Plan,
+    *,
+    root: Path,
+    secrets_directory: Path | None = None,
+    progress: Progress | None = None,
+) -> Applied:
+    """Carry the plan out, wholly or not at all.
+
+    Args:
+        root: what relative paths of secrets are relative to.
+        secrets_directory: where what is shown once goes.
+
+    Raises:
+        SecretMissing, DeliveryImpossible: nothing was sent.
+        ApiError: the server refused, or the answer did not come; applying the same plan again is safe.
+    """
+    check_delivery(plan, secrets_directory)
+    operations = _with_secrets(plan, root)
+    outcome = api.apply(changeset(plan, operations), plan.digest, progress, default=reveal)
+    results = outcome.body.get("operations", [])
+    files = deliver(plan, results, secrets_directory) if secrets_directory is not None else []
+    expected = sum(action.shown_once for action in plan.actions)
+    receipt = _receipt(plan, outcome.body, files, replayed=outcome.replayed)
+    return Applied(receipt, tuple(files), outcome.replayed, len(files) < expected)
+
+
+def _with_secrets(plan: Plan, root: Path) -> list[dict[str, Any]]:
+    missing: list[str] = []
+
+    def put(reference: Mapping[str, Any]) -> Any:
+        try:
+            return read_secret(reference, root)
+        except SecretMissing as error:
+            missing.append(f"{operation['kind']} {operation.get('name')}: {error}")
+            return None
+
+    filled = []
+    for operation in plan.operations:
+        spec = operation.get("spec")
+        filled.append({**operation, "spec": replace_secrets(spec, put)} if spec else dict(operation))
+    if missing:
+        raise SecretMissing("\n".join(missing))
+    return filled
+
+
+def _receipt(plan: Plan, body: Mapping[str, Any], files: list[Path], *, replayed: bool) -> dict[str, Any]:
+    return {
+        "format": RECEIPT_FORMAT,
+        "changeset_id": body.get("id"),
+        "plan_digest": plan.digest,
+        "organization_id": plan.organization_id,
+        "server": plan.server,
+        "owner": plan.owner,
+        "source": dict(plan.source),
+        "base_revision": plan.base_revision,
+        "revision": body.get("revision"),
+        "replayed": replayed,
+        "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "audit": body.get("audit"),
+        "summary": plan.summary(),
+        "operations": [
+            {name: value for name, value in result.items() if name != "shown_once"}
+            for result in body.get("operations", [])
+        ],
+        "secret_files": [str(file) for file in files],
+    }

@@ -1,0 +1,254 @@
+"""The calls: find the organization, take a snapshot, try a changeset, send a changeset."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import orjson
+import stamina
+
+from reconciler.kinds import Entity, Ownership, Snapshot
+
+from .connection import Connection
+from .errors import ApiError, NotReached, rejection
+from .snapshots import SnapshotCache
+from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_retry
+
+NDJSON = "application/x-ndjson"
+ATTEMPTS = 5
+
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+stamina.instrumentation.set_on_retry_hooks(())  # a command's output is its own
+
+
+@dataclass(frozen=True)
+class ChangesetOutcome:
+    """What a changeset did. `replayed`: it had been applied before, and this is the first answer again."""
+
+    body: Mapping[str, Any]
+    replayed: bool = False
+
+
+class Api:
+    """The management API for one command. Make one with `Api.open`."""
+
+    def __init__(self, connection: Connection, client: httpx.Client, cache: SnapshotCache | None) -> None:
+        self._connection, self._client, self._cache = connection, client, cache
+        self._token: str | None = connection.api_key
+        self._organization: str | None = connection.organization
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        connection: Connection,
+        *,
+        writes: bool,
+        inner: httpx.BaseTransport | None = None,
+        cache: SnapshotCache | None = None,
+    ) -> Iterator["Api"]:
+        """The API; with *writes* false, nothing that changes anything can be sent."""
+        with http_client(connection.server, writes=writes, inner=inner) as client:
+            yield cls(connection, client, cache)
+
+    def snapshot(self) -> Snapshot:
+        """Everything the caller may read. Raises ApiError."""
+        organization = self.organization()
+        cached = self._cache.find(self._connection, organization) if self._cache else None
+        headers = {"Accept": NDJSON}
+        if cached is not None:
+            headers["If-None-Match"] = cached.etag
+        answer = self._send("GET", f"/organizations/{quote(organization, safe='')}/snapshot", headers=headers)
+        if answer.status_code == 304 and cached is not None:
+            return read_snapshot(cached.body)
+        self._check(answer)
+        found = read_snapshot(answer.content)
+        if self._cache is not None and (etag := answer.headers.get("ETag")):
+            self._cache.keep(self._connection, organization, etag, answer.content)
+        return found
+
+    def organization(self) -> str:
+        """The organization's id or label; asked for when it was not given. Raises ApiError."""
+        if self._organization is None:
+            answer = self._send("GET", "/organizations")
+            self._check(answer)
+            items = _json(answer).get("items") or []
+            if len(items) != 1:
+                raise ApiError(
+                    f"the caller belongs to {len(items)} organizations; say which with --organization"
+                )
+            self._organization = str(items[0]["id"])
+        return self._organization
+
+    def dry_run(self, body: Mapping[str, Any]) -> ChangesetOutcome:
+        """Let the server check a changeset without applying it. Raises ApiError."""
+        return self._changeset(body, {}, {"dry_run": "true"}, None)
+
+    def apply(
+        self, body: Mapping[str, Any], key: str, progress: Progress | None = None, *, default: Any = None
+    ) -> ChangesetOutcome:
+        """Apply a changeset, wholly or not at all. Raises ApiError.
+
+        Args:
+            key: the same key sent again is answered with the first result.
+            progress: called with operations done and all operations.
+            default: turns values that JSON does not know (secrets) into text, at the moment of sending.
+        """
+        return self._changeset(body, {"Idempotency-Key": key}, {}, progress, default=default)
+
+    def _changeset(
+        self,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+        progress: Progress | None,
+        *,
+        default: Any = None,
+    ) -> ChangesetOutcome:
+        path = f"/organizations/{quote(self.organization(), safe='')}/changesets"
+        content = orjson.dumps(body, default=default)
+        accept = NDJSON if progress else "application/json"
+        sent = {"Content-Type": "application/json", "Accept": accept, **headers}
+        answer, last = self._send_streaming(path, content, sent, query, progress)
+        if last is None:
+            self._check(answer)
+            last = _json(answer)
+        if last.get("type") == "error":
+            raise rejection(int(last.get("status", 500)), last)
+        return ChangesetOutcome(last, answer.headers.get("Idempotent-Replay") == "true")
+
+    def _send_streaming(
+        self,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+        progress: Progress | None,
+    ) -> tuple[httpx.Response, dict[str, Any] | None]:
+        """The answer, and its last line when it is a stream of lines."""
+
+        def once() -> tuple[httpx.Response, dict[str, Any] | None]:
+            with self._client.stream(
+                "POST",
+                path,
+                content=content,
+                headers={**headers, **self._authorization()},
+                params=query or None,
+            ) as answer:
+                if wants_retry(answer):
+                    answer.read()
+                    raise RetriedAnswer(answer)
+                if not answer.headers.get("Content-Type", "").startswith(NDJSON):
+                    answer.read()
+                    return answer, None
+                return answer, _last_line(answer.iter_lines(), progress)
+
+        return self._retrying(once)
+
+    def _send(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        def once() -> httpx.Response:
+            answer = self._client.request(method, path, headers={**(headers or {}), **self._authorization()})
+            if wants_retry(answer):
+                raise RetriedAnswer(answer)
+            return answer
+
+        return self._retrying(once)
+
+    def _retrying(self, once: Callable[[], T]) -> T:
+        """Ask until there is an answer. Every request of this client may be repeated."""
+        try:
+            for attempt in stamina.retry_context(on=backoff, attempts=ATTEMPTS, timeout=120.0):
+                with attempt:
+                    return once()
+        except RetriedAnswer as error:
+            raise rejection(error.response.status_code, _body(error.response)) from error
+        except httpx.HTTPError as error:
+            raise NotReached(f"{self._connection.server} cannot be reached: {error}") from error
+        raise NotReached(f"{self._connection.server} cannot be reached")
+
+    def _authorization(self) -> dict[str, str]:
+        if self._token is None:
+            credential = (self._connection.client_id or "", self._connection.client_secret or "")
+            answer = self._client.post(TOKEN_PATH, data={"grant_type": "client_credentials"}, auth=credential)
+            if wants_retry(answer):
+                raise RetriedAnswer(answer)
+            self._check(answer)
+            self._token = str(_json(answer)["access_token"])
+        return {"Authorization": f"Bearer {self._token}"}
+
+    @staticmethod
+    def _check(answer: httpx.Response) -> None:
+        if answer.status_code != 200:
+            raise rejection(answer.status_code, _body(answer))
+
+
+def _body(answer: httpx.Response) -> Any:
+    try:
+        return orjson.loads(answer.content)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    body = _body(answer)
+    if not isinstance(body, dict):
+        raise NotReached("the answer is not one of this API; is the server's address right?")
+    return body
+
+
+def _last_line(lines: Iterator[str], progress: Progress | None) -> dict[str, Any]:
+    for text in lines:
+        if not text.strip():
+            continue
+        line = orjson.loads(text)
+        if line.get("type") == "progress":
+            if progress is not None:
+                progress(int(line["done"]), int(line["total"]))
+        else:
+            found: dict[str, Any] = line
+            return found
+    raise httpx.RemoteProtocolError("the answer was cut off")
+
+
+def read_snapshot(body: bytes) -> Snapshot:
+    """The snapshot in an answer. Raises NotReached when it was cut off or is something else."""
+    try:
+        lines = [orjson.loads(line) for line in body.splitlines() if line]
+        head, end = lines[0], lines[-1]
+        if head["type"] != "snapshot" or end["type"] != "end" or end["count"] != len(lines) - 2:
+            raise NotReached("the snapshot was cut off; try again")
+        entities = tuple(_read_entity(line) for line in lines[1:-1])
+        return Snapshot(head["organization_id"], head["revision"], entities)
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError) as error:
+        raise NotReached("the answer is not a snapshot; is the server's address right?") from error
+
+
+def _read_entity(line: Mapping[str, Any]) -> Entity:
+    record = line.get("ownership")
+    ownership = None
+    if record is not None:
+        ownership = Ownership(
+            owner=record["owner"],
+            name=record["name"],
+            fields=frozenset(record["fields"]),
+            applied=record.get("applied") or {},
+            secret_versions=record.get("secret_versions") or {},
+            protect=bool(record.get("protect")),
+        )
+    return Entity(
+        kind=line["kind"],
+        id=line["id"],
+        zone_id=line["zone_id"],
+        zone=line["zone"],
+        handle=line["handle"],
+        owner_type=line["owner_type"],
+        spec=line["spec"],
+        ownership=ownership,
+        secrets_set=frozenset(line.get("secrets_set") or ()),
+        revision=line["revision"],
+    )

@@ -1,0 +1,46 @@
+"""What can go wrong with the server.
+
+ApiError
+  NotReached      no answer, or none that can be read
+  Rejected        an error answer
+    Conflicting   412: the base revision is stale
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class ApiError(Exception):
+    """The server did not do what was asked."""
+
+
+class NotReached(ApiError):
+    """No answer came, or it was cut off, or it is not an answer of this API."""
+
+
+class Rejected(ApiError):
+    """The server answered with an error.
+
+    Attributes:
+        details: `{code, field?, message}` each; a `field` may begin with `operations[index]`.
+    """
+
+    def __init__(
+        self, status: int, code: str, message: str, details: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.details = status, code, message, tuple(details)
+
+
+class Conflicting(Rejected):
+    """Something the changeset touches was changed after its base revision; `details` say what, and by whom."""
+
+
+def rejection(status: int, body: Any) -> Rejected:
+    """The error that an answer's body describes."""
+    known = body if isinstance(body, dict) else {}
+    code = str(known.get("code") or known.get("error") or "error")
+    message = str(known.get("message") or known.get("error_description") or f"the server answered {status}")
+    details = known.get("details")
+    listed = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    return (Conflicting if status == 412 else Rejected)(status, code, message, listed)

@@ -1,0 +1,49 @@
+"""Keeps the last snapshot, so that an unchanged organization is not sent again."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from .connection import Connection
+
+
+class CachedSnapshot(NamedTuple):
+    """A snapshot's body and the entity tag it came with."""
+
+    etag: str
+    body: bytes
+
+
+class SnapshotCache:
+    """Snapshots in a directory, one file for each server, caller and organization; readable by this user only."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "snapshots"
+
+    def find(self, connection: Connection, organization: str) -> CachedSnapshot | None:
+        """The last snapshot of that organization, as that caller saw it."""
+        try:
+            etag, _, body = self._file(connection, organization).read_bytes().partition(b"\n")
+            return CachedSnapshot(etag.decode("ascii"), body)
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def keep(self, connection: Connection, organization: str, etag: str, body: bytes) -> None:
+        """Remember a snapshot. One that cannot be written is fetched again next time."""
+        file = self._file(connection, organization)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(etag.encode("ascii") + b"\n" + body)
+            Path(name).replace(file)
+        except OSError:
+            return
+
+    def _file(self, connection: Connection, organization: str) -> Path:
+        key = hashlib.sha256(
+            "\0".join([connection.server, connection.caller, organization]).encode()
+        ).hexdigest()
+        return self._directory / f"{key[:40]}.ndjson"

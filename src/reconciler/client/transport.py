@@ -1,0 +1,106 @@
+"""Sends requests. What a plan may send is decided here, below everything that could forget it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+TOKEN_PATH = "/service-account-token"
+_CHANGESETS = re.compile(r"/organizations/[^/]+/changesets")
+RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+MAX_RETRY_AFTER_SECONDS = 60.0
+
+
+class WriteRefused(RuntimeError):
+    """A request was about to be sent that this transport does not let through. Always a bug."""
+
+
+class ReadingTransport(httpx.BaseTransport):
+    """Lets through what cannot change anything: GET, dry runs, and the token request."""
+
+    def __init__(self, inner: httpx.BaseTransport, base_path: str = "") -> None:
+        self._inner, self._base_path = inner, base_path
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send the request. Raises WriteRefused."""
+        if not self.allows(request):
+            raise WriteRefused(f"refused to send {request.method} {request.url.path}")
+        return self._inner.handle_request(request)
+
+    def allows(self, request: httpx.Request) -> bool:
+        """Tell whether the request may be sent."""
+        path = request.url.path.removeprefix(self._base_path)
+        if request.method == "GET":
+            return True
+        if request.method != "POST":
+            return False
+        if path == TOKEN_PATH:
+            return True
+        return bool(_CHANGESETS.fullmatch(path)) and request.url.query == b"dry_run=true"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._inner.close()
+
+
+class WritingTransport(ReadingTransport):
+    """Also lets through the one request that changes something: a changeset."""
+
+    def allows(self, request: httpx.Request) -> bool:
+        """Tell whether the request may be sent."""
+        path = request.url.path.removeprefix(self._base_path)
+        is_changeset = request.method == "POST" and _CHANGESETS.fullmatch(path) and not request.url.query
+        return bool(is_changeset) or super().allows(request)
+
+
+class RetriedAnswer(Exception):
+    """An answer that asks to be asked again. `wait_seconds` is None when it does not say when."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__(f"the server answered {response.status_code}")
+        self.response = response
+        self.wait_seconds = retry_after(response.headers.get("Retry-After"))
+
+
+def wants_retry(response: httpx.Response) -> bool:
+    """Tell whether the same request may succeed later."""
+    return response.status_code in RETRIED_STATUSES and response.headers.get("x-should-retry") != "false"
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds to wait. Spec: RFC 9110 section 10.2.3, seconds or a date."""
+    if not value:
+        return None
+    if value.isdecimal():
+        seconds = float(value)
+    else:
+        try:
+            seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
+        except (TypeError, ValueError):
+            return None
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
+
+
+def backoff(error: Exception) -> bool | float:
+    """Whether to ask again, and when. For `stamina`."""
+    if isinstance(error, RetriedAnswer):
+        return True if error.wait_seconds is None else error.wait_seconds
+    return isinstance(error, httpx.TransportError)
+
+
+@contextmanager
+def http_client(
+    base_url: str, *, writes: bool, inner: httpx.BaseTransport | None = None
+) -> Iterator[httpx.Client]:
+    """A client for one command. *inner* replaces the network."""
+    transport = WritingTransport if writes else ReadingTransport
+    base_path = httpx.URL(base_url).path.rstrip("/")
+    below = inner or httpx.HTTPTransport(http2=False, limits=httpx.Limits(max_connections=2))
+    timeout = httpx.Timeout(30.0, read=300.0)
+    with httpx.Client(
+        base_url=base_url, transport=transport(below, base_path), timeout=timeout, follow_redirects=False
+    ) as client:
+        yield client

@@ -1,0 +1,21 @@
+"""What can stand in git: the kinds, read from `schemas/`, and the plain values that pass between the other parts."""
+
+from .reading import Kinds, load_kinds, schema_directory
+from .shapes import ABSENT, Kind, Ref, Shape
+from .values import Entity, External, Manifest, Origin, Ownership, Snapshot
+
+__all__ = [
+    "ABSENT",
+    "Entity",
+    "External",
+    "Kind",
+    "Kinds",
+    "Manifest",
+    "Origin",
+    "Ownership",
+    "Ref",
+    "Shape",
+    "Snapshot",
+    "load_kinds",
+    "schema_directory",
+]

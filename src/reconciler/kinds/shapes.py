@@ -1,0 +1,223 @@
+"""The shape of a kind: what its JSON Schema says about comparing, referring and writing. No kind is named here."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+
+class _Absent(Enum):
+    """The type of `ABSENT`: a value that stays the same one when it is copied."""
+
+    ABSENT = auto()
+
+
+ABSENT: Final = _Absent.ABSENT
+"""No default is stated: leaving the member out means null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A member that names an entity of another kind.
+
+    Attributes:
+        kind: the kind referred to.
+        field: the member's name in the management API, which takes an id.
+        late: a parent's reference to its own child, set in a second step.
+        many: the member is a list of such references.
+    """
+
+    kind: str
+    field: str
+    late: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One member of a spec, at any depth.
+
+    Attributes:
+        fixed: set at creation, constant afterwards.
+        unordered: an array compared as a set.
+        kept: once given it may change but not be cleared.
+        address: a URI that may be given as the address of another zone.
+    """
+
+    members: Mapping[str, "Shape"] = field(default_factory=dict)
+    items: "Shape | None" = None
+    ref: Ref | None = None
+    fixed: bool = False
+    unordered: bool = False
+    secret: bool = False
+    address: bool = False
+    array: bool = False
+    kept: bool = False
+    required: frozenset[str] = frozenset()
+    default: Any = ABSENT
+
+    @property
+    def resets_to(self) -> Any:
+        """The value of a member that nobody sets."""
+        if self.default is not ABSENT:
+            return self.default
+        return [] if self.array else None
+
+    @property
+    def nested(self) -> bool:
+        """Tell whether the member is an object whose members are compared one by one."""
+        return bool(self.members) and self.ref is None and not self.secret
+
+    def wire_name(self, name: str) -> str:
+        """The name the management API has for the member that a manifest calls *name*."""
+        return self.ref.field if self.ref else name
+
+
+_PLAIN: Final = Shape()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of manifest, as its schema describes it.
+
+    Attributes:
+        scope: `zone` or `organization`.
+        handle: the spec member that is unique within the parent and that entities are adopted by.
+        handle_default: the handle is the manifest's name when the spec leaves it out.
+        order: position in creation order, parents first.
+        files: spec members that hold a path -> the member that takes the file's text.
+        references, addresses: paths (spec member names) of all members that refer to others.
+        secrets: paths of members that take a secret reference.
+        shown_once: members of a spec whose creation answers a secret that is never shown again; None for no such.
+        wire: spec as the management API has it: shapes under their wire names.
+    """
+
+    name: str
+    collection: str
+    scope: str
+    handle: str | None
+    handle_default: bool
+    order: int
+    requires: tuple[str, ...]
+    schema: Mapping[str, Any]
+    spec: Shape
+    wire: Shape
+    files: Mapping[str, str]
+    references: tuple[tuple[tuple[str, ...], Ref], ...]
+    addresses: tuple[tuple[str, ...], ...]
+    secrets: tuple[tuple[str, ...], ...]
+    shown_once: Mapping[str, Any] | None = None
+    _leaves: dict[str, Shape] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def zoned(self) -> bool:
+        """Tell whether entities of this kind live in a zone."""
+        return self.scope == "zone"
+
+    def leaf(self, path: str) -> Shape:
+        """The shape at a dotted path of wire names; a plain one when the schema does not know the path."""
+        known = self._leaves.get(path)
+        if known is None:
+            known = self.wire
+            for name in path.split("."):
+                known = known.members.get(name, _PLAIN)
+            self._leaves[path] = known
+        return known
+
+    def shows_once(self, spec: Mapping[str, Any]) -> bool:
+        """Tell whether creating this answers a secret that is never shown again."""
+        return self.shown_once is not None and self.shown_once.items() <= spec.items()
+
+
+def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: bool = False) -> Shape:
+    """The shape that a JSON Schema describes; `$ref` within *root* and alternatives are looked through.
+
+    *fixed*: an object around it is fixed at creation, which holds for everything in it.
+    """
+    branches = list(_branches(schema, root))
+    marks: dict[str, Any] = {}
+    for branch in reversed(branches):
+        marks.update({word: value for word, value in branch.items() if word.startswith("x-")})
+        if "default" in branch:
+            marks["default"] = branch["default"]
+    types = {each for branch in branches for each in _types(branch)}
+    ref = marks.get("x-ref")
+    common = {
+        "fixed": fixed or bool(marks.get("x-fixed")),
+        "unordered": bool(marks.get("x-set")),
+        "kept": bool(marks.get("x-kept")),
+        "array": "array" in types,
+        "default": marks.get("default", ABSENT),
+    }
+    if ref is not None:
+        many = bool(ref.get("many"))
+        reference = Ref(ref["kind"], ref["field"], bool(ref.get("late")), many)
+        return Shape(ref=reference, **{**common, "array": many})
+    if marks.get("x-secret"):
+        return Shape(secret=True, **common)
+    if marks.get("x-address"):
+        return Shape(address=True, **common)
+    members: dict[str, Shape] = {}
+    required: frozenset[str] = frozenset()
+    items = None
+    for branch in branches:
+        for name, below in branch.get("properties", {}).items():
+            members.setdefault(name, read_shape(below, root, fixed=common["fixed"]))
+        required |= frozenset(branch.get("required", ()))
+        if isinstance(branch.get("items"), Mapping) and items is None:
+            items = read_shape(branch["items"], root)
+    return Shape(members=members, items=items, required=required, **common)
+
+
+def _types(branch: Mapping[str, Any]) -> Iterator[str]:
+    named = branch.get("type")
+    if isinstance(named, str):
+        yield named
+    elif isinstance(named, list):
+        yield from named
+
+
+def _branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The schema itself, and what it refers to or offers as alternatives."""
+    yield schema
+    target = schema.get("$ref")
+    if isinstance(target, str) and target.startswith("#/"):
+        yield from _branches(follow(root, target), root)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for branch in schema.get(word, ()):
+            yield from _branches(branch, root)
+
+
+def follow(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+    """What a local `$ref` such as `#/$defs/Name` stands for."""
+    found: Any = root
+    for step in pointer.removeprefix("#/").split("/"):
+        found = found[step.replace("~1", "/").replace("~0", "~")]
+    result: Mapping[str, Any] = found
+    return result
+
+
+def to_wire(shape: Shape) -> Shape:
+    """The same shape under the management API's names."""
+    if not shape.nested:
+        return shape
+    members = {below.wire_name(name): to_wire(below) for name, below in shape.members.items()}
+    return Shape(
+        members=members,
+        fixed=shape.fixed,
+        default=shape.default,
+        required=frozenset(
+            shape.members[name].wire_name(name) for name in shape.required if name in shape.members
+        ),
+    )
+
+
+def find_paths(shape: Shape, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Shape]]:
+    """Every member that refers to something or is secret, with its path; lists count as one member."""
+    for name, below in shape.members.items():
+        path = (*at, name)
+        special = below.items if below.items is not None and below.items.address else below
+        if special.ref or special.secret or special.address:
+            yield path, special
+        else:
+            yield from find_paths(below, path)

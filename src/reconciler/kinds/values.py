@@ -1,0 +1,95 @@
+"""Values that manifests, plan and client share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .shapes import Kind
+
+
+class Origin(NamedTuple):
+    """Where a manifest stands: a path relative to the configuration's root, and the line it begins on, from 1."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+class External(NamedTuple):
+    """A reference to an entity that is not in git, by its handle."""
+
+    handle: str
+    owner_type: str | None = None
+
+
+class Key(NamedTuple):
+    """The identity of a manifest: unique in a configuration."""
+
+    zone: str | None
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} `{self.name}`" + (f" in zone `{self.zone}`" if self.zone else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One document that passed every check.
+
+    `spec` is as written, with the text of files put in place of their paths. `folder` is the manifest's directory
+    relative to the configuration's root: what paths in it are relative to.
+    """
+
+    kind: Kind
+    zone: str | None
+    name: str
+    spec: Mapping[str, Any]
+    origin: Origin
+    labels: Mapping[str, str] = field(default_factory=dict)
+    lifecycle: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = "."
+
+    @property
+    def key(self) -> Key:
+        """The identity."""
+        return Key(self.zone, self.kind.name, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The record on an entity that says who applied what. Written by changesets only."""
+
+    owner: str
+    name: str
+    fields: frozenset[str]
+    applied: Mapping[str, Any]
+    secret_versions: Mapping[str, str]
+    protect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One entity as the snapshot shows it; references in `spec` are ids."""
+
+    kind: str
+    id: str
+    zone_id: str | None
+    zone: str | None
+    handle: str | None
+    owner_type: str
+    spec: Mapping[str, Any]
+    ownership: Ownership | None
+    secrets_set: frozenset[str]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the caller may read of one organization, at one revision; parents first."""
+
+    organization_id: str
+    revision: int
+    entities: tuple[Entity, ...]

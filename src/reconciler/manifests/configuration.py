@@ -1,0 +1,108 @@
+"""Loads a whole configuration: every file read, every document checked, every reference followed."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reconciler.kinds import Kinds, Manifest, Origin
+
+from .cache import Cache, Entry
+from .checks import Validators, report_document
+from .crosschecks import cross_check
+from .diagnostics import Diagnostic, diagnose
+from .sources import Source
+from .yaml_reader import YamlProblem, read_documents
+
+MAX_FILE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What was read. `manifests` is complete only when there are no diagnostics."""
+
+    source: Source
+    manifests: tuple[Manifest, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    files: int
+
+
+def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) -> Configuration:
+    """Read and check everything; needs no server.
+
+    Every problem that can be told is told at once. References are followed only when all documents are valid by
+    themselves: a misspelt manifest would make every reference to it look wrong too.
+    """
+    cache = Cache(source, kinds) if use_cache else None
+    validators = Validators(kinds)
+    manifests: list[Manifest] = []
+    diagnostics: list[Diagnostic] = []
+    for file in source.files:
+        name = source.relative(file)
+        entry = _read_file(file, name, validators, cache, diagnostics)
+        manifests.extend(_manifests(entry, name, kinds))
+    if cache is not None:
+        cache.save()
+    if not diagnostics:
+        manifests, diagnostics = cross_check(source, manifests)
+    return Configuration(source, tuple(manifests), tuple(sorted(set(diagnostics))), len(source.files))
+
+
+def _read_file(
+    file: Path, name: str, validators: Validators, cache: Cache | None, diagnostics: list[Diagnostic]
+) -> Entry:
+    """The valid documents of a file; what is wrong with it goes to *diagnostics*."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        diagnostics.append(diagnose(name, "", None, "unreadable", f"cannot be read: {error.strerror}"))
+        return []
+    digest = hashlib.sha256(content).hexdigest()
+    if cache is not None and (known := cache.find(digest)) is not None:
+        return known
+    if len(content) > MAX_FILE_BYTES:
+        diagnostics.append(
+            diagnose(name, "", None, "too-large", f"is larger than {MAX_FILE_BYTES} bytes; split it")
+        )
+        return []
+    try:
+        text = content.decode("utf-8-sig")
+        documents = read_documents(text)
+    except UnicodeDecodeError as error:
+        diagnostics.append(diagnose(name, "", None, "encoding", f"is not UTF-8 at byte {error.start}"))
+        return []
+    except YamlProblem as problem:
+        diagnostics.append(diagnose(name, text, problem.span, "yaml", problem.message))
+        return []
+    entry: Entry = [[document.line, document.value] for document in documents]
+    if all(validators.is_valid(value) for _, value in entry):
+        if cache is not None:
+            cache.keep(digest, entry)
+        return entry
+    diagnostics.extend(_explain_file(name, text, validators))
+    return []
+
+
+def _explain_file(name: str, text: str, validators: Validators) -> Iterable[Diagnostic]:
+    for document in read_documents(text, places=True):
+        findings = validators.findings(document.value)
+        named = document.value.get("kind") if isinstance(document.value, dict) else None
+        kind = validators.kinds.by_name.get(named) if isinstance(named, str) else None
+        yield from report_document(name, text, document, findings, kind)
+
+
+def _manifests(entry: Entry, path: str, kinds: Kinds) -> Iterable[Manifest]:
+    folder = path.rpartition("/")[0] or "."
+    for line, value in entry:
+        metadata: dict[str, Any] = value["metadata"]
+        yield Manifest(
+            kind=kinds.by_name[value["kind"]],
+            zone=metadata.get("zone"),
+            name=metadata["name"],
+            spec=value.get("spec") or {},
+            origin=Origin(path, line),
+            labels=metadata.get("labels") or {},
+            lifecycle=value.get("lifecycle") or {},
+            folder=folder,
+        )

@@ -1,0 +1,154 @@
+"""Checks that need more than one document: duplicates, references, and the files that manifests name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from reconciler.kinds import Manifest, Ref
+from reconciler.kinds.values import Key
+
+from .checks import find_span, secret_spans
+from .diagnostics import Diagnostic, diagnose, suggest
+from .sources import Source
+from .yaml_reader import Document, Path, read_documents
+
+MAX_TEXT_BYTES = 1024 * 1024
+
+
+def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[Diagnostic]]:
+    """The manifests with the text of their files put in, and what is wrong among them."""
+    check = _Check(source, manifests)
+    check.duplicates()
+    completed = [check.with_files(manifest) for manifest in manifests]
+    for manifest in manifests:
+        check.zone(manifest)
+        check.references(manifest)
+        check.addresses(manifest)
+    return completed, check.found
+
+
+class _Check:
+    def __init__(self, source: Source, manifests: Sequence[Manifest]) -> None:
+        self.source = source
+        self.manifests = manifests
+        self.by_key: dict[Key, Manifest] = {}
+        self.zones = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
+        self.found: list[Diagnostic] = []
+        self._read: dict[str, tuple[str, dict[int, Document]]] = {}
+
+    def duplicates(self) -> None:
+        for manifest in self.manifests:
+            first = self.by_key.setdefault(manifest.key, manifest)
+            if first is not manifest:
+                message = f"{manifest.key} is already described at {first.origin}"
+                self.tell(manifest, ("metadata", "name"), "duplicate", message)
+
+    def zone(self, manifest: Manifest) -> None:
+        if manifest.kind.zoned and manifest.zone not in self.zones:
+            message = f"there is no Zone `{manifest.zone}`{suggest(manifest.zone, self.zones)}"
+            self.tell(manifest, ("metadata", "zone"), "unknown-zone", message)
+
+    def references(self, manifest: Manifest) -> None:
+        for path, ref in manifest.kind.references:
+            value = _at(manifest.spec, path)
+            if value is None:
+                continue
+            for position, name in enumerate(value if ref.many else [value]):
+                if isinstance(name, str):
+                    at: Path = (*path, position) if ref.many else path
+                    self.reference(manifest, ("spec", *at), ref, name)
+
+    def reference(self, manifest: Manifest, path: Path, ref: Ref, name: str) -> None:
+        zone = self.zone_of(manifest, ref)
+        if Key(zone, ref.kind, name) in self.by_key:
+            return
+        known = {key.name: key.zone for key in self.by_key if key.kind == ref.kind}
+        here = [key.name for key in self.by_key if key.kind == ref.kind and key.zone == zone]
+        hint = suggest(name, here)
+        if not hint and name in known:
+            hint = f"; the one of that name is in zone `{known[name]}`, and references stay within a zone"
+        elif not hint:
+            hint = "; for one that is not in git write `{external: its identifier}`"
+        where = f" in zone `{zone}`" if zone else ""
+        self.tell(manifest, path, "unknown-reference", f"there is no {ref.kind} `{name}`{where}{hint}")
+
+    def zone_of(self, manifest: Manifest, ref: Ref) -> str | None:
+        """The zone that a reference is looked up in: a Zone's own references are to its children."""
+        kinds = {each.kind.name: each.kind for each in self.manifests}
+        target = kinds.get(ref.kind)
+        if target is not None and not target.zoned:
+            return None
+        return manifest.name if manifest.kind.name == "Zone" else manifest.zone
+
+    def addresses(self, manifest: Manifest) -> None:
+        for path in manifest.kind.addresses:
+            value = _at(manifest.spec, path)
+            for at, each in _listed(value, path):
+                if isinstance(each, dict) and each.get("of_zone") not in self.zones:
+                    zone = each.get("of_zone")
+                    message = f"there is no Zone `{zone}`{suggest(zone, self.zones)}"
+                    self.tell(manifest, ("spec", *at, "of_zone"), "unknown-zone", message)
+
+    def with_files(self, manifest: Manifest) -> Manifest:
+        """The manifest with each `*_file` member replaced by the text of the file it names."""
+        spec = dict(manifest.spec)
+        for member, target in manifest.kind.files.items():
+            if member in spec:
+                text = self.text(manifest, member, spec.pop(member))
+                if text is not None:
+                    spec[target] = text
+        return replace(manifest, spec=spec) if spec != manifest.spec else manifest
+
+    def text(self, manifest: Manifest, member: str, name: str) -> str | None:
+        """The text of a file beside a manifest; it must lie inside the configuration's root."""
+        at: Path = ("spec", member)
+        file = FilePath(self.source.root, manifest.folder, name).resolve()
+        if FilePath(name).is_absolute() or not file.is_relative_to(self.source.root):
+            self.tell(manifest, at, "outside", f"`{name}` is outside the repository")
+            return None
+        if not file.is_file():
+            siblings = [each.name for each in file.parent.glob("*")] if file.parent.is_dir() else []
+            self.tell(manifest, at, "no-file", f"there is no file `{name}`{suggest(file.name, siblings)}")
+            return None
+        try:
+            content = file.read_bytes()
+            if len(content) > MAX_TEXT_BYTES:
+                self.tell(manifest, at, "too-large", f"`{name}` is larger than {MAX_TEXT_BYTES} bytes")
+                return None
+            return content.decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            self.tell(manifest, at, "unreadable", f"`{name}` cannot be read: {error}")
+            return None
+
+    def tell(self, manifest: Manifest, path: Path, code: str, message: str) -> None:
+        """Report at a member of a manifest; its file is read again to learn where that stands."""
+        text, documents = self.located(manifest.origin.path)
+        document = documents[manifest.origin.line]
+        span = find_span(document.places, path, on_key=False)
+        hidden = secret_spans(document, manifest.kind)
+        self.found.append(diagnose(manifest.origin.path, text, span, code, message, hidden))
+
+    def located(self, path: str) -> tuple[str, dict[int, Document]]:
+        if path not in self._read:
+            text = (self.source.root / path).read_bytes().decode("utf-8-sig")
+            self._read[path] = text, {each.line: each for each in read_documents(text, places=True)}
+        return self._read[path]
+
+
+def _at(spec: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = spec
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _listed(value: Any, path: Sequence[str]) -> Iterator[tuple[Path, Any]]:
+    """A value, or each item of a list, with its path."""
+    if isinstance(value, list):
+        for position, each in enumerate(value):
+            yield (*path, position), each
+    elif value is not None:
+        yield tuple(path), value

@@ -1,0 +1,272 @@
+"""Reads YAML 1.2 (core schema) over the C parser's events; no tags, no merge keys, no surprises.
+
+The builder keeps its own stack, so deep nesting cannot exhaust the interpreter's, and it counts what aliases expand
+to, so a few lines cannot become gigabytes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from yaml.cyaml import CParser  # type: ignore[attr-defined]
+from yaml.error import MarkedYAMLError, YAMLError
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+MAX_DEPTH = 64
+MAX_NODES = 200_000
+MAX_INTEGER = 2**53 - 1  # what JSON readers agree on
+
+_PLAIN = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+_NUMBER_STARTS = frozenset("0123456789+-.")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_STRING_TAGS = (None, "!", "tag:yaml.org,2002:str")
+
+Path = tuple[str | int, ...]
+
+
+class Span(NamedTuple):
+    """A stretch of text; lines and columns from 0, the end exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Place(NamedTuple):
+    """Where a member stands: its key (None for list items and the root) and its value."""
+
+    key: Span | None
+    value: Span
+
+
+class YamlProblem(Exception):
+    """The text cannot be read. `span` says where."""
+
+    def __init__(self, message: str, span: Span) -> None:
+        super().__init__(message)
+        self.message, self.span = message, span
+
+
+@dataclass(slots=True)
+class Document:
+    """One YAML document: the line its content begins on (from 1), its value, and on request where everything stands."""
+
+    line: int
+    value: Any
+    places: dict[Path, Place] = field(default_factory=dict)
+
+
+class _Frame:
+    """A container being filled."""
+
+    __slots__ = ("anchor", "container", "is_map", "key", "key_span", "path", "size", "start")
+
+    def __init__(self, container: Any, is_map: bool, path: Path, start: Any, anchor: str | None) -> None:
+        self.container, self.is_map, self.path, self.start, self.anchor = (
+            container,
+            is_map,
+            path,
+            start,
+            anchor,
+        )
+        self.key: str | None = None
+        self.key_span: Span | None = None
+        self.size = 1
+
+
+def read_documents(text: str, *, places: bool = False) -> list[Document]:
+    """Every document of a file, empty ones left out.
+
+    Args:
+        text: the file's content.
+        places: also record where every member stands (slower; for diagnostics).
+
+    Raises:
+        YamlProblem: the text is not YAML, or uses what manifests may not.
+    """
+    return [document for document in _Builder(text, places).run() if document.value is not None]
+
+
+class _Builder:
+    def __init__(self, text: str, places: bool) -> None:
+        self.text = text
+        self.keep_places = places
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.nodes = 0
+        self.stack: list[_Frame] = []
+        self.document = Document(1, None)
+
+    def run(self) -> Iterator[Document]:
+        try:
+            parser = CParser(self.text)
+            while (event := parser.get_event()) is not None:
+                kind = type(event)
+                if kind is ScalarEvent:
+                    self.scalar(event)
+                elif kind is MappingStartEvent:
+                    self.open(event, {}, True)
+                elif kind is SequenceStartEvent:
+                    self.open(event, [], False)
+                elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                    self.close(event)
+                elif kind is AliasEvent:
+                    self.alias(event)
+                elif kind is DocumentStartEvent:
+                    self.anchors, self.nodes = {}, 0
+                    self.document = Document(event.start_mark.line + 1, None)
+                elif kind is DocumentEndEvent:
+                    yield self.document
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            span = Span(mark.line, mark.column, mark.line, mark.column + 1) if mark else Span(0, 0, 0, 1)
+            raise YamlProblem(error.problem or "this is not YAML", span) from error
+        except YAMLError as error:
+            raise YamlProblem(*self._unreadable(error)) from error
+
+    def _unreadable(self, error: YAMLError) -> tuple[str, Span]:
+        """A character that YAML does not admit, found again in the text: the parser's position counts bytes."""
+        for number, line in enumerate(self.text.splitlines()):
+            for column, character in enumerate(line):
+                if character != "\t" and not character.isprintable() and ord(character) < 0xA0:
+                    return f"control character U+{ord(character):04X} is not allowed", Span(
+                        number, column, number, column + 1
+                    )
+        return str(getattr(error, "reason", "this is not YAML")), Span(0, 0, 0, 1)
+
+    def scalar(self, event: Any) -> None:
+        frame = self.stack[-1] if self.stack else None
+        if frame is not None and frame.is_map and frame.key is None:
+            self.key(frame, event)
+            return
+        value = event.value
+        if event.tag not in _STRING_TAGS:
+            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        if event.tag is None and event.implicit[0]:
+            value = self.plain(value, event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (value, 1)
+        self.put(value, 1, event)
+
+    def plain(self, text: str, event: Any) -> Any:
+        """The value of an unquoted scalar. Spec: YAML 1.2.2 section 10.3.2."""
+        if text in _PLAIN:
+            return _PLAIN[text]
+        if text[0] not in _NUMBER_STARTS:
+            return text
+        number: int | float
+        if _INTEGER.fullmatch(text):
+            number = int(text) if len(text) < 20 else MAX_INTEGER + 1
+        elif _OCTAL.fullmatch(text):
+            number = int(text[2:], 8)
+        elif _HEXADECIMAL.fullmatch(text):
+            number = int(text[2:], 16)
+        elif _FLOAT.fullmatch(text):
+            number = float(text)
+        elif _NOT_JSON.fullmatch(text):
+            raise YamlProblem(
+                f"`{text}` is not a number that can be stored; quote it to make it a string", _span(event)
+            )
+        else:
+            return text
+        if abs(number) > MAX_INTEGER:
+            raise YamlProblem("the number is too large; quote it to make it a string", _span(event))
+        return number
+
+    def key(self, frame: _Frame, event: Any) -> None:
+        name = event.value
+        if event.tag not in _STRING_TAGS:
+            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        if event.anchor is not None:
+            raise YamlProblem("an anchor cannot stand on a key", _span(event))
+        if name == "<<" and event.implicit[0]:
+            raise YamlProblem("merge keys (`<<`) are not allowed; write the members out", _span(event))
+        if name in frame.container:
+            raise YamlProblem(f"`{name}` is given twice", _span(event))
+        frame.key = name
+        frame.key_span = _span(event) if self.keep_places else None
+
+    def open(self, event: Any, container: Any, is_map: bool) -> None:
+        if event.tag not in (None, "!"):
+            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        if len(self.stack) >= MAX_DEPTH:
+            raise YamlProblem(f"nested deeper than {MAX_DEPTH} levels", _span(event))
+        path: Path = ()
+        if self.stack:
+            frame = self.stack[-1]
+            if frame.is_map and frame.key is None:
+                raise YamlProblem("a key must be a string", _span(event))
+            if self.keep_places:
+                path = (*frame.path, frame.key if frame.is_map else len(frame.container))  # type: ignore[arg-type]
+        else:
+            self.document.line = event.start_mark.line + 1
+        self.stack.append(_Frame(container, is_map, path, event.start_mark, event.anchor))
+
+    def close(self, event: Any) -> None:
+        frame = self.stack.pop()
+        if frame.anchor is not None:
+            self.anchors[frame.anchor] = (frame.container, frame.size)
+        self.put(frame.container, frame.size, event, frame.start)
+
+    def alias(self, event: Any) -> None:
+        if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
+            raise YamlProblem("a key must be a string", _span(event))
+        if event.anchor not in self.anchors:
+            raise YamlProblem(f"there is no anchor `{event.anchor}` before this alias", _span(event))
+        value, size = self.anchors[event.anchor]
+        self.put(value, size, event)
+
+    def put(self, value: Any, size: int, event: Any, start: Any = None) -> None:
+        """Hand a finished value to the container it stands in. *size* counts what aliases expand to."""
+        if not self.stack:
+            self.document.value = value
+            if self.keep_places:
+                self.document.places[()] = Place(None, _span(event, start))
+            return
+        frame = self.stack[-1]
+        frame.size += size
+        if frame.size > MAX_NODES:
+            raise YamlProblem(
+                f"the document has more than {MAX_NODES} values, aliases expanded", _span(event, start)
+            )
+        if frame.is_map:
+            assert frame.key is not None  # noqa: S101 - the parser pairs keys with values
+            if self.keep_places:
+                self.document.places[(*frame.path, frame.key)] = Place(frame.key_span, _span(event, start))
+            frame.container[frame.key] = value
+            frame.key = None
+        else:
+            if self.keep_places:
+                self.document.places[(*frame.path, len(frame.container))] = Place(None, _span(event, start))
+            frame.container.append(value)
+
+
+def _span(event: Any, start: Any = None) -> Span:
+    begin, end = start or event.start_mark, event.end_mark
+    return Span(begin.line, begin.column, end.line, end.column)

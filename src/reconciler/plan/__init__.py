@@ -1,0 +1,16 @@
+"""Wanted and found into an ordered plan. Everything here is pure."""
+
+from .building import PlanImpossible, build_plan
+from .guards import Refusal, check_guards
+from .model import Action, FieldChange, Plan, read_plan
+
+__all__ = [
+    "Action",
+    "FieldChange",
+    "Plan",
+    "PlanImpossible",
+    "Refusal",
+    "build_plan",
+    "check_guards",
+    "read_plan",
+]

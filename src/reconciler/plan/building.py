@@ -1,0 +1,302 @@
+"""Builds the plan: match, compare, order."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
+from reconciler.kinds.values import Key
+
+from .comparing import compare, fixed_changes, leaves
+from .matching import Match, Matcher, Unresolved
+from .model import Action, FieldChange, Op, Plan
+from .operations import Operations, unlink
+
+
+class PlanImpossible(Exception):
+    """Manifests that cannot be brought together with what is on the server; one message a line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def build_plan(
+    manifests: Sequence[Manifest],
+    snapshot: Snapshot,
+    kinds: Kinds,
+    *,
+    owner: str,
+    tool_version: str,
+    server: str = "",
+    source: Mapping[str, str] | None = None,
+) -> Plan:
+    """What turns the snapshot into what the manifests describe. The same input gives the same plan, byte for byte.
+
+    Raises:
+        PlanImpossible: a reference leads nowhere.
+    """
+    builder = _Builder(manifests, snapshot, kinds, owner)
+    builder.resolve()
+    builder.prepare_replacements()
+    for match in builder.matches:
+        builder.settle(match)
+    builder.prune()
+    return Plan(
+        tool_version=tool_version,
+        owner=owner,
+        organization_id=snapshot.organization_id,
+        server=server,
+        base_revision=snapshot.revision,
+        source=dict(source or {}),
+        actions=tuple(builder.actions),
+        operations=builder.operations.in_order(),
+        owned=dict(sorted(builder.index.counts.items())),
+        wanted=len(manifests),
+        refused=tuple(builder.refused),
+    )
+
+
+class _Builder:
+    def __init__(self, manifests: Sequence[Manifest], snapshot: Snapshot, kinds: Kinds, owner: str) -> None:
+        matcher = Matcher(manifests, snapshot, owner)
+        self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
+        # Parents first; within a kind changes before creations, so that a handle is free before it is taken again.
+        self.matches = sorted(
+            matcher.matches.values(),
+            key=lambda each: (
+                each.manifest.kind.order,
+                each.found is None,
+                each.key.zone or "",
+                each.key.name,
+            ),
+        )
+        self._by_local_id = {match.local_id: match for match in self.matches}
+        self.operations = Operations()
+        self.actions: list[Action] = []
+        self.refused: list[str] = []
+
+    def resolve(self) -> None:
+        """Resolve every reference. What must be replaced is known first: whoever refers to it gets a new id."""
+        problems = []
+        for match in self.matches:
+            try:
+                self.matcher.resolve(match)
+            except Unresolved as error:
+                problems.append(f"{match.manifest.origin}: {error}")
+                continue
+            if match.found is not None:
+                match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
+        if problems:
+            raise PlanImpossible(sorted(problems))
+
+    def prepare_replacements(self) -> None:
+        """Before a replacement is created, what it replaces goes, and references to that go before it."""
+        replaced = [match for match in self.matches if match.replaced and match.found is not None]
+        if not replaced:
+            return
+        gone = frozenset(match.found.id for match in replaced if match.found is not None)
+        # References were resolved while some replacements were not known yet.
+        for match in self.matches:
+            match.wanted.clear()
+            match.secrets.clear()
+            self.matcher.resolve(match)
+        for match in self.matches:
+            if match.found is None or match.replaced or match.found.ownership is None:
+                continue
+            cleared = unlink(match.found, match.manifest.kind, gone)
+            if cleared:
+                self.operations.first.append(_unlinking(match.found, cleared))
+        for match in reversed(replaced):
+            if match.found is not None:
+                self.operations.delete(match.found, first=True)
+
+    def settle(self, match: Match) -> None:
+        """The action that one manifest needs, if any."""
+        manifest = match.manifest
+        if match.foreign is not None:
+            title = f"{manifest.kind.name} `{match.handle}`"
+            self.refused.append(
+                f"{manifest.origin}: {title} belongs to `{match.foreign}`; release it there first"
+            )
+            return
+        zone = self._zone_pointer(match)
+        if match.found is None:
+            self._create(match, zone, Op.CREATE, ())
+        elif match.replaced:
+            self._replace(match, zone)
+        else:
+            self._change(match, zone)
+
+    def _zone_pointer(self, match: Match) -> dict[str, str] | None:
+        if not match.manifest.kind.zoned:
+            return None
+        return self.matcher.matches[Key(None, "Zone", match.manifest.zone or "")].pointer
+
+    def _create(
+        self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...]
+    ) -> None:
+        changes = before or tuple(
+            FieldChange(path, None, self.shown(value)) for path, value in sorted(_all_values(match).items())
+        )
+        self.operations.create(match, zone)
+        kind = match.manifest.kind
+        self.actions.append(self._action(match, op, changes, shown_once=kind.shows_once(match.manifest.spec)))
+
+    def _replace(self, match: Match, zone: Mapping[str, str] | None) -> None:
+        found = match.found
+        assert found is not None  # noqa: S101 - a replacement replaces something
+        if match.adopted:
+            self.refused.append(
+                f"{match.manifest.origin}: {found.kind} `{found.handle}` is not managed from git yet and differs in "
+                f"{', '.join(f'`{path}`' for path in match.replaced)}, which cannot change; make the manifest fit it first"
+            )
+            return
+        if found.kind == "Zone":
+            self.refused.append(
+                f"{match.manifest.origin}: {', '.join(f'`{path}`' for path in match.replaced)} of a zone cannot change; "
+                "replacing the zone would delete everything in it"
+            )
+            return
+        old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)}
+        changes = tuple(
+            FieldChange(path, self.shown(old.get(path)), self.shown(value))
+            for path, value in sorted(_all_values(match).items())
+            if old.get(path) != value
+        )
+        self._create(match, zone, Op.REPLACE, changes)
+
+    def _change(self, match: Match, zone: Mapping[str, str] | None) -> None:
+        found, manifest = match.found, match.manifest
+        assert found is not None  # noqa: S101 - only existing entities change
+        protect = bool(manifest.lifecycle.get("protect", False))
+        changes = compare(
+            manifest.kind, match.wanted, match.secrets, found, protect=protect, ignores=match.ignores
+        )
+        if match.previous_name is not None:
+            self.operations.rename(match)
+        if changes or match.adopted:
+            self.operations.change("adopt" if match.adopted else "update", match, zone, changes)
+        op = Op.ADOPT if match.adopted else Op.RENAME if match.previous_name else Op.UPDATE
+        if changes or op is not Op.UPDATE:
+            shown = tuple(
+                FieldChange(
+                    each.path,
+                    self.shown(each.before),
+                    self.shown(each.after),
+                    each.state,
+                    self.shown(each.applied),
+                )
+                for each in changes
+            )
+            self.actions.append(self._action(match, op, shown))
+
+    def _action(
+        self, match: Match, op: Op, changes: tuple[FieldChange, ...], *, shown_once: bool = False
+    ) -> Action:
+        manifest, found = match.manifest, match.found
+        return Action(
+            op=op,
+            kind=manifest.kind.name,
+            zone=manifest.zone,
+            name=manifest.name,
+            id=found.id if found is not None else None,
+            reason=str(manifest.origin),
+            changes=changes,
+            handle=match.handle,
+            protected=bool(found and found.ownership and found.ownership.protect),
+            previous_name=match.previous_name,
+            shown_once=shown_once,
+        )
+
+    def prune(self) -> None:
+        """Delete what this owner manages and no manifest describes any more; children before their parents."""
+        order = {kind.name: kind.order for kind in self.kinds.ordered}
+        gone = [entity for entity in self.index.owned.values() if entity.id not in self.matcher.taken]
+        gone.sort(
+            key=lambda each: (
+                -order.get(each.kind, 0),
+                each.zone or "",
+                each.ownership.name if each.ownership else "",
+            )
+        )
+        gone_ids = {entity.id for entity in gone}
+        for entity in gone:
+            record = entity.ownership
+            assert record is not None  # noqa: S101 - only owned entities are pruned
+            others = [
+                each
+                for each in self.index.in_zone.get(entity.id, ())
+                if each.id not in gone_ids and each.owner_type != "platform"
+            ]
+            self.operations.delete(entity)
+            kind = self.kinds.by_name.get(entity.kind)
+            old = leaves(kind.wire, entity.spec) if kind else ()
+            self.actions.append(
+                Action(
+                    op=Op.DELETE,
+                    kind=entity.kind,
+                    zone=self._zone_name(entity),
+                    name=record.name,
+                    id=entity.id,
+                    reason="no manifest describes it any more",
+                    changes=tuple(
+                        FieldChange(path, self.shown(value), None)
+                        for path, _, value in old
+                        if path in record.fields
+                    ),
+                    handle=entity.handle,
+                    protected=record.protect,
+                    takes_along=len(others),
+                )
+            )
+
+    def _zone_name(self, entity: Entity) -> str | None:
+        """The name that manifests have for an entity's zone; its slug when none manages it."""
+        zone = self.index.by_id.get(entity.zone_id or "")
+        return zone.ownership.name if zone is not None and zone.ownership is not None else entity.zone
+
+    def shown(self, value: Any) -> Any:
+        """A value for people and for review: references as `Kind/name` in place of ids."""
+        if isinstance(value, list):
+            return [self.shown(each) for each in value]
+        if isinstance(value, str):
+            entity = self.index.by_id.get(value)
+            return self._label(entity) if entity is not None else value
+        if isinstance(value, dict):
+            if "local_id" in value:
+                return self._new_label(value["local_id"])
+            if "address_of" in value:
+                return (
+                    f"{value['member']} of {self.shown(value['address_of'].get('id') or value['address_of'])}"
+                )
+            if "external" in value:
+                return f"{value['kind']}/{value['external']}"
+        return value
+
+    @staticmethod
+    def _label(entity: Entity) -> str:
+        return f"{entity.kind}/{entity.ownership.name if entity.ownership else entity.handle or entity.id}"
+
+    def _new_label(self, local_id: str) -> str:
+        key = self._by_local_id[local_id].key
+        return f"{key.kind}/{key.name}"
+
+
+def _all_values(match: Match) -> dict[str, Any]:
+    secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
+    return {**match.wanted, **secrets}
+
+
+def _unlinking(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:
+    record = found.ownership
+    return {
+        "op": "update",
+        "kind": found.kind,
+        "id": found.id,
+        **({"zone": {"id": found.zone_id}} if found.zone_id else {}),
+        "name": record.name if record else "",
+        "spec": dict(cleared),
+        "fields": sorted(record.fields) if record else [],
+        "secret_versions": dict(record.secret_versions) if record else {},
+        "protect": bool(record and record.protect),
+    }

@@ -1,0 +1,177 @@
+"""Three-way comparison of one entity, member by member: what we last applied, what git wants, what is there."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from reconciler.kinds import ABSENT, Entity, Kind, Shape
+
+from .model import FieldChange, State
+
+PROTECT = "lifecycle.protect"
+_CEDAR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*"|//[^\n]*)|\s+|,(?=\s*[)\]}])')
+
+
+def leaves(shape: Shape, spec: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Shape, Any]]:
+    """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
+
+    An object that is written without members is itself a leaf with the value `{}`: it says that the object is there.
+    """
+    for name, value in spec.items():
+        below = shape.members.get(name)
+        path = before + name
+        if below is not None and below.nested and isinstance(value, dict) and value:
+            yield from leaves(below, value, path + ".")
+        else:
+            yield path, below if below is not None else Shape(), value
+
+
+def value_at(spec: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    if "." not in path:
+        return spec.get(path)
+    value: Any = spec
+    for name in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
+    """A value in the form in which two that mean the same are equal.
+
+    Null means the default, an empty list means no list, the order of a set and the layout of a policy mean nothing.
+    """
+    if value is None:
+        value = None if shape.default is ABSENT else shape.default
+    if isinstance(value, list):
+        if not value:
+            return None
+        if shape.unordered:
+            return sorted({orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in value})
+    elif text and isinstance(value, str):
+        return _CEDAR_SPACE.sub(lambda match: match[1] or "", value)
+    elif shape.nested and isinstance(value, dict):
+        return {}
+    return value
+
+
+def same(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
+    """Tell whether two values mean the same."""
+    return one == other or bool(normal(shape, one, text=text) == normal(shape, other, text=text))
+
+
+def compare(
+    kind: Kind,
+    wanted: Mapping[str, Any],
+    secrets: Mapping[str, Mapping[str, Any]],
+    found: Entity,
+    *,
+    protect: bool,
+) -> list[FieldChange]:
+    """Every member that changes, and why; sorted by path.
+
+    Args:
+        wanted: leaf path -> value, references resolved.
+        secrets: leaf path -> `{"from_env": .., "version": ..}` or `{"keep": True}`.
+        protect: what the manifest says about protection.
+        ignores: tells whether a member is left alone, whatever it is.
+    """
+    record = found.ownership
+    owned = record.fields if record else frozenset()
+    applied = record.applied if record else {}
+    texts = frozenset(kind.files.values())
+    changes = []
+    for path, value in wanted.items():
+        is_owned = path in owned
+        change = _compare_member(
+            path,
+            kind.leaf(path),
+            value,
+            value_at(found.spec, path),
+            applied,
+            owned=is_owned,
+            text=path in texts,
+        )
+        if change is None and not is_owned and record is not None:
+            change = FieldChange(path, value, value, State.CLAIM)
+        if change is not None:
+            changes.append(change)
+    for path in owned - wanted.keys() - secrets.keys():
+        shape = kind.leaf(path)
+        if ignores(path):
+            value = value_at(found.spec, path)
+            changes.append(FieldChange(path, value, value, State.RELEASE))
+        elif not shape.secret:
+            changes.append(_compare_removed(path, shape, value_at(found.spec, path), applied))
+    changes.extend(_compare_secrets(kind, secrets, found))
+    if record is not None and record.protect != protect:
+        changes.append(FieldChange(PROTECT, record.protect, protect, State.PENDING))
+    return sorted(changes, key=lambda change: change.path)
+
+
+def _compare_member(
+    path: str, shape: Shape, wanted: Any, found: Any, applied: Mapping[str, Any], *, owned: bool, text: bool
+) -> FieldChange | None:
+    if wanted == found or same(shape, wanted, found, text=text):
+        return None
+    if not owned:
+        return FieldChange(path, found, wanted, State.PENDING)
+    base = value_at(applied, path)
+    if same(shape, base, found, text=text):
+        return FieldChange(path, found, wanted, State.PENDING)
+    state = State.DRIFT if same(shape, base, wanted, text=text) else State.CONFLICT
+    return FieldChange(path, found, wanted, state, base)
+
+
+def _compare_removed(path: str, shape: Shape, found: Any, applied: Mapping[str, Any]) -> FieldChange:
+    """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
+    default = shape.resets_to
+    if shape.kept or shape.fixed or same(shape, default, found):
+        return FieldChange(path, found, found, State.RELEASE)
+    base = value_at(applied, path)
+    state = State.PENDING if same(shape, base, found) else State.CONFLICT
+    return FieldChange(path, found, default, state, base)
+
+
+def _compare_secrets(
+    kind: Kind, secrets: Mapping[str, Mapping[str, Any]], found: Entity
+) -> Iterator[FieldChange]:
+    """Secrets are compared by the version of their source: nobody reads a value back."""
+    versions = found.ownership.secret_versions if found.ownership else {}
+    for path, reference in secrets.items():
+        if "keep" in reference:
+            continue
+        before = {"version": versions[path]} if path in versions else None
+        if path not in found.secrets_set:
+            state = State.DRIFT if before == {"version": reference["version"]} else State.PENDING
+            yield FieldChange(path, None, {"secret": dict(reference)}, state)
+        elif before != {"version": reference["version"]}:
+            yield FieldChange(path, before or {"set": True}, {"secret": dict(reference)}, State.PENDING)
+    owned = found.ownership.fields if found.ownership else frozenset()
+    for path in owned - secrets.keys():
+        if kind.leaf(path).secret and path in versions:
+            if path in found.secrets_set:
+                yield FieldChange(path, {"version": versions[path]}, None, State.PENDING)
+            else:
+                yield FieldChange(path, None, None, State.RELEASE)
+
+
+def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:
+    """The members fixed at creation that would have to change; not empty means the entity must be replaced."""
+    paths = [
+        path
+        for path, value in wanted.items()
+        if kind.leaf(path).fixed and not same(kind.leaf(path), value, value_at(found.spec, path))
+    ]
+    owned = found.ownership.fields if found.ownership else frozenset()
+    # Inside a fixed object members stand for alternatives: the one that left has made way for another.
+    gone = [
+        path
+        for path in owned - wanted.keys()
+        if kind.leaf(path).fixed and value_at(found.spec, path) is not None and "." in path
+    ]
+    return sorted(paths + gone)

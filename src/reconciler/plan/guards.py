@@ -1,0 +1,114 @@
+"""What a plan is refused for before anything is sent. Consents name what they allow, with the exact count."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .model import Action, Op, Plan, State
+
+CONSENTS: Final = ("deletes", "conflicts", "unowned")
+SMALLEST_BUDGET = 5
+BUDGET_PERCENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a plan is not applied. `stale` tells a disagreement with the server from a guard's refusal."""
+
+    code: str
+    message: str
+    stale: bool = False
+
+
+def check_guards(plan: Plan, consents: Mapping[str, int]) -> list[Refusal]:
+    """Everything that stands against applying the plan; empty when nothing does.
+
+    Args:
+        consents: name (one of `CONSENTS`) -> the count consented to.
+    """
+    found = [Refusal("refused", message) for message in plan.refused]
+    found.extend(_empty_source(plan))
+    found.extend(_protection(plan))
+    found.extend(_reused_handles(plan))
+    found.extend(_delete_budget(plan, consents))
+    found.extend(_unowned(plan, consents))
+    found.extend(_conflicts(plan, consents))
+    return found
+
+
+def _destroying(plan: Plan) -> list[Action]:
+    return [action for action in plan.actions if action.op in (Op.DELETE, Op.REPLACE)]
+
+
+def _empty_source(plan: Plan) -> Iterator[Refusal]:
+    if plan.wanted == 0:
+        managed = sum(plan.owned.values())
+        yield Refusal(
+            "empty-source",
+            f"there is not one manifest, and `{plan.owner}` manages {managed} objects; is this the right path?",
+        )
+
+
+def _protection(plan: Plan) -> Iterator[Refusal]:
+    for action in _destroying(plan):
+        if action.protected:
+            verb = "deleted" if action.op is Op.DELETE else "replaced"
+            yield Refusal(
+                "protected",
+                f"{action.title} is protected and would be {verb} ({action.reason}); "
+                "apply `lifecycle: {protect: false}` first",
+            )
+
+
+def _reused_handles(plan: Plan) -> Iterator[Refusal]:
+    deleted = {
+        (action.kind, action.zone, action.handle): action
+        for action in plan.actions
+        if action.op is Op.DELETE and action.handle is not None
+    }
+    for action in plan.actions:
+        before = deleted.get((action.kind, action.zone, action.handle))
+        if action.op is Op.CREATE and before is not None:
+            yield Refusal(
+                "rename",
+                f"{before.title} would be deleted and {action.title} created with the same identifier "
+                f"`{action.handle}` ({action.reason}); to rename it, write `lifecycle: {{previous_names: [{before.name}]}}`",
+            )
+
+
+def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
+    destroyed = Counter(action.kind for action in _destroying(plan))
+    total = destroyed.total()
+    over = []
+    for kind, count in sorted(destroyed.items()):
+        budget = max(SMALLEST_BUDGET, plan.owned.get(kind, 0) * BUDGET_PERCENT // 100)
+        if count > budget:
+            over.append(f"{count} of {plan.owned.get(kind, 0)} {kind} (budget {budget})")
+    yield from _needs_consent("deletes", total, consents, f"this deletes {', '.join(over)}" if over else "")
+
+
+def _unowned(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
+    taken = [action for action in plan.actions if action.takes_along]
+    total = sum(action.takes_along for action in taken)
+    names = ", ".join(action.title for action in taken)
+    reason = (
+        f"deleting {names} takes along {total} objects that `{plan.owner}` does not manage" if taken else ""
+    )
+    yield from _needs_consent("unowned", total, consents, reason)
+
+
+def _conflicts(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
+    total = plan.count(State.CONFLICT)
+    reason = f"{total} members were changed both in git and on the server" if total else ""
+    yield from _needs_consent("conflicts", total, consents, reason, stale=True)
+
+
+def _needs_consent(
+    name: str, total: int, consents: Mapping[str, int], reason: str, *, stale: bool = False
+) -> Iterator[Refusal]:
+    given = consents.get(name)
+    if given is not None and given != total:
+        yield Refusal(name, f"the consent is to {name}={given}, and it would be {name}={total}", stale)
+    elif given is None and reason:
+        yield Refusal(name, f"{reason}; to go ahead, add `--consent {name}={total}`", stale)

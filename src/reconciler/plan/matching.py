@@ -1,0 +1,238 @@
+"""Finds for every manifest the entity it describes, and turns its spec into what the management API takes."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot
+from reconciler.kinds.values import Key
+
+from .comparing import leaves
+
+
+@dataclass(slots=True)
+class Match:
+    """A manifest and the entity it describes, when that exists.
+
+    Attributes:
+        adopted: the entity has no ownership record yet.
+        previous_name: the name in the record, when the manifest was renamed.
+        foreign: the owner that manages the entity, when that is another one.
+        local_id: how the changeset refers to what it creates.
+        replaced: members that are fixed and differ; not empty means delete and create.
+        wanted: leaf path -> value on the wire; secrets apart.
+    """
+
+    manifest: Manifest
+    found: Entity | None = None
+    adopted: bool = False
+    previous_name: str | None = None
+    foreign: str | None = None
+    local_id: str = ""
+    replaced: list[str] = field(default_factory=list)
+    wanted: dict[str, Any] = field(default_factory=dict)
+    secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    handle: str | None = None
+
+    @property
+    def key(self) -> Key:
+        """The manifest's identity."""
+        return self.manifest.key
+
+    @property
+    def new(self) -> bool:
+        """Tell whether the changeset creates the entity."""
+        return self.found is None or bool(self.replaced)
+
+    def ignores(self, path: str) -> bool:
+        """Tell whether the manifest leaves that member alone once the entity exists."""
+        return any(path == each or path.startswith(each + ".") for each in self.manifest.lifecycle.get("ignore", ()))
+
+    @property
+    def pointer(self) -> dict[str, str]:
+        """How the changeset refers to the entity."""
+        if self.found is not None and not self.replaced:
+            return {"id": self.found.id}
+        return {"local_id": self.local_id}
+
+
+class Index:
+    """The snapshot's entities by what they are looked up by; made once, in one pass."""
+
+    def __init__(self, snapshot: Snapshot, owner: str) -> None:
+        self.by_id: dict[str, Entity] = {}
+        self.owned: dict[tuple[str | None, str, str], Entity] = {}
+        self.by_handle: dict[tuple[str | None, str, str], list[Entity]] = defaultdict(list)
+        self.counts: dict[str, int] = defaultdict(int)
+        self.in_zone: dict[str, list[Entity]] = defaultdict(list)
+        for entity in snapshot.entities:
+            self.by_id[entity.id] = entity
+            if entity.zone_id is not None:
+                self.in_zone[entity.zone_id].append(entity)
+            if entity.handle is not None:
+                self.by_handle[entity.zone_id, entity.kind, entity.handle].append(entity)
+            record = entity.ownership
+            if record is not None and record.owner == owner:
+                self.owned[entity.zone_id, entity.kind, record.name] = entity
+                self.counts[entity.kind] += 1
+
+
+class Unresolved(Exception):
+    """A reference leads nowhere on the server."""
+
+
+class Matcher:
+    """Matches manifests with entities, zones first."""
+
+    def __init__(self, manifests: Iterable[Manifest], snapshot: Snapshot, owner: str) -> None:
+        self.index = Index(snapshot, owner)
+        self.owner = owner
+        self.matches: dict[Key, Match] = {}
+        self.taken: set[str] = set()
+        self.problems: list[str] = []
+        ordered = sorted(manifests, key=lambda each: (each.kind.order, each.zone or "", each.name))
+        self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
+        for number, manifest in enumerate(ordered, 1):
+            match = Match(manifest, local_id=f"{manifest.kind.name.lower()}-{number}")
+            match.handle = self._handle(manifest)
+            self._find(match)
+            self.matches[manifest.key] = match
+
+    def _handle(self, manifest: Manifest) -> str | None:
+        kind = manifest.kind
+        if kind.handle is None:
+            return None
+        value = manifest.spec.get(kind.handle)
+        if value is None or kind.handle not in kind.spec.members:
+            return manifest.name
+        return value if isinstance(value, str) else None
+
+    def _zone_id(self, manifest: Manifest) -> str | None:
+        """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
+        if not manifest.kind.zoned:
+            return None
+        zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
+        return zone.found.id if zone is not None and zone.found is not None else ""
+
+    def _find(self, match: Match) -> None:
+        manifest, kind = match.manifest, match.manifest.kind.name
+        zone_id = self._zone_id(manifest)
+        if zone_id == "":
+            return
+        found = self.index.owned.get((zone_id, kind, manifest.name))
+        if found is None:
+            for name in manifest.lifecycle.get("previous_names", ()):
+                found = self.index.owned.get((zone_id, kind, name))
+                if found is not None and found.id not in self.taken:
+                    match.previous_name = name
+                    break
+                found = None
+        if found is None and match.handle is not None:
+            found = self._by_handle(match, zone_id)
+        if found is not None:
+            match.found = found
+            self.taken.add(found.id)
+
+    def _by_handle(self, match: Match, zone_id: str | None) -> Entity | None:
+        """An entity of that handle which nobody manages; another owner's is noted."""
+        manifest = match.manifest
+        for entity in self.index.by_handle.get((zone_id, manifest.kind.name, match.handle or ""), ()):
+            if entity.owner_type == "platform" or entity.id in self.taken:
+                continue
+            if entity.ownership is None:
+                match.adopted = True
+                return entity
+            if entity.ownership.owner != self.owner:
+                match.foreign = entity.ownership.owner
+        return None
+
+    def resolve(self, match: Match) -> None:
+        """Fill `wanted` and `secrets`: the spec on the wire, in leaves, without what the manifest ignores."""
+        manifest, kind = match.manifest, match.manifest.kind
+        spec = dict(manifest.spec)
+        if kind.handle_default and kind.handle is not None:
+            spec.setdefault(kind.handle, manifest.name)
+        wire = self._wire(match, kind.spec, spec)
+        for path, shape, value in leaves(kind.wire, wire):
+            if match.found is not None and match.ignores(path):
+                continue
+            if shape.secret:
+                match.secrets[path] = _secret_reference(manifest, value)
+            else:
+                match.wanted[path] = value
+
+    def _wire(self, match: Match, shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
+        wire = {}
+        for name, value in spec.items():
+            below = shape.members.get(name)
+            if below is None:
+                wire[name] = value
+            elif below.ref is not None:
+                wire[below.ref.field] = self._reference(match, below.ref, value)
+            elif below.nested and isinstance(value, dict):
+                wire[name] = self._wire(match, below, value)
+            elif below.items is not None and below.items.address:
+                wire[name] = [self._address(each) for each in value]
+            else:
+                wire[name] = self._address(value) if below.address else value
+        return wire
+
+    def _reference(self, match: Match, ref: Ref, value: Any) -> Any:
+        if ref.many:
+            return [self._one(match, ref, each) for each in value]
+        return self._one(match, ref, value)
+
+    def _one(self, match: Match, ref: Ref, value: Any) -> Any:
+        """The id of what is referred to, or `{"local_id": ..}` when the changeset creates it.
+
+        What comes into being together with a new zone has no id yet and goes by its handle.
+        """
+        manifest = match.manifest
+        target = self._kinds.get(ref.kind)
+        if isinstance(value, str):
+            in_zone = target is None or target.zoned
+            zone = (manifest.name if manifest.kind.name == "Zone" else manifest.zone) if in_zone else None
+            pointer = self.matches[Key(zone, ref.kind, value)].pointer
+            return pointer.get("id", pointer)
+        external = External(value["external"], value.get("owner_type"))
+        zone_id = self._zone_id(manifest)
+        if manifest.kind.name == "Zone":
+            zone_id = match.found.id if match.found is not None else ""
+        entity = self._external(ref.kind, external, zone_id)
+        if entity is not None:
+            return entity.id
+        if zone_id == "":
+            owner_type = {"owner_type": external.owner_type} if external.owner_type else {}
+            return {"external": external.handle, "kind": ref.kind, **owner_type}
+        raise Unresolved(f"there is no {ref.kind} `{external.handle}` on the server")
+
+    def _external(self, kind: str, external: External, zone_id: str | None) -> Entity | None:
+        candidates = [
+            *self.index.by_handle.get((zone_id, kind, external.handle), ()),
+            *self.index.by_handle.get((None, kind, external.handle), ()),
+        ]
+        fitting = [each for each in candidates if external.owner_type in (None, each.owner_type)]
+        return min(fitting, key=lambda each: (each.owner_type == "platform", each.id), default=None)
+
+    def _address(self, value: Any) -> Any:
+        """An address of a zone: the address itself when the zone exists, else what the server fills in."""
+        if not isinstance(value, dict):
+            return value
+        zone = self.matches[Key(None, "Zone", value["of_zone"])]
+        if zone.found is not None and not zone.replaced:
+            known = zone.found.spec.get("addresses", {}).get(value["member"])
+            if known is not None:
+                return known
+        return {"address_of": zone.pointer, "member": value["member"]}
+
+
+def _secret_reference(manifest: Manifest, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a secret is read from, and the version that tells whether it changed."""
+    if "keep" in value:
+        return {"keep": True}
+    reference = {**value, "version": str(value.get("version", "1"))}
+    path = reference.get("from_file")
+    if path is not None and not path.startswith("/") and manifest.folder != ".":
+        reference["from_file"] = f"{manifest.folder}/{path}"
+    return reference

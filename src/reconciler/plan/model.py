@@ -1,0 +1,258 @@
+"""What a plan is: values with reasons, and their JSON form, whose digest names the plan."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+FORMAT = "zonewright/plan/v1"
+
+
+class State(StrEnum):
+    """Why a member changes."""
+
+    PENDING = "pending"  # git is ahead: wanted differs from what we last applied
+    DRIFT = "drift"  # someone changed what we had applied
+    CONFLICT = "conflict"  # both
+    CLAIM = "claim"  # the value is there already; from now on it is ours
+    RELEASE = "release"  # no longer in git, and at its default already
+
+
+class Op(StrEnum):
+    """What happens to an entity."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    RENAME = "rename"
+    REPLACE = "replace"
+    DELETE = "delete"
+
+
+CHANGING = (State.PENDING, State.DRIFT, State.CONFLICT)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One member, before and after. Secrets stand as `{"secret": reference}`, never as values.
+
+    `applied` is what we last wrote, given for drift and conflicts. `state` is None in creations and deletions.
+    """
+
+    path: str
+    before: Any
+    after: Any
+    state: State | None = None
+    applied: Any = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The change as a JSON object."""
+        found: dict[str, Any] = {"field": self.path, "before": self.before, "after": self.after}
+        if self.state is not None:
+            found["state"] = str(self.state)
+        if self.state in (State.DRIFT, State.CONFLICT):
+            found["applied"] = self.applied
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What happens to one entity, and why.
+
+    Attributes:
+        zone: the zone's name for people.
+        id: None for creations.
+        reason: `file:line` of the manifest, or why without one.
+        changes: never empty, except for adoptions and renames that change nothing else.
+        handle: what the entity is called in the zone, where it has a handle.
+        protected: it may not be deleted or replaced.
+        takes_along: how many entities that this owner does not manage go with it.
+        previous_name: the manifest's name before a rename.
+        shown_once: creating it answers a secret that is never shown again.
+    """
+
+    op: Op
+    kind: str
+    zone: str | None
+    name: str
+    id: str | None
+    reason: str
+    changes: tuple[FieldChange, ...] = ()
+    handle: str | None = None
+    protected: bool = False
+    takes_along: int = 0
+    previous_name: str | None = None
+    shown_once: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The action as a JSON object; what does not apply is left out."""
+        found: dict[str, Any] = {
+            "op": str(self.op),
+            "kind": self.kind,
+            "name": self.name,
+            "reason": self.reason,
+        }
+        optional = {
+            "zone": self.zone,
+            "id": self.id,
+            "handle": self.handle,
+            "protected": self.protected,
+            "takes_along": self.takes_along,
+            "previous_name": self.previous_name,
+            "shown_once": self.shown_once,
+        }
+        found.update({name: value for name, value in optional.items() if value})
+        found["changes"] = [change.as_json() for change in self.changes]
+        return found
+
+    @property
+    def title(self) -> str:
+        """The entity, for people."""
+        return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to do, in order, bound to the revision it was made from.
+
+    Attributes:
+        actions: for people and guards, one for each entity that changes.
+        operations: for the server: the changeset, word for word, except that secrets stand as
+            `{"secret": reference}`.
+        owned: how many entities of each kind this owner manages now; what the delete budget is a part of.
+        wanted: how many manifests there are.
+        refused: what makes the plan impossible to apply, whatever is consented to.
+    """
+
+    tool_version: str
+    owner: str
+    organization_id: str
+    server: str
+    base_revision: int
+    source: Mapping[str, str]
+    actions: tuple[Action, ...]
+    operations: tuple[Mapping[str, Any], ...]
+    owned: Mapping[str, int]
+    wanted: int
+    refused: tuple[str, ...] = ()
+    _json: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON, with its digest."""
+        if not self._json:
+            content = {
+                "format": FORMAT,
+                "tool": {"name": "zonectl", "version": self.tool_version},
+                "owner": self.owner,
+                "organization_id": self.organization_id,
+                "server": self.server,
+                "base_revision": self.base_revision,
+                "source": dict(self.source),
+                "summary": self.summary(),
+                "actions": [action.as_json() for action in self.actions],
+                "operations": list(self.operations),
+                "owned": dict(self.owned),
+                "wanted": self.wanted,
+                "refused": list(self.refused),
+            }
+            self._json.update(content, digest=digest_of(content))
+        return self._json
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` and the digest of the canonical JSON: the plan's name, and the key that makes applying it safe."""
+        digest: str = self.as_json()["digest"]
+        return digest
+
+    def summary(self) -> dict[str, int]:
+        """Actions by what they do."""
+        counts = Counter(str(action.op) for action in self.actions)
+        return {str(op): counts[op] for op in Op if counts[op]}
+
+    def count(self, state: State) -> int:
+        """How many members change for that reason."""
+        return sum(change.state is state for action in self.actions for change in action.changes)
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not self.operations
+
+    @property
+    def only_drift(self) -> bool:
+        """Tell whether all there is to do is to put back what others changed."""
+        return bool(self.actions) and all(
+            action.op is Op.UPDATE and all(change.state is State.DRIFT for change in action.changes)
+            for action in self.actions
+        )
+
+
+class PlanUnreadable(ValueError):
+    """The file is not a plan, or not the plan that its digest names."""
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """The digest of a plan's JSON without its `digest`. Spec: RFC 8785 canonical form, SHA-256."""
+    import rfc8785
+
+    return "sha256:" + hashlib.sha256(rfc8785.dumps(dict(content))).hexdigest()
+
+
+def read_plan(text: bytes) -> Plan:
+    """A saved plan.
+
+    Raises:
+        PlanUnreadable: it was changed after it was made, or is something else.
+    """
+    try:
+        content = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise PlanUnreadable("the file is not a plan") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise PlanUnreadable(f"the file is not a plan of the form `{FORMAT}`")
+    digest = content.pop("digest", None)
+    if digest_of(content) != digest:
+        raise PlanUnreadable("the plan was changed after it was made: its digest does not fit; plan again")
+    return Plan(
+        tool_version=content["tool"]["version"],
+        owner=content["owner"],
+        organization_id=content["organization_id"],
+        server=content["server"],
+        base_revision=content["base_revision"],
+        source=content["source"],
+        actions=tuple(_read_action(each) for each in content["actions"]),
+        operations=tuple(content["operations"]),
+        owned=content["owned"],
+        wanted=content["wanted"],
+        refused=tuple(content["refused"]),
+    )
+
+
+def _read_action(content: Mapping[str, Any]) -> Action:
+    return Action(
+        op=Op(content["op"]),
+        kind=content["kind"],
+        zone=content.get("zone"),
+        name=content["name"],
+        id=content.get("id"),
+        reason=content["reason"],
+        changes=tuple(
+            FieldChange(
+                each["field"],
+                each["before"],
+                each["after"],
+                State(each["state"]) if "state" in each else None,
+                each.get("applied"),
+            )
+            for each in content["changes"]
+        ),
+        handle=content.get("handle"),
+        protected=content.get("protected", False),
+        takes_along=content.get("takes_along", 0),
+        previous_name=content.get("previous_name"),
+        shown_once=content.get("shown_once", False),
+    )

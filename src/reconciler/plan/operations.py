@@ -1,0 +1,222 @@
+"""Actions into the ordered operations of one changeset."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reconciler.kinds import Entity, Kind, Shape
+
+from .comparing import PROTECT, leaves, normal, value_at
+from .matching import Match
+from .model import CHANGING, FieldChange, State
+
+Operation = dict[str, Any]
+
+
+class Operations:
+    """Collects operations so that nothing is referred to before it exists.
+
+    A value that refers to something created later is left out where it stands and set by an update at the end: this
+    is how a zone gets its identity provider, and how two new entities can refer to each other.
+    """
+
+    def __init__(self) -> None:
+        self.first: list[Operation] = []  # what makes way for replacements
+        self.main: list[Operation] = []
+        self.late: list[Operation] = []
+        self.last: list[Operation] = []  # deletions
+        self._created: set[str] = set()
+
+    def in_order(self) -> tuple[Operation, ...]:
+        """All operations, in the order they happen."""
+        return (*self.first, *self.main, *self.late, *self.last)
+
+    def create(self, match: Match, zone: Mapping[str, str] | None) -> None:
+        """Create the entity of a manifest."""
+        now, later = self._split(match.wanted)
+        secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
+        protect = bool(match.manifest.lifecycle.get("protect", False))
+        operation = {
+            "op": "create",
+            "kind": match.manifest.kind.name,
+            "local_id": match.local_id,
+            **({"zone": dict(zone)} if zone else {}),
+            "name": match.manifest.name,
+            "spec": nest({**now, **secrets}),
+            "fields": sorted(path for path in {*now, *secrets} if not match.ignores(path)),
+            "secret_versions": {path: match.secrets[path]["version"] for path in sorted(secrets)},
+            "protect": protect,
+        }
+        self.main.append(operation)
+        self._created.add(match.local_id)
+        if later:
+            self.late.append(
+                {
+                    **{name: operation[name] for name in operation if name not in ("op", "spec", "fields")},
+                    "op": "update",
+                    "spec": nest(later),
+                    "fields": sorted(path for path in {*match.wanted, *secrets} if not match.ignores(path)),
+                }
+            )
+
+    def change(
+        self, op: str, match: Match, zone: Mapping[str, str] | None, changes: Iterable[FieldChange]
+    ) -> None:
+        """Update or adopt the entity of a manifest."""
+        found = match.found
+        assert found is not None  # noqa: S101 - only existing entities change
+        values = {
+            each.path: each.after for each in changes if each.state in CHANGING and each.path != PROTECT
+        }
+        now, later = self._split(values)
+        operation = {
+            "op": op,
+            "kind": match.manifest.kind.name,
+            "id": found.id,
+            **({"zone": dict(zone)} if zone else {}),
+            "name": match.manifest.name,
+            "spec": patch(match.manifest.kind, found, now, match.wanted),
+            **self._record(match),
+        }
+        self.main.append(operation)
+        if later:
+            self.late.append(
+                {**operation, "op": "update", "spec": patch(match.manifest.kind, found, later, match.wanted)}
+            )
+
+    def rename(self, match: Match) -> None:
+        """Give the record of an entity its manifest's new name."""
+        found = match.found
+        assert found is not None  # noqa: S101 - only existing entities are renamed
+        self.main.append(
+            {"op": "rename", "kind": found.kind, "id": found.id, "name": match.manifest.name}
+            | ({"zone": {"id": found.zone_id}} if found.zone_id else {})
+        )
+
+    def delete(self, entity: Entity, *, first: bool = False) -> None:
+        """Delete an entity; *first* when a replacement takes its place."""
+        operation: Operation = {"op": "delete", "kind": entity.kind, "id": entity.id}
+        if entity.zone_id:
+            operation["zone"] = {"id": entity.zone_id}
+        (self.first if first else self.last).append(operation)
+
+    def _record(self, match: Match) -> dict[str, Any]:
+        """What the ownership record holds afterwards."""
+        record = match.found.ownership if match.found else None
+        kept = {
+            path
+            for path, reference in match.secrets.items()
+            if "keep" in reference and record is not None and path in record.fields
+        }
+        written = {path: each["version"] for path, each in match.secrets.items() if "keep" not in each}
+        if record is not None:
+            written.update(
+                {path: record.secret_versions[path] for path in kept if path in record.secret_versions}
+            )
+        return {
+            "fields": sorted({*match.wanted, *written, *kept}),
+            "secret_versions": dict(sorted(written.items())),
+            "protect": bool(match.manifest.lifecycle.get("protect", False)),
+        }
+
+    def _split(self, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Values that can be written now, and those that refer to what is not there yet."""
+        now: dict[str, Any] = {}
+        later: dict[str, Any] = {}
+        for path, value in values.items():
+            (now if self._known(value) else later)[path] = value
+        return now, later
+
+    def _known(self, value: Any) -> bool:
+        if isinstance(value, list):
+            return all(self._known(each) for each in value)
+        if not isinstance(value, dict):
+            return True
+        if "local_id" in value:
+            return value["local_id"] in self._created
+        return self._known(value["address_of"]) if "address_of" in value else True
+
+
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted paths as nested objects."""
+    nested: dict[str, Any] = {}
+    for path, value in sorted(values.items()):
+        *above, name = path.split(".")
+        at = nested
+        for step in above:
+            at = at.setdefault(step, {})
+        at[name] = value
+    return nested
+
+
+def patch(kind: Kind, found: Entity, values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch that brings these members to these values. Spec: RFC 7396."""
+    prepared = {path: _map_patch(value, value_at(found.spec, path)) for path, value in values.items()}
+    nested = nest(prepared)
+    _drop_emptied(kind.wire, nested, found.spec, wanted, "")
+    return nested
+
+
+def _map_patch(value: Any, found: Any) -> Any:
+    """A map of free keys: a merge patch keeps what is not named, so what goes is named with null."""
+    if (
+        isinstance(value, dict)
+        and isinstance(found, dict)
+        and "secret" not in value
+        and "local_id" not in value
+    ):
+        return {**dict.fromkeys(found.keys() - value.keys()), **value}
+    return value
+
+
+def _drop_emptied(
+    shape: Shape, nested: dict[str, Any], found: Mapping[str, Any], wanted: Mapping[str, Any], before: str
+) -> None:
+    """Where a manifest no longer has an object and all that is in it goes, the object itself goes."""
+    for name, value in nested.items():
+        below, there = shape.members.get(name), found.get(name)
+        if below is None or not below.nested or not isinstance(value, dict) or not isinstance(there, dict):
+            continue
+        path = f"{before}{name}."
+        _drop_emptied(below, value, there, wanted, path)
+        still_wanted = any(each.startswith(path) or each == path[:-1] for each in wanted)
+        if not still_wanted and not _has_defaults(below) and _all_cleared(below, value, there):
+            nested[name] = None
+
+
+def _has_defaults(shape: Shape) -> bool:
+    """Tell whether an object stands by itself: it has members with values that nobody sets."""
+    return any(normal(below, None) is not None or _has_defaults(below) for below in shape.members.values())
+
+
+def _all_cleared(shape: Shape, nested: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    for path, below, value in leaves(shape, found):
+        if normal(below, value) is None:
+            continue
+        at: Any = nested
+        for step in path.split("."):
+            if at is None:
+                break
+            if not isinstance(at, dict) or step not in at:
+                return False
+            at = at[step]
+        if at not in (None, []):
+            return False
+    return True
+
+
+def unlink(entity: Entity, kind: Kind, gone: frozenset[str]) -> dict[str, Any]:
+    """The patch that takes references to entities that make way out of another entity."""
+    cleared: dict[str, Any] = {}
+    for path, shape, value in leaves(kind.wire, entity.spec):
+        if shape.ref is None or shape.fixed:
+            continue
+        if isinstance(value, list) and not gone.isdisjoint(value):
+            cleared[path] = [each for each in value if each not in gone]
+        elif isinstance(value, str) and value in gone and path.rpartition(".")[2] not in kind.wire.required:
+            cleared[path] = None
+    return nest(cleared)
+
+
+def is_record_only(changes: Iterable[FieldChange]) -> bool:
+    """Tell whether only the ownership record changes."""
+    return all(each.state in (State.CLAIM, State.RELEASE) for each in changes)

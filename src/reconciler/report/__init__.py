@@ -1,0 +1,1 @@
+"""Plans, findings and outcomes for people and programs."""

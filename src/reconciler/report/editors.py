@@ -1,0 +1,112 @@
+"""Settings with which YAML editors complete and check manifests."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from reconciler.kinds import Kinds
+from reconciler.kinds.reading import API_VERSION
+from reconciler.manifests import find_source
+
+SCHEMA_FILE = ".vscode/zonewright.schema.json"
+SETTINGS_FILE = ".vscode/settings.json"
+_ENDING = "*.{yaml,yml}"
+DEFAULT_GLOBS = (f"config/**/{_ENDING}",)
+_OPENING_BYTES = 4096
+
+
+class SettingsUnreadable(ValueError):
+    """An editor's settings exist and are not plain JSON; they are left alone."""
+
+
+def combined_schema(kinds: Kinds) -> dict[str, Any]:
+    """One JSON Schema for a manifest of any kind: `kind` decides which part applies."""
+    names = [kind.name for kind in kinds.ordered]
+    choices = [
+        {
+            "if": {"properties": {"kind": {"const": name}}, "required": ["kind"]},
+            "then": {"$ref": f"#/$defs/{name}"},
+        }
+        for name in names
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "zonewright manifest",
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"enum": names},
+            "metadata": {"type": "object"},
+        },
+        "allOf": choices,
+        "$defs": {kind.name: _embedded(kind.schema, kind.name) for kind in kinds.ordered},
+    }
+
+
+def _embedded(value: Any, name: str) -> Any:
+    """A schema as a part of another: it has no identity of its own, and its local references lead into the part."""
+    if isinstance(value, Mapping):
+        return {
+            word: f"#/$defs/{name}/{each[2:]}"
+            if word == "$ref" and str(each).startswith("#/")
+            else _embedded(each, name)
+            for word, each in value.items()
+            if word not in ("$schema", "$id", "x-zonewright")
+        }
+    if isinstance(value, list | tuple):
+        return [_embedded(each, name) for each in value]
+    return value
+
+
+def find_globs(directory: Path) -> list[str]:
+    """Patterns for the folders below *directory* that hold manifests; other YAML is none of this schema's business."""
+    folders = set()
+    for file in find_source([directory]).files:
+        with file.open("rb") as stream:
+            if API_VERSION.encode() in stream.read(_OPENING_BYTES):
+                folders.add(file.parent.relative_to(directory).parts[:1])
+    if () in folders:
+        folders.discard(())
+        return [_ENDING, *(f"{name}/**/{_ENDING}" for (name,) in sorted(folders))]
+    return [f"{name}/**/{_ENDING}" for (name,) in sorted(folders)] or list(DEFAULT_GLOBS)
+
+
+def write_settings(directory: Path, kinds: Kinds, globs: Sequence[str]) -> list[Path]:
+    """Write the combined schema, and settings that point at it; other settings stay.
+
+    Raises:
+        SettingsUnreadable: the settings cannot be read as JSON.
+    """
+    schema, settings = directory / SCHEMA_FILE, directory / SETTINGS_FILE
+    known = _read(settings)
+    schemas = known.get("yaml.schemas")
+    known["yaml.schemas"] = {
+        **(schemas if isinstance(schemas, dict) else {}),
+        f"./{SCHEMA_FILE}": [*globs, "!**/zonectl.yaml"],
+    }
+    schema.parent.mkdir(parents=True, exist_ok=True)
+    schema.write_bytes(orjson.dumps(combined_schema(kinds), option=orjson.OPT_INDENT_2) + b"\n")
+    settings.write_bytes(orjson.dumps(known, option=orjson.OPT_INDENT_2) + b"\n")
+    return [schema, settings]
+
+
+def _read(settings: Path) -> dict[str, Any]:
+    if not settings.exists():
+        return {}
+    try:
+        content = orjson.loads(settings.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise SettingsUnreadable(
+            f"`{settings}` is not plain JSON; map `./{SCHEMA_FILE}` to your manifests under `yaml.schemas` by hand"
+        ) from error
+    return content if isinstance(content, dict) else {}
+
+
+def modeline(directory: Path, manifest_folder: Path) -> str:
+    """The comment that tells any editor with a YAML language server which schema a file follows."""
+    relative = os.path.relpath(directory / SCHEMA_FILE, manifest_folder).replace(os.sep, "/")
+    return f"# yaml-language-server: $schema={relative}"

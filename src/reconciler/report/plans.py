@@ -1,0 +1,113 @@
+"""A plan as text: worst news first, and every change with why."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import orjson
+
+from reconciler.plan import Action, FieldChange, Plan, Refusal
+from reconciler.plan.model import Op, State
+
+from .diagnostics import counted, printable
+
+MOST_ACTIONS = 200
+MOST_CHARACTERS = 240
+
+_SIGNS = {
+    Op.DELETE: ("-", "red"),
+    Op.REPLACE: ("-/+", "red"),
+    Op.UPDATE: ("~", "yellow"),
+    Op.RENAME: ("~", "yellow"),
+    Op.ADOPT: ("<", "cyan"),
+    Op.CREATE: ("+", "green"),
+}
+_ORDER = tuple(_SIGNS)
+_STATES = {
+    State.DRIFT: "drift: changed on the server, git puts it back",
+    State.CONFLICT: "conflict: changed both in git and on the server",
+    State.CLAIM: "managed from now on, the value stays",
+    State.RELEASE: "no longer managed, the value stays",
+}
+
+
+def plan_text(plan: Plan, refusals: Sequence[Refusal] = ()) -> str:
+    """The whole plan. Creations beyond the first 200 are counted; everything else is always shown."""
+    lines = list(_actions(plan.actions))
+    lines.append(summary_line(plan))
+    if not plan.empty:
+        lines.append(f"  {plan.digest} on revision {plan.base_revision}")
+    lines.extend(f"{click.style('refused', fg='red')}: {printable(each.message)}" for each in refusals)
+    return "\n".join(lines)
+
+
+def summary_line(plan: Plan) -> str:
+    """One line that says how much there is to do."""
+    if plan.empty:
+        return f"{counted(plan.wanted, 'manifest')}: nothing to do"
+    words = {
+        Op.CREATE: "to create",
+        Op.UPDATE: "to update",
+        Op.ADOPT: "to adopt",
+        Op.RENAME: "to rename",
+        Op.REPLACE: "to replace",
+        Op.DELETE: "to delete",
+    }
+    counts = plan.summary()
+    parts = [f"{counts[op]} {word}" for op, word in words.items() if op in counts]
+    return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}"
+
+
+def _actions(actions: Iterable[Action]) -> Iterator[str]:
+    created = 0
+    for action in sorted(actions, key=lambda each: _ORDER.index(each.op)):
+        if action.op is Op.CREATE:
+            created += 1
+            if created > MOST_ACTIONS:
+                continue
+        yield from action_lines(action)
+    if created > MOST_ACTIONS:
+        yield f"{click.style('+', fg='green')} and {created - MOST_ACTIONS:,} more to create (`--output json` shows all)"
+
+
+def action_lines(action: Action) -> Iterator[str]:
+    """One action: what, which, where from, and each member."""
+    sign, color = _SIGNS[action.op]
+    notes = []
+    if action.previous_name:
+        notes.append(f"was {action.previous_name}")
+    if action.takes_along:
+        notes.append(f"takes along {action.takes_along} objects of others")
+    if action.shown_once:
+        notes.append("its secret is shown once")
+    note = f" ({'; '.join(notes)})" if notes else ""
+    head = click.style(f"{sign} {action.op} {printable(action.title)}", fg=color)
+    yield f"{head}{note}  {click.style(action.reason, dim=True)}"
+    if action.op is not Op.DELETE:
+        yield from (change_line(change, action.op) for change in action.changes)
+
+
+def change_line(change: FieldChange, op: Op) -> str:
+    """One member, before and after."""
+    if op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE):
+        values = shown(change.after)
+    else:
+        values = f"{shown(change.before)} -> {shown(change.after)}"
+    line = f"    {printable(change.path)}: {values}"
+    if change.state in _STATES:
+        line += click.style(f"  [{_STATES[change.state]}]", fg="magenta")
+    if change.state is State.CONFLICT:
+        line += f" (applied before: {shown(change.applied)})"
+    return line
+
+
+def shown(value: Any) -> str:
+    """A value on one line, cut when it is long."""
+    if value is None:
+        return "(unset)"
+    if isinstance(value, dict) and value.keys() == {"secret"}:
+        reference = value["secret"]
+        source = reference.get("from_env") or reference.get("from_file")
+        return f"secret from {printable(str(source))}, version {printable(str(reference.get('version')))}"
+    text = printable(orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
+    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "..."

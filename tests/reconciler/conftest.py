@@ -1,0 +1,90 @@
+"""Fixtures of the reconciler's tests: the real kinds, a world, a server, and a way to run commands."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.reconciler.fake_server import API_KEY, FakeServer, World
+
+from reconciler.cli import run
+from reconciler.kinds import Kinds, load_kinds
+
+
+@pytest.fixture(scope="session")
+def kinds() -> Kinds:
+    """The kinds of the checked-in schemas."""
+    return load_kinds()
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test begins with an empty cache and without settings from outside."""
+    monkeypatch.setenv("ZONECTL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    for name in ("SERVER", "API_KEY", "CLIENT_ID", "CLIENT_SECRET", "ORGANIZATION", "OWNER"):
+        monkeypatch.delenv(f"ZONECTL_{name}", raising=False)
+
+
+@pytest.fixture
+def world(kinds: Kinds) -> World:
+    """An organization with nothing in it."""
+    return World(kinds)
+
+
+@pytest.fixture
+def server(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    """That organization behind HTTP; the environment says how to reach it."""
+    with FakeServer.running(world) as running:
+        monkeypatch.setenv("ZONECTL_SERVER", running.url)
+        monkeypatch.setenv("ZONECTL_API_KEY", API_KEY)
+        yield running
+
+
+@dataclass
+class Result:
+    """What a command did."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def zonectl(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Runs one command in this process."""
+
+    def call(*arguments: object) -> Result:
+        capsys.readouterr()
+        code = run([str(each) for each in arguments])
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> "Folder":
+    """A configuration's directory, with an owner."""
+    folder = Folder(tmp_path / "config")
+    folder.write("zonectl.yaml", "owner: acme/identity\n")
+    return folder
+
+
+class Folder:
+    """A directory of manifests."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)

@@ -1,0 +1,60 @@
+"""Small factories: manifests, plans, and a world that a plan is applied to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from reconciler.apply.planning import changeset, replace_secrets
+from reconciler.kinds import Kinds, Manifest, Origin, load_kinds
+from reconciler.plan import Plan, build_plan
+from tests.reconciler.fake_server import World
+
+OWNER = "acme/identity"
+
+
+def manifest(
+    kind: str,
+    name_: str,
+    zone_: str | None = "workforce",
+    /,
+    *,
+    lifecycle: dict[str, Any] | None = None,
+    origin: Origin | None = None,
+    **spec: Any,
+) -> Manifest:
+    """A manifest as the loader gives it."""
+    found = load_kinds().by_name[kind]
+    return Manifest(
+        kind=found,
+        zone=zone_ if found.zoned else None,
+        name=name_,
+        spec=spec,
+        origin=origin or Origin(f"{kind}.yaml", 1),
+        lifecycle=lifecycle or {},
+    )
+
+
+def zone(name: str = "workforce", **spec: Any) -> Manifest:
+    """A zone's manifest."""
+    return manifest("Zone", name, **{"name": name, **spec})
+
+
+def plan_for(world: World, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None) -> Plan:
+    """The plan for a world."""
+    return build_plan(manifests, world.snapshot(), kinds or world.kinds, owner=owner, tool_version="test")
+
+
+def carry_out(world: World, plan: Plan) -> None:
+    """Apply a plan to a world, secrets as placeholders."""
+    operations = [
+        {**each, "spec": replace_secrets(each["spec"], lambda _: "secret")} if "spec" in each else dict(each)
+        for each in plan.operations
+    ]
+    world.changeset(changeset(plan, operations))
+
+
+def settle(world: World, manifests: Sequence[Manifest], owner: str = OWNER) -> Plan:
+    """Plan and apply; gives the plan."""
+    plan = plan_for(world, manifests, owner)
+    if not plan.empty:
+        carry_out(world, plan)
+    return plan

@@ -1,0 +1,420 @@
+"""A small management API in memory that speaks snapshots and changesets: a model of the server for tests.
+
+`World` is pure: it can be driven without a network. `FakeServer` puts it behind real HTTP.
+"""
+
+import copy
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from reconciler.client.api import read_snapshot
+from reconciler.kinds import Kinds, Shape, Snapshot
+
+ORGANIZATION = "org00000000000000000000001"
+API_KEY = "zwk_test"
+
+
+class Refused(Exception):
+    """The model answers with an error."""
+
+    def __init__(self, status: int, code: str, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field = status, code, message, field
+
+    def body(self) -> dict[str, Any]:
+        """The error body."""
+        details = [{"code": self.code, "message": self.message, "field": self.field}]
+        return {"status": self.status, "code": self.code, "message": self.message, "details": details}
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+def with_defaults(shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec with every default that the schema states."""
+    filled = dict(spec)
+    for name, below in shape.members.items():
+        if below.nested and (filled.get(name) is not None or _stands_alone(below)):
+            filled[name] = with_defaults(below, filled.get(name) or {})
+        elif filled.get(name) is None and below.resets_to is not None:
+            filled[name] = copy.copy(below.resets_to)
+    return {name: value for name, value in filled.items() if value is not None}
+
+
+def _stands_alone(shape: Shape) -> bool:
+    return any(below.resets_to not in (None, []) or _stands_alone(below) for below in shape.members.values())
+
+
+@dataclass
+class World:
+    """An organization: entities by id, and the revision that counts its changes."""
+
+    kinds: Kinds
+    entities: dict[str, dict[str, Any]] = field(default_factory=dict)
+    revision: int = 1
+    made: int = 0
+    secrets: dict[tuple[str, str], str] = field(default_factory=dict)
+    receipts: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+
+    def new_id(self, kind: str) -> str:
+        """An id nobody has."""
+        self.made += 1
+        return f"{kind.lower()[:12]}{self.made:014d}"
+
+    def add(
+        self, kind: str, spec: Mapping[str, Any], zone_id: str | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Put an entity there, as if somebody had made it by hand."""
+        entity = {
+            "type": "entity",
+            "kind": kind,
+            "id": self.new_id(kind),
+            "zone_id": zone_id,
+            "owner_type": "customer",
+            "spec": dict(spec),
+            "ownership": None,
+            "secrets_set": [],
+            **more,
+        }
+        self.entities[entity["id"]] = entity
+        self.finish(entity)
+        if kind == "Zone":
+            issuer = f"https://id.example/z/{entity['id']}"
+            entity["spec"]["slug"] = re.sub(r"[^a-z0-9]+", "-", spec["name"].lower()).strip("-")
+            entity["spec"]["addresses"] = {
+                "issuer": issuer,
+                "redirect_uri": f"{issuer}/oauth/callback",
+                "token_endpoint": f"{issuer}/oauth/token",
+            }
+            self.finish(entity)
+            for role in ("zone_manager", "zone_viewer"):
+                self.add("Role", {"identifier": role}, entity["id"], owner_type="platform")
+            self.add(
+                "Provider", {"identifier": issuer, "name": "Zone STS"}, entity["id"], owner_type="platform"
+            )
+        return entity
+
+    def finish(self, entity: dict[str, Any]) -> None:
+        """Fill in what the server works out."""
+        kind = self.kinds.by_name[entity["kind"]]
+        entity["spec"] = with_defaults(kind.wire, entity["spec"])
+        entity["handle"] = entity["spec"].get(kind.handle) if kind.handle else None
+        entity["zone"] = self.entities[entity["zone_id"]]["spec"]["slug"] if entity["zone_id"] else None
+        entity["revision"] = self.revision
+
+    def snapshot_body(self) -> bytes:
+        """The snapshot as JSON lines."""
+        order = {kind.name: kind.order for kind in self.kinds.ordered}
+        entities = sorted(self.entities.values(), key=lambda each: (order[each["kind"]], each["id"]))
+        head = {
+            "type": "snapshot",
+            "organization_id": ORGANIZATION,
+            "label": "acme",
+            "revision": self.revision,
+        }
+        lines = [head, *entities, {"type": "end", "count": len(entities)}]
+        return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot as the reconciler reads it."""
+        return read_snapshot(self.snapshot_body())
+
+    def changeset(self, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        """Apply a changeset, wholly or not at all. Raises Refused."""
+        trial = replace(self, entities=copy.deepcopy(self.entities), secrets=dict(self.secrets))
+        trial.revision += 1
+        results = _Run(trial, body).run()
+        if not dry_run:
+            self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
+            self.secrets = trial.secrets
+        return {
+            "id": None if dry_run else f"changeset{trial.revision:017d}",
+            "revision": trial.revision,
+            "base_revision": body["base_revision"],
+            "dry_run": dry_run,
+            "operations": results,
+        }
+
+    def find(self, kind: str, name: str) -> dict[str, Any]:
+        """The entity with that manifest name or handle."""
+        for entity in self.entities.values():
+            names = ((entity["ownership"] or {}).get("name"), entity["handle"])
+            if entity["kind"] == kind and name in names:
+                return entity
+        raise KeyError(name)
+
+
+class _Run:
+    """One changeset on a copy of the world."""
+
+    def __init__(self, world: World, body: Mapping[str, Any]) -> None:
+        self.world, self.body = world, body
+        self.local: dict[str, str] = {}
+
+    def run(self) -> list[dict[str, Any]]:
+        results = []
+        for index, operation in enumerate(self.body["operations"]):
+            try:
+                results.append({"index": index, "status": "done", **self.one(operation)})
+            except Refused as error:
+                error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
+                raise
+        return results
+
+    def one(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        op = operation["op"]
+        if op == "create":
+            return self.create(operation)
+        entity = self.target(operation)
+        if entity["owner_type"] == "platform":
+            raise Refused(403, "forbidden", "owned by the platform")
+        owner = (entity["ownership"] or {}).get("owner")
+        if owner not in (None, self.body["owner"]):
+            raise Refused(403, "forbidden", f"owned by `{owner}`")
+        if entity["revision"] > self.body["base_revision"] and entity["revision"] != self.world.revision:
+            raise Refused(412, "precondition_failed", f"{entity['id']} was changed by somebody at 12:00")
+        if op == "delete":
+            if entity["ownership"] is None or entity["ownership"]["protect"]:
+                raise Refused(403, "forbidden", "not ours, or protected")
+            self.delete(entity)
+        elif op == "rename":
+            entity["ownership"]["name"] = operation["name"]
+        else:
+            assert (entity["ownership"] is None) == (op == "adopt")
+            self.write(entity, operation)
+        return {"op": op, "kind": entity["kind"], "id": entity["id"], "name": operation.get("name")}
+
+    def target(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        entity_id = operation["id"] if "id" in operation else self.local[operation["local_id"]]
+        if entity_id not in self.world.entities:
+            raise Refused(404, "not_found", f"there is no {operation['kind']} `{entity_id}`")
+        return self.world.entities[entity_id]
+
+    def create(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        zone = operation.get("zone")
+        zone_id = (zone.get("id") or self.local[zone["local_id"]]) if zone else None
+        # Known before the members are resolved: they may refer to the zone that is being made.
+        entity = self.world.add(operation["kind"], {"name": operation["spec"].get("name", "x")}, zone_id)
+        self.local[operation["local_id"]] = entity["id"]
+        if operation["kind"] != "Zone":
+            entity["spec"] = {}
+        self.write(entity, operation)
+        done = {"op": "create", "kind": entity["kind"], "id": entity["id"], "name": operation["name"]}
+        kind = self.world.kinds.by_name[entity["kind"]]
+        if kind.shows_once(operation["spec"]):
+            done["shown_once"] = {"password": f"password of {entity['id']}"}
+        return done
+
+    def write(self, entity: dict[str, Any], operation: Mapping[str, Any]) -> None:
+        kind = self.world.kinds.by_name[entity["kind"]]
+        spec = dict(operation["spec"])
+        for (member,) in kind.secrets:
+            if member in spec:
+                value = spec.pop(member)
+                entity["secrets_set"] = [each for each in entity["secrets_set"] if each != member]
+                if value is not None:
+                    entity["secrets_set"].append(member)
+                    self.world.secrets[entity["id"], member] = (
+                        value if isinstance(value, str) else "(dry run)"
+                    )
+        unknown = spec.keys() - kind.wire.members.keys()
+        if unknown:
+            raise Refused(400, "validation_error", "is not a member", f"spec.{min(unknown)}")
+        if any("forbidden" == value for value in spec.values()):
+            raise Refused(400, "validation_error", "may not be `forbidden`", "spec.name")
+        resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
+        entity["spec"] = merge(entity["spec"], resolved)
+        self.world.finish(entity)
+        handles = [(each["zone_id"], each["kind"], each["handle"]) for each in self.world.entities.values()]
+        mine = (entity["zone_id"], entity["kind"], entity["handle"])
+        if entity["handle"] is not None and kind.handle in kind.wire.members and handles.count(mine) > 1:
+            raise Refused(409, "conflict", f"`{entity['handle']}` is taken", f"spec.{kind.handle}")
+        before = entity["ownership"] or {"applied": {}}
+        entity["ownership"] = {
+            "owner": self.body["owner"],
+            "name": operation["name"],
+            "fields": operation["fields"],
+            "applied": merge(before["applied"], resolved),
+            "secret_versions": operation.get("secret_versions", {}),
+            "source": self.body["source"],
+            "protect": operation.get("protect", False),
+        }
+
+    def resolve(self, value: Any, zone_id: str | None) -> Any:
+        if isinstance(value, list):
+            return [self.resolve(each, zone_id) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"local_id"}:
+            if value["local_id"] not in self.local:
+                raise Refused(400, "validation_error", f"`{value['local_id']}` is not created before", "spec")
+            return self.local[value["local_id"]]
+        if "address_of" in value:
+            zone = value["address_of"].get("id") or self.local[value["address_of"]["local_id"]]
+            return self.world.entities[zone]["spec"]["addresses"][value["member"]]
+        if "external" in value:
+            for entity in self.world.entities.values():
+                if (entity["kind"], entity["handle"], entity["zone_id"]) == (
+                    value["kind"],
+                    value["external"],
+                    zone_id,
+                ):
+                    return entity["id"]
+            raise Refused(400, "validation_error", f"there is no `{value['external']}`", "spec")
+        return {name: self.resolve(each, zone_id) for name, each in value.items()}
+
+    def delete(self, entity: dict[str, Any]) -> None:
+        gone = entity["id"]
+        del self.world.entities[gone]
+        for each in list(self.world.entities.values()):
+            if each["zone_id"] == gone:
+                del self.world.entities[each["id"]]
+            else:
+                each["spec"] = _forget(each["spec"], gone)
+
+
+def _forget(value: Any, gone: str) -> Any:
+    """Foreign keys: a reference to what was deleted is emptied."""
+    if isinstance(value, dict):
+        return {name: _forget(each, gone) for name, each in value.items() if each != gone}
+    if isinstance(value, list):
+        return [_forget(each, gone) for each in value if each != gone]
+    return value
+
+
+class FakeServer:
+    """The model behind real HTTP on a free port of this machine."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.requests: list[tuple[str, str]] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.failures: list[tuple[int, dict[str, str]]] = []  # answered first, in order
+        self.drop_answers = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing is logged."""
+
+            def do_GET(self) -> None:
+                outer.answer(self)
+
+            def do_POST(self) -> None:
+                outer.answer(self)
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    @classmethod
+    @contextmanager
+    def running(cls, world: World) -> Iterator["FakeServer"]:
+        """A server for the length of a test."""
+        server = cls(world)
+        thread = threading.Thread(
+            target=server._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
+        thread.start()
+        try:
+            yield server
+        finally:
+            server._http.shutdown()
+            server._http.server_close()
+            thread.join()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer one request."""
+        parts = urlsplit(request.path)
+        self.requests.append((request.command, request.path))
+        content = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if self.failures:
+            status, headers = self.failures.pop(0)
+            self.send(request, status, {"code": "unavailable", "message": "later", "status": status}, headers)
+        elif parts.path == "/service-account-token":
+            self.send(request, 200, {"access_token": API_KEY, "token_type": "Bearer", "expires_in": 3600})
+        elif request.headers.get("Authorization") != f"Bearer {API_KEY}":
+            self.send(request, 401, {"code": "unauthorized", "message": "who are you?", "status": 401})
+        elif parts.path == "/organizations":
+            self.send(request, 200, {"items": [{"id": ORGANIZATION, "label": "acme"}]})
+        elif parts.path == f"/organizations/{ORGANIZATION}/snapshot":
+            self.snapshot(request)
+        elif parts.path == f"/organizations/{ORGANIZATION}/changesets":
+            self.changeset(request, content, dry_run=parse_qs(parts.query).get("dry_run") == ["true"])
+        else:
+            self.send(request, 404, {"code": "not_found", "message": "nothing here", "status": 404})
+
+    def snapshot(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer a snapshot, or that it is as before."""
+        etag = f'"{self.world.revision}"'
+        if request.headers.get("If-None-Match") == etag:
+            self.send(request, 304, None, {"ETag": etag})
+        else:
+            self.send(request, 200, self.world.snapshot_body(), {"ETag": etag})
+
+    def changeset(self, request: BaseHTTPRequestHandler, content: bytes, *, dry_run: bool) -> None:
+        """Answer a changeset, as lines when the caller takes them."""
+        body = json.loads(content)
+        self.bodies.append(body)
+        key, digest = request.headers.get("Idempotency-Key", ""), hashlib.sha256(content).hexdigest()
+        headers = {}
+        try:
+            if not dry_run and key in self.world.receipts:
+                first, result = self.world.receipts[key]
+                if first != digest:
+                    raise Refused(409, "conflict", "the key was used for something else")
+                headers["Idempotent-Replay"] = "true"
+            else:
+                result = self.world.changeset(body, dry_run=dry_run)
+                if not dry_run:
+                    kept = [
+                        {k: v for k, v in each.items() if k != "shown_once"} for each in result["operations"]
+                    ]
+                    self.world.receipts[key] = (digest, {**result, "operations": kept})
+        except Refused as error:
+            self.send(request, error.status, error.body())
+            return
+        if self.drop_answers:
+            self.drop_answers -= 1
+            request.close_connection = True
+            return
+        if "ndjson" in request.headers.get("Accept", ""):
+            total = len(body["operations"])
+            lines = [{"type": "progress", "done": total, "total": total}, {"type": "result", **result}]
+            self.send(request, 200, b"".join(json.dumps(line).encode() + b"\n" for line in lines), headers)
+        else:
+            self.send(request, 200, result, headers)
+
+    @staticmethod
+    def send(
+        request: BaseHTTPRequestHandler, status: int, content: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send one answer; bytes go as JSON lines."""
+        lines = isinstance(content, bytes)
+        body = content if lines else b"" if content is None else json.dumps(content).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "application/x-ndjson" if lines else "application/json")
+        request.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            request.send_header(name, value)
+        request.end_headers()
+        request.wfile.write(body)
