@@ -50,6 +50,7 @@ class Body(BaseModel):
     source: ClassVar[type[BaseModel]]
 
 
+@cache
 def settable(model: type[BaseModel], verb: Verb) -> dict[str, Member]:
     """The members of a class that the body of a create or an update may have, by name."""
     return {name: member for name, member in members(model).items() if _taken(member, verb)}

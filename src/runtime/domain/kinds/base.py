@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
@@ -145,6 +146,10 @@ class Kind:
 
     def members(self) -> dict[str, Member]:
         """Every member that some entity of this kind has, by name."""
+        return self._members
+
+    @cached_property
+    def _members(self) -> dict[str, Member]:
         found: dict[str, Member] = {}
         for entity in self.classes:
             for name, member in members(entity).items():
@@ -159,7 +164,7 @@ class Kind:
             if not member.has(Mark.DERIVED, Mark.INPUT) and member.expand is None
         }
 
-    @property
+    @cached_property
     def handle(self) -> str | None:
         """The member that names an entity to people, unique within the parent; None where there is none."""
         return next((name for name, member in self.members().items() if member.has(Mark.HANDLE)), None)

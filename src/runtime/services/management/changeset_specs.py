@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from runtime.contract.bodies import nullable_in_patch, part_body, read, read_body, settable
@@ -94,9 +95,9 @@ def take_apart(
 def _with_secrets(kind: Kind, spec: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
     """The spec with placeholders of secrets in a form that can be checked; only a dry run has any."""
     given = dict(spec)
-    for name, member in kind.members().items():
+    for name in sealed_members(kind):
         value = given.get(name)
-        if member.has(Mark.SEALED) and isinstance(value, dict) and value.keys() == {"secret"}:
+        if isinstance(value, dict) and value.keys() == {"secret"}:
             if not dry_run:
                 raise ValidationFailed.of(name, "is a placeholder; send the secret itself")
             given[name] = _SOME_SECRET
@@ -154,8 +155,15 @@ def _defaulted(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
     return cleared
 
 
-def _settable(kind: Kind, verb: Verb) -> set[str]:
-    return {name for entity in kind.classes for name in settable(entity, verb)}
+@cache
+def sealed_members(kind: Kind) -> frozenset[str]:
+    """The names of the members that are secrets."""
+    return frozenset(name for name, member in kind.members().items() if member.has(Mark.SEALED))
+
+
+@cache
+def _settable(kind: Kind, verb: Verb) -> frozenset[str]:
+    return frozenset(name for entity in kind.classes for name in settable(entity, verb))
 
 
 def _none_known(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, Kind
-from runtime.domain.kinds.marks import Mark
+from runtime.services.management.changeset_specs import sealed_members
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import ownership as storage
 from runtime.storage.sql.ownership import Record
@@ -141,7 +141,7 @@ class Owners:
         """
         key = (kind.name, entity_id)
         before = self.of(kind, entity_id)
-        secrets = {name for name, member in kind.members().items() if member.has(Mark.SEALED)}
+        secrets = sealed_members(kind)
         written = {name: value for name, value in spec.items() if name not in secrets}
         applied = applied_values(operation.fields, written, before.applied if before else {}, found)
         self.put(
