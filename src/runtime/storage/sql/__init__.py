@@ -1,1 +1,1 @@
-"""Tables, queries and migrations. Functions take a connection that the caller opened; entities come out, never rows."""
+"""Tables, queries and migrations. Functions take a connection that is open; entities come out, never rows."""

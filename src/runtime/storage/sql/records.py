@@ -13,7 +13,7 @@ def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
     return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
 
 
-# What all processes of the service share: the pepper, the key of paging cursors. Wrapped by the key-encryption key.
+# What all processes of the service share: the pepper, the key of paging cursors. Wrapped by the master key.
 service_secrets = Table(
     "service_secrets",
     METADATA,
