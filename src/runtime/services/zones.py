@@ -394,6 +394,18 @@ class Zones:
             self._ids_by_slug.put(slug, found)
         return found
 
+    async def find_id(self, id_or_slug: str) -> str:
+        """The id of the zone that an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
+        async with self.parts.database.querying() as conn:
+            found = await storage.zones_named(conn, id_or_slug)
+        if not found:
+            raise NotFound(f"there is no zone `{id_or_slug}`")
+        if len(found) > 1:
+            raise NotFound(
+                f"{len(found)} zones have the slug `{id_or_slug}`: name one by its id, {', '.join(found)}"
+            )
+        return found[0]
+
     async def published(self, names: list[str]) -> list[int | None]:
         """The published epochs, in one trip; None for those unknown, and for all when the state is away."""
         try:

@@ -156,6 +156,17 @@ async def zone_with_slug(conn: AsyncConnection, slug: str, issuer: str) -> str |
     return next((row.id for row in rows if row.protocols["oauth2"]["issuer"] == issuer), None)
 
 
+async def zones_named(conn: AsyncConnection, id_or_slug: str) -> list[str]:
+    """The ids of the zones with that id, or else with that slug in whatever organization."""
+    rows = await conn.execute(
+        select(_zones.c.id)
+        .where(or_(_zones.c.id == id_or_slug, _zones.c.slug == id_or_slug))
+        .order_by(_zones.c.id)
+    )
+    found = list(rows.scalars())
+    return [id_or_slug] if id_or_slug in found else found
+
+
 async def keys(conn: AsyncConnection, zone_id: str) -> list[StoredKey]:
     """All keys of a zone, oldest first."""
     rows = await conn.execute(
