@@ -60,7 +60,8 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     await entities.add(unit, APPLICATION, made)
     if wanted := body.get("dependencies"):
         await set_dependencies(unit, made, [entry["id"] for entry in wanted], field="dependencies")
-    return (await counted(unit, scope["zone_id"], [made]))[0]
+        return (await counted(unit, scope["zone_id"], [made]))[0]
+    return made
 
 
 async def update(

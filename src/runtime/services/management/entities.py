@@ -24,10 +24,12 @@ from runtime.services import keys
 from runtime.services.management import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
+from runtime.storage.sql import changes
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.directory import any_text
 
 Parents = Mapping[str, str]
+_SLUGS_ONE_BY_ONE = 5
 E_ = TypeVar("E_", bound=Entity)
 
 
@@ -118,8 +120,20 @@ async def check_references(unit: Unit, kind: Kind, zone_id: str, values: Mapping
 
 
 async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
-    """A slug for that name that nothing of the kind has yet in the scope."""
-    slug = slug_of(name)
+    """A slug for that name that nothing of the kind has yet in the scope.
+
+    A unit that makes many entities asks for all the taken ones at once, and keeps the count itself.
+    """
+    key = (kind.name, *scope.values())
+    asked = unit.slugs_asked[key] = unit.slugs_asked.get(key, 0) + 1
+    if asked == _SLUGS_ONE_BY_ONE:
+        unit.slugs[key] = await changes.slugs(unit.conn, kind, within=scope)
+    slug, taken = slug_of(name), unit.slugs.get(key)
+    if taken is not None:
+        while slug in taken:
+            slug = with_suffix(slug_of(name))
+        taken.add(slug)
+        return slug
     while await storage.find_by(unit.conn, kind, "slug", slug, within=scope) is not None:
         slug = with_suffix(slug_of(name))
     return slug

@@ -42,6 +42,8 @@ class Unit:
         known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many
             operations that refer to the same entity ask once.
         zones: id -> zone, likewise.
+        slugs: (kind name, ids of the scope) -> the slugs that are taken, once that has been worth asking.
+        slugs_asked: how many slugs have been looked for there.
         signing_keys: zone id -> kid -> key, opened once a unit.
     """
 
@@ -55,6 +57,8 @@ class Unit:
     shown_once: dict[str, dict[str, str]] = field(default_factory=dict)
     known: set[tuple[str, str, str]] = field(default_factory=set)
     zones: dict[str, Zone] = field(default_factory=dict)
+    slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
+    slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     head: ledger.Head | None = None
     _records: list[dict[str, Any]] = field(default_factory=list)

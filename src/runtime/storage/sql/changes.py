@@ -13,6 +13,7 @@ from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
 from runtime.domain.kinds.values import PolicySetMode, PrincipalType
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.paging import Position
+from runtime.storage.sql.selecting import Within, parents
 from runtime.storage.sql.tables import (
     TABLES,
     application_dependencies,
@@ -90,6 +91,12 @@ async def zones(conn: AsyncConnection, organization_id: str) -> dict[str, str]:
         select(table.c.id, table.c.slug).where(table.c.organization_id == organization_id)
     )
     return {row.id: row.slug for row in found}
+
+
+async def slugs(conn: AsyncConnection, kind: Kind, *, within: Within) -> set[str]:
+    """Every slug that is taken under these parents."""
+    query = select(TABLES[kind.name].c.slug).where(*parents(kind, within))
+    return {row[0] for row in await conn.execute(query)}
 
 
 async def standing(
