@@ -27,7 +27,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 @answering_pages
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """Begin a sign-in: a redirect that goes on or says what is wrong, or a page when nobody can be answered."""
+    """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
     parameters = read_parameters(request)
     client_id, application, address = await requests.recognise(view, parameters)
     try:

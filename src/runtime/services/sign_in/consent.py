@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -64,13 +63,15 @@ async def is_needed(
     """Tell whether the user has to be asked before this request is granted."""
     if "consent" in request.prompts:
         return True
+    of_this = {"zone_id": view.id, "user_id": user.id}
+    asked = [each.id for each in request.resources]
     async with parts.database.reading() as conn:
-        for asked in request.resources:
-            if await _was_withdrawn(conn, view, user, application, asked.id, parts.clock()):
-                return True
+        # A grant that has ended starts again only with the user's word, whatever the application's setting.
+        if asked and await storage.withdrawn(conn, resource_ids=asked, now=parts.clock(), **of_this):
+            return True
         if application.consent is Consent.IMPLICIT:
             return False
-        given = await storage.given(conn, zone_id=view.id, user_id=user.id, application_id=application.id)
+        given = await storage.given(conn, application_id=application.id, **of_this)
     return not _covers(given, request)
 
 
@@ -78,12 +79,13 @@ async def stands(
     parts: Parts, view: ZoneView, application: Application, user: User, asked: RequestedResource
 ) -> bool:
     """Tell whether what the user allowed for a resource has not been taken back since."""
+    of_this = {"zone_id": view.id, "user_id": user.id}
     async with parts.database.reading() as conn:
-        if await _was_withdrawn(conn, view, user, application, asked.id, parts.clock()):
+        if await storage.withdrawn(conn, resource_ids=[asked.id], now=parts.clock(), **of_this):
             return False
         if application.consent is Consent.IMPLICIT:
             return True
-        given = await storage.given(conn, zone_id=view.id, user_id=user.id, application_id=application.id)
+        given = await storage.given(conn, application_id=application.id, **of_this)
     return asked.id in given and asked.scopes <= given[asked.id].scopes
 
 
@@ -136,22 +138,6 @@ async def record(
             )
         bumped = await epochs.bump_user(conn, view.id, user.id)
     await epochs.publish(parts.state, bumped)
-
-
-async def _was_withdrawn(
-    conn: AsyncConnection,
-    view: ZoneView,
-    user: User,
-    application: Application,
-    resource_id: str,
-    now: datetime,
-) -> bool:
-    """Tell whether a delegated grant for the resource has ended: then only the user can start it again."""
-    found = await lookups.allowances(conn, view.id, user.id, application.id, resource_id)
-    return any(
-        grant.status != "active" or (grant.expires_at is not None and grant.expires_at <= now)
-        for grant in found.delegated
-    )
 
 
 def _covers(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:

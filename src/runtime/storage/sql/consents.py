@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
@@ -80,6 +80,21 @@ async def record(
                     **values,
                 )
             )
+
+
+async def withdrawn(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, resource_ids: Collection[str], now: datetime
+) -> frozenset[str]:
+    """Of these resources, those for which a delegated grant of the user has ended."""
+    found = await conn.execute(
+        select(_grants.c.resource_id).where(
+            _grants.c.zone_id == zone_id,
+            _grants.c.user_id == user_id,
+            _grants.c.resource_id.in_(resource_ids),
+            or_(_grants.c.status != "active", _grants.c.expires_at <= now),
+        )
+    )
+    return frozenset(found.scalars())
 
 
 async def grant(
