@@ -218,6 +218,6 @@ def doctor(settings: Settings) -> None:
 @main.command()
 def openapi() -> None:
     """Print the management API's OpenAPI document."""
-    from runtime.contract.openapi import document
+    from runtime.contract.openapi import openapi as document
 
     click.echo(json.dumps(document(), indent=2))

@@ -395,7 +395,7 @@ class Zones:
         return found
 
     async def find_id(self, id_or_slug: str) -> str:
-        """The id of the zone that an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
+        """The id of the zone an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
         async with self.parts.database.querying() as conn:
             found = await storage.zones_named(conn, id_or_slug)
         if not found:
