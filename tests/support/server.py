@@ -62,6 +62,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
         box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
         await migrations.migrate(chosen.resolved_database_url)
         app = build(chosen)
+        app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
         server = await app.create_server(sock=bound, return_asyncio_server=True)
         await server.startup()
         await server.before_start()

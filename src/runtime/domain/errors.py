@@ -23,6 +23,7 @@
         InvalidTarget          400     invalid_target
         AccessDenied           400     access_denied
         InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
+          TokenMissing         401     invalid_token          (the challenge names no error)
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
         LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
         ConsentRequired        400     consent_required       (redirects only)
@@ -212,6 +213,10 @@ class InvalidToken(OAuthError):
     """The bearer token is not valid here. Spec: RFC 6750 section 3.1."""
 
     code, status = "invalid_token", 401
+
+
+class TokenMissing(InvalidToken):
+    """No bearer token was sent: challenged without an error code, as somebody who just does not know yet."""
 
 
 class InsufficientScope(OAuthError):

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 from sanic.request import Request
 
-from runtime.domain.errors import InsufficientScope, InvalidGrant, InvalidRequest, InvalidToken
+from runtime.domain.errors import (
+    InsufficientScope,
+    InvalidGrant,
+    InvalidRequest,
+    InvalidToken,
+    TokenMissing,
+)
 from runtime.services.exchange.subject import Subject, check_root, verify_subject
 from runtime.services.parts import Parts
 from runtime.services.zones import RootView, ZoneView
@@ -32,7 +38,7 @@ async def require_bearer(
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise InvalidToken("an access token is required", internal="no token", challenge="plain")
+        raise TokenMissing("an access token is required")
     now = parts.clock()
     try:
         subject = verify_subject(view, token.strip(), now)

@@ -17,6 +17,7 @@ from runtime.domain.errors import (
     OAuthError,
     ServerError,
     TemporarilyUnavailable,
+    TokenMissing,
     TooManyRequests,
     Unavailable,
 )
@@ -78,6 +79,8 @@ def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:
 
 
 def _bearer_challenge(refusal: InvalidToken | InsufficientScope) -> str:
+    if isinstance(refusal, TokenMissing):
+        return "Bearer"
     challenge = f'Bearer error="{refusal.code}", error_description="{refusal.detail}"'
     if scope := refusal.members.get("scope"):
         challenge += f', scope="{scope}"'
