@@ -1,0 +1,72 @@
+"""One organization for each module of tests, on the embedded default and on PostgreSQL with Redis."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.factories import Company, found_company, opened_parts
+from tests.support.postgres import PostgresServer
+from tests.support.redis import RedisServer
+from tests.support.scene import Scene
+
+from runtime.services.parts import Parts
+
+
+@pytest.fixture(scope="module", params=["embedded", "networked"])
+def servers(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What a storage mode is made of: an empty SQLite file, or real PostgreSQL and Redis servers."""
+    if request.param == "embedded":
+        return {"template": request.getfixturevalue("_sqlite_template")}
+    return {
+        "postgres": request.getfixturevalue("postgres"),
+        "redis": request.getfixturevalue("redis_server"),
+    }
+
+
+@pytest.fixture(scope="module")
+async def storage_settings(
+    servers: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[str, Any]]:
+    """The settings that name a new migrated database, and the short-lived state beside it."""
+    folder = tmp_path_factory.mktemp("zoned")
+    if "template" in servers:
+        template: Path = servers["template"]
+        await asyncio.to_thread(shutil.copy, template, folder / "zonewright.db")
+        yield {
+            "data_dir": folder,
+            "database_url": f"sqlite+aiosqlite:///{folder / 'zonewright.db'}",
+            "redis_url": None,
+        }
+        return
+    postgres: PostgresServer = servers["postgres"]
+    redis: RedisServer = servers["redis"]
+    url = await postgres.migrated()
+    yield {"data_dir": folder, "database_url": url, "redis_url": redis.url}
+    await postgres.drop(url)
+
+
+@pytest.fixture(scope="module")
+async def parts(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]:
+    """Parts over SQLite with state in this process, then over PostgreSQL with Redis."""
+    async with opened_parts(**storage_settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def company(parts: Parts) -> Company:
+    return await found_company(parts)
+
+
+@pytest.fixture(scope="module")
+async def scene(company: Company) -> Scene:
+    """A zone that the module's tests share; each brings its own applications and resources."""
+    return Scene(company, await company.zone())
+
+
+@pytest.fixture
+async def own_scene(company: Company) -> Scene:
+    """A zone of this test alone, for those that change its policies or keys."""
+    return Scene(company, await company.zone())

@@ -1,0 +1,74 @@
+"""A zone with its token endpoint, asked as clients ask it, without a socket between."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import jwt
+from tests.support.factories import App, Company
+
+from runtime.api.oauth.forms import parse_form
+from runtime.api.oauth.token import respond
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.parts import Parts
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    """What a token says, its signature unchecked."""
+    claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    return claims
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A zone, and requests to its token endpoint as they arrive there."""
+
+    company: Company
+    zone: Zone
+
+    @property
+    def parts(self) -> Parts:
+        return self.company.parts
+
+    async def post(
+        self,
+        form: list[tuple[str, str]],
+        *,
+        authorization: str | None = None,
+        address: str = "192.0.2.1",
+        parts: Parts | None = None,
+    ) -> dict[str, Any]:
+        """The answer to a form."""
+        return await respond(
+            parts or self.parts,
+            self.zone.id,
+            parse_form(urlencode(form).encode()),
+            authorization=authorization,
+            address=address,
+            request_id="test-request",
+        )
+
+    async def exchange(
+        self,
+        app: App,
+        subject: str,
+        resource: Resource | str,
+        scope: str | None = None,
+        *,
+        parts: Parts | None = None,
+        **more: str,
+    ) -> dict[str, Any]:
+        """The answer to an exchange."""
+        target = resource if isinstance(resource, str) else resource.identifier
+        form = {
+            "grant_type": GRANT_TYPE,
+            "subject_token": subject,
+            "subject_token_type": ACCESS_TOKEN,
+            "resource": target,
+            **app.form,
+            **({"scope": scope} if scope is not None else {}),
+            **more,
+        }
+        return await self.post(list(form.items()), parts=parts)
