@@ -1,14 +1,12 @@
 """The management API over HTTP: every route of the contract, bound to its handler."""
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.management import generic, others, relations
+from runtime.api.management import changes, generic, others, relations
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.shared.request_ids import check_client_request_id
@@ -16,9 +14,7 @@ from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
 from runtime.services.management.caller import authenticate
 
-HANDLERS: dict[str, Handler] = {**relations.HANDLERS, **others.HANDLERS}
-if find_spec("runtime.api.management.changes"):
-    HANDLERS |= import_module("runtime.api.management.changes").HANDLERS
+HANDLERS: dict[str, Handler] = {**relations.HANDLERS, **others.HANDLERS, **changes.HANDLERS}
 _MAX_PATH_VALUE = 255
 
 
@@ -32,11 +28,6 @@ def handler_of(route: Route) -> Handler:
 def bind(app: Sanic[Any, Any]) -> None:
     """Serve every route of the contract."""
     for route in ROUTES:
-        if (
-            route.operation_id.split(".")[0] in ("snapshot", "changesets")
-            and route.operation_id not in HANDLERS
-        ):
-            continue
         if route.open:
             app.add_route(create_token, route.path, methods=[route.method], name=_name(route))
         else:
@@ -46,7 +37,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
     uuid = route.path.startswith("/organizations")
 
-    async def serve(request: Request, **path: str) -> HTTPResponse:
+    async def serve(request: Request, **path: str) -> HTTPResponse | None:
         parts = request.app.ctx.parts
         caller = await authenticate(parts, request.headers.get("authorization"))
         check_client_request_id(request, uuid=uuid)

@@ -110,7 +110,8 @@ class Call:
         return unit_of_work(self.parts, self.caller, self.request_id)
 
 
-Handler = Callable[[Call], Awaitable[HTTPResponse]]
+# None: the handler has sent its answer itself, line by line.
+Handler = Callable[[Call], Awaitable[HTTPResponse | None]]
 
 
 def path_name(parameter: str) -> str:

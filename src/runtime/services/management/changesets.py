@@ -1,5 +1,6 @@
 """Changesets: a list of operations that happens wholly or not at all, in one transaction."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -96,7 +97,7 @@ async def apply(
         Conflict: another body under the same plan digest.
     """
     digest = body_digest(parts, changeset)
-    checked = _check(changeset, dry_run=dry_run)
+    checked = await _check(changeset, dry_run=dry_run)
     acting = _acting(caller, changeset, dry_run=dry_run)
     changeset_id = None if dry_run else new_id()
     try:
@@ -137,7 +138,7 @@ def _acting(caller: Caller, changeset: Changeset, *, dry_run: bool) -> Caller:
 # --- checks before anything is written
 
 
-def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
+async def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
     """Check every spec; the parts of those that nothing is left to find out about.
 
     Raises: ValidationFailed, with the problems of all operations.
@@ -147,6 +148,8 @@ def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
     problems: list[Problem] = []
     checked: dict[int, SpecParts] = {}
     for index, operation in enumerate(changeset.operations):
+        if index % _PROGRESS_EVERY == 0:
+            await asyncio.sleep(0)  # other requests are served in between
         if operation.kind not in MANIFEST_KINDS:
             known = ", ".join(f"`{name}`" for name in MANIFEST_KINDS)
             message = f"unknown kind `{operation.kind}`; there are {known}"

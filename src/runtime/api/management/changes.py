@@ -1,0 +1,129 @@
+"""Snapshots and changesets over HTTP: streams of lines, and answers that can be asked for again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from sanic.response import HTTPResponse
+
+from runtime.api.management.answering import send, send_page
+from runtime.api.management.calls import Call, Handler
+from runtime.api.shared.errors import answer_failure
+from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
+from runtime.contract.answers import part_answer
+from runtime.contract.bodies import parse
+from runtime.contract.changes import Changeset
+from runtime.domain.errors import ValidationFailed
+from runtime.domain.kinds import ORGANIZATION
+from runtime.services.management import changesets
+from runtime.services.management.snapshot import open_snapshot
+
+LINES = "application/x-ndjson"
+_NO_STORE = {"Cache-Control": "no-store"}
+_REPLAYED = {"Idempotent-Replay": "true"}
+
+
+async def snapshot(call: Call) -> HTTPResponse | None:
+    """Everything the caller may read, one entity a line."""
+    zones = call.query.get("zone", ())
+    organization = call.path["organization_id"]
+    async with open_snapshot(call.parts, call.caller, organization, zones, call.request_id) as opened:
+        headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache"}
+        if _seen(call.request.headers.get("if-none-match"), opened.etag):
+            return HTTPResponse(status=304, headers=headers)
+        response = await call.request.respond(headers=headers, content_type=LINES)
+        async for chunk in opened.chunks:
+            await response.send(chunk)
+        await response.eof()
+    return None
+
+
+def _seen(if_none_match: str | None, etag: str) -> bool:
+    """Tell whether the caller has that version. Spec: RFC 9110 section 13.1.2."""
+    given = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    return etag in given or given == ["*"]
+
+
+async def create_changeset(call: Call) -> HTTPResponse | None:
+    """Apply a changeset, or only check it."""
+    dry_run = call.parameter("dry_run") == "true"
+    changeset = parse(Changeset, call.body(limit=MAX_CHANGESET_BYTES))
+    key = call.request.headers.get("idempotency-key")
+    if key is not None and key != changeset.plan_digest:
+        raise ValidationFailed.of("Idempotency-Key", "must be the `plan_digest` of the body")
+    if LINES in call.request.headers.get("accept", ""):
+        return await _in_lines(call, changeset, dry_run=dry_run)
+    outcome = await _applied(call, changeset, dry_run=dry_run)
+    return send(outcome.answer, headers=_REPLAYED if outcome.replayed else None)
+
+
+async def _applied(
+    call: Call, changeset: Changeset, *, dry_run: bool, progress: changesets.Progress | None = None
+) -> changesets.Outcome:
+    return await changesets.apply(
+        call.parts,
+        call.caller,
+        call.path["organization_id"],
+        changeset,
+        request_id=call.request_id,
+        dry_run=dry_run,
+        progress=progress,
+    )
+
+
+async def _in_lines(call: Call, changeset: Changeset, *, dry_run: bool) -> HTTPResponse | None:
+    """The answer as lines. What is refused before the first line keeps its status."""
+    stream: Any = None
+
+    async def progress(done: int, total: int) -> None:
+        nonlocal stream
+        if stream is None:
+            stream = await call.request.respond(headers=_NO_STORE, content_type=LINES)
+        await stream.send(_line({"type": "progress", "done": done, "total": total}))
+
+    try:
+        outcome = await _applied(call, changeset, dry_run=dry_run, progress=progress)
+    except Exception as failure:  # noqa: BLE001 - told and logged as any other, but on a line
+        refused = answer_failure(call.request, failure)
+        line = _line({"type": "error", **orjson.loads(refused.body or b"{}")})
+        if stream is None:
+            return HTTPResponse(line, status=refused.status, headers=refused.headers, content_type=LINES)
+    else:
+        line = _line({"type": "result", **outcome.answer})
+        if stream is None:
+            headers = {**_NO_STORE, **(_REPLAYED if outcome.replayed else {})}
+            return HTTPResponse(line, headers=headers, content_type=LINES)
+    await stream.send(line)
+    await stream.eof()
+    return None
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(value) + b"\n"
+
+
+async def list_changesets(call: Call) -> HTTPResponse:
+    """What was applied, newest first."""
+    query = call.list_query()
+    organization = call.path["organization_id"]
+    listed = await changesets.history(
+        call.parts, call.caller, organization, query, request_id=call.request_id
+    )
+    return send_page(call, ORGANIZATION, listed, query)
+
+
+async def retrieve_changeset(call: Call) -> HTTPResponse:
+    """One receipt."""
+    organization, changeset_id = call.path["organization_id"], call.path["changeset_id"]
+    receipt = await changesets.retrieve(
+        call.parts, call.caller, organization, changeset_id, request_id=call.request_id
+    )
+    return send(part_answer(receipt))
+
+
+HANDLERS: dict[str, Handler] = {
+    "snapshot.retrieve": snapshot,
+    "changesets.create": create_changeset,
+    "changesets.list": list_changesets,
+    "changesets.retrieve": retrieve_changeset,
+}
