@@ -145,9 +145,7 @@ class Browser:
                 return Page(response)
             assert response.status_code in (302, 303)
             location = urljoin(str(response.url), response.headers["location"])
-            if not urlsplit(location).hostname == "127.0.0.1" or "/callback?" in location.replace(
-                "/oauth/callback", ""
-            ):
+            if urlsplit(location).path.removeprefix("/") == "callback":
                 return Answer(location)
             response = self.http.get(location)
         raise AssertionError("redirects without end")

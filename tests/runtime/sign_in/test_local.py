@@ -1,0 +1,335 @@
+"""Signing in and registering on the zone's own pages."""
+
+import statistics
+import time
+
+import httpx
+import pytest
+from sqlalchemy import select
+from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site, assert_page
+
+from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.kinds import USER, Verb
+from runtime.services.sign_in import attempts, users
+from runtime.storage.sql.tables import METADATA
+
+
+class TestPage:
+    """The sign-in page."""
+
+    def test_says_where_and_for_whom(self, site: Site, browser: Browser) -> None:
+        """Zone and application by name, every field with its label, and the headers that protect it."""
+        zone = site.zone("Acme people")
+        page = browser.open(site.app(zone, "Notebook").url(login_hint="ada@acme.example"))
+
+        assert isinstance(page, Page)
+        assert_page(page.response, 200)
+        assert "Acme people" in page.text
+        assert "Notebook" in page.text
+        assert page.fields["email"] == "ada@acme.example"
+        assert page.unlabelled == set()
+
+    def test_escapes_what_others_chose(self, site: Site, browser: Browser) -> None:
+        """A login hint is text, whatever it looks like."""
+        hint = '"><img src=x onerror=alert(1)>'
+
+        page = browser.open(site.app(site.zone()).url(login_hint=hint))
+
+        assert isinstance(page, Page)
+        assert page.fields["email"] == hint
+        assert "<img" not in page.response.text
+
+    def test_style_sheet(self, site: Site, browser: Browser) -> None:
+        """The page's style comes from the zone itself, and can be kept."""
+        page = browser.open(site.app(site.zone()).url())
+        assert isinstance(page, Page)
+        address = page.response.text.partition('rel="stylesheet" href="')[2].partition('"')[0]
+
+        style = httpx.get(f"{site.server.url}{address}")
+
+        assert style.status_code == 200
+        assert style.headers["content-type"].startswith("text/css")
+        assert "prefers-color-scheme: dark" in style.text
+        again = httpx.get(f"{site.server.url}{address}", headers={"If-None-Match": style.headers["etag"]})
+        assert again.status_code == 304
+
+
+class TestSignIn:
+    """Address and password."""
+
+    def test_case_of_the_address_makes_no_difference(self, site: Site, browser: Browser) -> None:
+        """Nor do spaces around it."""
+        zone = site.zone()
+        site.user(zone)
+
+        page = browser.open(site.app(zone).url())
+
+        assert browser.sign_in(page, " ADA@acme.example ").code
+
+    @pytest.mark.parametrize(
+        ("email", "password"), [("ada@acme.example", "not the password"), ("nobody@acme.example", PASSWORD)]
+    )
+    def test_one_answer_for_unknown_user_and_wrong_password(
+        self, site: Site, browser: Browser, email: str, password: str
+    ) -> None:
+        """The page comes back with the address filled in, and does not say which of the two it was."""
+        zone = site.zone()
+        site.user(zone)
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+
+        back = browser.send(page, email=email, password=password)
+
+        assert isinstance(back, Page)
+        assert_page(back.response, 400)
+        assert "do not belong together" in back.text
+        assert back.fields["email"] == email
+        assert back.fields["password"] == ""
+        assert not [each for each in browser.http.cookies.jar if "session" in each.name]
+
+    def test_unknown_users_cost_as_much_time(self, site: Site) -> None:
+        """Both take a password hash; the medians stay within a factor of two."""
+        zone = site.zone()
+        site.user(zone)
+
+        def seconds(email: str) -> float:
+            taken = []
+            for number in range(4):
+                browser = Browser()
+                page = browser.open(site.app(zone, f"a{number}{email[:3]}").url())
+                assert isinstance(page, Page)
+                began = time.perf_counter()
+                browser.send(page, email=email, password="wrong password")
+                taken.append(time.perf_counter() - began)
+            return statistics.median(taken)
+
+        known, unknown = seconds("ada@acme.example"), seconds("nobody@acme.example")
+
+        assert 0.5 < known / unknown < 2
+
+    def test_guessing_gets_slow_for_one_account_from_one_address(self, site: Site, browser: Browser) -> None:
+        """After a few wrong tries there is a pause in which even the right password waits; others do not."""
+        zone = site.zone()
+        site.user(zone)
+        site.user(zone, "grace@acme.example")
+        client = site.app(zone)
+
+        def attempt(email: str, password: str) -> int:
+            page = browser.open(client.url(prompt="login"))
+            assert isinstance(page, Page)
+            return browser.post(page, email=email, password=password).status_code
+
+        tries = [attempt("ada@acme.example", "wrong password") for _ in range(attempts.FREE_TRIES + 2)]
+
+        assert tries[: attempts.FREE_TRIES] == [400] * attempts.FREE_TRIES
+        assert 429 in tries[attempts.FREE_TRIES :]
+        assert attempt("ada@acme.example", PASSWORD) == 429
+        assert attempt("grace@acme.example", PASSWORD) == 303
+
+    def test_disabled_user(self, site: Site, browser: Browser) -> None:
+        """Is told so, once the password has shown who asks."""
+        zone = site.zone()
+        user = site.user(zone)
+        site.run(site.company.run(USER, Verb.UPDATE, {"zone_id": zone.id}, user.id, {"status": "disabled"}))
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+
+        back = browser.send(page, email=user.email, password=PASSWORD)
+
+        assert isinstance(back, Page)
+        assert_page(back.response, 403)
+        assert "disabled" in back.text
+
+    def test_a_user_of_another_zone_is_unknown(self, site: Site, browser: Browser) -> None:
+        """Zones share nothing."""
+        site.user(site.zone("Elsewhere"))
+        page = browser.open(site.app(site.zone()).url())
+        assert isinstance(page, Page)
+
+        assert isinstance(browser.send(page, email="ada@acme.example", password=PASSWORD), Page)
+
+
+@pytest.mark.threat(22)
+class TestFixationAndLoginCsrf:
+    """A sign-in belongs to the browser that started it, and ends in a session nobody knew before."""
+
+    def test_session_cookie_from_before_is_worth_nothing(self, site: Site, browser: Browser) -> None:
+        """A value somebody planted does not become the session."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        planted = "planted-by-somebody-else"
+        name = f"zw_session_{zone.id}"
+        browser.http.cookies.set(name, planted, domain="127.0.0.1", path=f"/z/{zone.id}")
+
+        assert browser.sign_in(browser.open(client.url())).code
+
+        mine = [each.value for each in browser.http.cookies.jar if each.name == name]
+        assert planted not in mine
+        other = Browser()
+        other.http.cookies.set(name, planted, domain="127.0.0.1", path=f"/z/{zone.id}")
+        heard = other.open(client.url(prompt="none"))
+        assert isinstance(heard, Answer)
+        assert heard.values["error"] == "login_required"
+
+    def test_each_sign_in_has_a_new_cookie_and_ends_the_old(self, site: Site, browser: Browser) -> None:
+        """Whoever had the cookie from before has nothing afterwards."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        client.sign_in(browser)
+        name = f"zw_session_{zone.id}"
+        before = browser.http.cookies[name]
+        old = Browser()
+        old.http.cookies.set(name, before, domain="127.0.0.1", path=f"/z/{zone.id}")
+        assert old.open(client.url(prompt="none")).code  # type: ignore[union-attr]
+
+        browser.sign_in(browser.open(client.url(prompt="login")))
+
+        assert browser.http.cookies[name] != before
+        heard = old.open(client.url(prompt="none"))
+        assert isinstance(heard, Answer)
+        assert heard.values["error"] == "login_required"
+
+    def test_form_in_another_browser(self, site: Site, browser: Browser) -> None:
+        """The attacker's started sign-in, with the form and its token, is refused in the victim's browser."""
+        zone = site.zone()
+        site.user(zone)
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+        victim = Browser()
+
+        response = victim.post(page, email="ada@acme.example", password=PASSWORD)
+
+        assert_page(response, 400)
+        assert not list(victim.http.cookies.jar)
+        assert browser.sign_in(page).code
+
+    def test_form_from_another_site(self, site: Site, browser: Browser) -> None:
+        """Told by Origin, or by what the browser says of the request."""
+        zone = site.zone()
+        site.user(zone)
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+
+        for headers in (
+            {"Origin": "https://evil.example"},
+            {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+        ):
+            response = browser.post(page, headers=headers, email="ada@acme.example", password=PASSWORD)
+            assert_page(response, 403)
+
+        assert browser.sign_in(page).code
+
+
+class TestRegistration:
+    """People who make their own account."""
+
+    def test_open_zone(self, site: Site, browser: Browser) -> None:
+        """Registering signs in; the address stays unverified."""
+        zone = site.zone(requires_invitation=False)
+        client = site.app(zone)
+        page = browser.open(client.url())
+        assert isinstance(page, Page)
+        assert "Create an account" in page.text
+
+        form = browser.open(page.action.replace("sign-in", "sign-up") + f"?request={page.fields['request']}")
+        assert isinstance(form, Page)
+        assert form.unlabelled == set()
+        answer = browser.send(form, email="new@acme.example", password=PASSWORD)
+
+        assert isinstance(answer, Answer)
+        tokens = client.redeem(answer.code).json()
+        assert client.userinfo(tokens["access_token"]).json()["email_verified"] is False
+
+    @pytest.mark.parametrize(
+        ("email", "password", "said"),
+        [
+            ("new@acme.example", "short", "fewer than 12"),
+            ("no address", PASSWORD, "not an e-mail address"),
+            ("ada@acme.example", PASSWORD, "cannot be registered"),
+        ],
+    )
+    def test_refused_fields(self, site: Site, browser: Browser, email: str, password: str, said: str) -> None:
+        """The page comes back and names the field."""
+        zone = site.zone(requires_invitation=False)
+        site.user(zone)
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+        form = browser.open(page.action.replace("sign-in", "sign-up") + f"?request={page.fields['request']}")
+        assert isinstance(form, Page)
+
+        back = browser.send(form, email=email, password=password)
+
+        assert isinstance(back, Page)
+        assert_page(back.response, 400)
+        assert said in back.text
+
+    def test_invitation_only(self, site: Site, browser: Browser) -> None:
+        """The default: the sign-in page offers nothing, and the address of the other page says why."""
+        zone = site.zone()
+        page = browser.open(site.app(zone).url())
+        assert isinstance(page, Page)
+        assert "Create an account" not in page.text
+
+        address = page.action.replace("sign-in", "sign-up") + f"?request={page.fields['request']}"
+        refused = browser.http.get(address)
+
+        assert_page(refused, 403)
+        assert "invitation" in refused.text
+        assert_page(browser.http.post(address, data=page.fields), 403)
+
+
+class TestUsers:
+    """Users made by those who run the service."""
+
+    @pytest.mark.parametrize(
+        ("email", "password"), [("ada", PASSWORD), ("a@b@c", PASSWORD), ("ada@acme.example", "elevenchars")]
+    )
+    def test_refuses_what_will_not_do(self, site: Site, email: str, password: str) -> None:
+        """And makes nobody."""
+        zone = site.zone()
+
+        with pytest.raises(ValidationFailed):
+            site.run(users.create_local_user(site.parts, zone.id, email, password, verified=True))
+
+    def test_one_user_for_an_address(self, site: Site) -> None:
+        """However it is written."""
+        zone = site.zone()
+        site.user(zone)
+
+        with pytest.raises(Conflict):
+            site.user(zone, "ADA@ACME.example")
+
+    @pytest.mark.parametrize(("verified", "members"), [(True, 1), (False, 0)])
+    def test_pending_memberships_wait_for_a_verified_address(
+        self, site: Site, verified: bool, members: int
+    ) -> None:
+        """Whoever only claims an address joins nothing."""
+        zone = site.zone()
+        group = site.run(site.company.group(zone, "engineering"))
+        invitees = METADATA.tables["group_invitees"]
+
+        async def invite() -> None:
+            async with site.parts.database.transaction() as conn:
+                await conn.execute(
+                    invitees.insert().values(
+                        zone_id=zone.id,
+                        group_id=group.id,
+                        email="ada@acme.example",
+                        created_at=site.parts.clock(),
+                    )
+                )
+
+        async def count() -> tuple[int, int]:
+            async with site.parts.database.reading() as conn:
+                pending = await conn.execute(select(invitees).where(invitees.c.group_id == group.id))
+                joined = METADATA.tables["group_members"]
+                found = await conn.execute(select(joined).where(joined.c.group_id == group.id))
+                return len(found.all()), len(pending.all())
+
+        site.run(invite())
+        user = site.user(zone, "Ada@acme.example", verified=verified)
+
+        assert site.run(count()) == (members, 1 - members)
+        assert user.email_verified is verified
