@@ -1,0 +1,177 @@
+"""What is revoked is refused at the very next exchange, here and in every other process."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.factories import App, Person, opened_parts
+from tests.support.scene import Scene
+
+from runtime.domain.errors import AccessDenied, InvalidClient, InvalidGrant, InvalidTarget, OAuthError
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE, USER
+from runtime.domain.kinds.resource import Resource
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+
+FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
+
+
+class Chain:
+    """An agent, the tool server it calls, and the API behind that; with a token at every hop."""
+
+    def __init__(self, scene: Scene, person: Person, apps: list[App], resources: list[Resource]) -> None:
+        self.scene, self.person, self.apps, self.resources = scene, person, apps, resources
+        self.tokens: list[str] = []
+
+    async def walk(self, parts: Parts | None = None) -> None:
+        agent, tool_server = self.apps
+        tools, api = self.resources
+        subject = await self.scene.company.token(self.scene.zone, agent, self.person)
+        first = (await self.scene.exchange(agent, subject, tools, parts=parts))["access_token"]
+        await self.scene.exchange(tool_server, first, api, parts=parts)
+        self.tokens = [subject, first]
+
+    async def first(self, parts: Parts | None = None) -> dict[str, Any]:
+        return await self.scene.exchange(self.apps[0], self.tokens[0], self.resources[0], parts=parts)
+
+    async def second(self, parts: Parts | None = None) -> dict[str, Any]:
+        return await self.scene.exchange(self.apps[1], self.tokens[1], self.resources[1], parts=parts)
+
+
+@pytest.fixture
+async def chain(own_scene: Scene) -> Chain:
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://api.test")
+    tool_server = await company.app(zone, "tool-server", dependencies=[api])
+    tools = await company.resource(zone, "https://tools.test", application_id=tool_server.id)
+    agent = await company.app(zone, "agent", dependencies=[tools])
+    made = Chain(own_scene, await company.person(zone, "ann@acme.test"), [agent, tool_server], [tools, api])
+    await made.walk()
+    return made
+
+
+async def end_session(chain: Chain) -> None:
+    parts = chain.scene.parts
+    async with parts.database.transaction() as conn:
+        moved = await epochs.revoke_session(
+            conn, chain.scene.zone.id, chain.person.session_id, now=parts.clock()
+        )
+    await epochs.publish(parts.state, moved)
+
+
+async def disable_user(chain: Chain) -> None:
+    await chain.scene.company.update(USER, chain.scene.zone.id, chain.person.user.id, status="disabled")
+
+
+async def delete_user(chain: Chain) -> None:
+    await chain.scene.company.delete(USER, chain.scene.zone.id, chain.person.user.id)
+
+
+async def delete_first_application(chain: Chain) -> None:
+    await chain.scene.company.delete(APPLICATION, chain.scene.zone.id, chain.apps[0].id)
+
+
+async def delete_credential(chain: Chain) -> None:
+    await chain.scene.company.delete(APPLICATION_CREDENTIAL, chain.scene.zone.id, chain.apps[1].credential_id)
+
+
+async def delete_resource(chain: Chain) -> None:
+    await chain.scene.company.delete(RESOURCE, chain.scene.zone.id, chain.resources[1].id)
+
+
+async def forbid(chain: Chain) -> None:
+    await chain.scene.company.policies(chain.scene.zone, FORBID_ALL)
+
+
+REVOCATIONS = [
+    (end_session, InvalidGrant),
+    (disable_user, InvalidGrant),
+    (delete_user, InvalidGrant),
+    (delete_first_application, InvalidGrant),
+    (delete_credential, InvalidClient),
+    (delete_resource, InvalidTarget),
+    (forbid, AccessDenied),
+]
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
+async def test_next_exchange_is_refused(
+    chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
+) -> None:
+    """A cached token of the chain's second hop is not given out again after what it rests on is gone."""
+    assert await chain.second()
+
+    await revoke(chain)
+
+    with pytest.raises(expected):
+        await chain.second()
+
+
+@pytest.fixture
+async def other_worker(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]:
+    """Another process over the same storage: its memory is its own."""
+    if storage_settings["redis_url"] is None:
+        pytest.skip("several workers share Redis")
+    async with opened_parts(**storage_settings) as opened:
+        yield opened
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
+async def test_other_workers_hear_of_it(
+    chain: Chain,
+    other_worker: Parts,
+    revoke: Callable[[Chain], Awaitable[None]],
+    expected: type[OAuthError],
+) -> None:
+    """A worker with everything in its memory learns of it in the one trip of its next exchange."""
+    first = (await chain.second(other_worker))["access_token"]
+    assert (await chain.second(other_worker))["access_token"] == first
+
+    await revoke(chain)
+
+    with pytest.raises(expected):
+        await chain.second(other_worker)
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS[:4], ids=lambda value: value.__name__)
+async def test_still_refused_without_short_lived_state(
+    chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
+) -> None:
+    """The database is the only truth: with every published epoch lost, the answer is the same."""
+    await revoke(chain)
+    for key in (
+        epochs.zone_key(chain.scene.zone.id),
+        epochs.user_key(chain.person.user.id),
+        epochs.session_key(chain.person.session_id),
+    ):
+        await chain.scene.parts.state.delete(key)
+
+    with pytest.raises(expected):
+        await chain.second()
+
+
+async def test_unpublished_revocation_is_seen_once_the_epoch_is_forgotten(chain: Chain) -> None:
+    """A worker that died between commit and publication delays a revocation by an epoch's life at most."""
+    parts = chain.scene.parts
+    async with parts.database.transaction() as conn:
+        await epochs.revoke_session(conn, chain.scene.zone.id, chain.person.session_id, now=parts.clock())
+
+    await parts.state.delete(epochs.session_key(chain.person.session_id))
+
+    with pytest.raises(InvalidGrant):
+        await chain.second()
+
+
+async def test_policy_change_opens_again(chain: Chain) -> None:
+    """A policy that allows again is seen at once too."""
+    await forbid(chain)
+    with pytest.raises(AccessDenied) as refusal:
+        await chain.second()
+    assert refusal.value.members == {"reason": "policy_denied"}
+
+    await chain.scene.company.policies(chain.scene.zone, '@id("all") permit (principal, action, resource);')
+
+    assert await chain.second()

@@ -1,0 +1,170 @@
+"""Exchanged tokens are given out again, and never to anyone they were not made for."""
+
+from datetime import timedelta
+
+import pytest
+from tests.support.factories import App, Person
+from tests.support.scene import Scene, claims_of
+
+from runtime.adapters.keys.sealing import Sealer, new_data_key
+from runtime.domain.kinds.resource import Resource
+from runtime.services.exchange import cache
+from runtime.services.exchange.cache import CachedToken
+from runtime.storage.state import State
+from runtime.storage.state.memory import InProcessState
+
+
+@pytest.fixture(scope="module")
+async def api(scene: Scene) -> Resource:
+    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read", "write"])
+
+
+@pytest.fixture(scope="module")
+async def agent(scene: Scene, api: Resource) -> App:
+    return await scene.company.app(scene.zone, "agent", dependencies=[api])
+
+
+@pytest.fixture(scope="module")
+async def other(scene: Scene, api: Resource) -> App:
+    return await scene.company.app(scene.zone, "other", dependencies=[api])
+
+
+@pytest.fixture(scope="module")
+async def ann(scene: Scene) -> Person:
+    return await scene.company.person(scene.zone, "ann@acme.test")
+
+
+@pytest.mark.threat(17)
+async def test_tokens_are_not_shared_between_applications(
+    scene: Scene, agent: App, other: App, api: Resource, ann: Person
+) -> None:
+    """Two applications that ask for the same user, resource and scopes get two tokens, each its own."""
+    mine = await scene.company.token(scene.zone, agent, ann)
+    theirs = await scene.company.token(scene.zone, other, ann)
+
+    first = (await scene.exchange(agent, mine, api, "read write"))["access_token"]
+    again = (await scene.exchange(agent, mine, api, "write read"))["access_token"]
+    second = (await scene.exchange(other, theirs, api, "read write"))["access_token"]
+
+    assert first == again
+    assert first != second
+    assert claims_of(first)["client_id"] == agent.client_id
+    assert claims_of(second)["client_id"] == other.client_id
+    assert claims_of(second)["act"] == {"sub": "other"}
+
+
+@pytest.mark.threat(17)
+async def test_tokens_are_not_shared_between_sessions_chains_and_scopes(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """Another session, another chain of actors, other scopes: another token."""
+    subject = await scene.company.token(scene.zone, agent, ann)
+    elsewhere = await scene.company.signed_in(scene.zone, ann.user)
+    chained = await scene.company.token(scene.zone, agent, ann, actors=("other",))
+
+    tokens = [
+        (await scene.exchange(agent, subject, api, "read"))["access_token"],
+        (await scene.exchange(agent, subject, api, "write"))["access_token"],
+        (await scene.exchange(agent, subject, api))["access_token"],
+        (await scene.exchange(agent, chained, api, "read"))["access_token"],
+        (await scene.exchange(agent, await scene.company.token(scene.zone, agent, elsewhere), api, "read"))[
+            "access_token"
+        ],
+    ]
+
+    assert len(set(tokens)) == len(tokens)
+
+
+@pytest.mark.threat(17)
+async def test_key_holds_everything_a_token_depends_on() -> None:
+    """Changing any one of the facts changes the key; the order of scopes does not."""
+    facts = {
+        "zone_id": "z",
+        "principal": "u",
+        "resource": "r",
+        "scopes": frozenset({"a", "b"}),
+        "client_id": "c",
+        "actors": ("x",),
+        "session_id": "s",
+        "confirmation": None,
+    }
+    changes = {
+        "zone_id": "z2",
+        "principal": "u2",
+        "resource": "r2",
+        "scopes": frozenset({"a"}),
+        "client_id": "c2",
+        "actors": ("x", "y"),
+        "session_id": "s2",
+        "confirmation": {"jkt": "k"},
+    }
+    keys = [cache.entry_key(**facts)]  # type: ignore[arg-type]
+    keys += [cache.entry_key(**(facts | {name: value})) for name, value in changes.items()]  # type: ignore[arg-type]
+
+    assert len(set(keys)) == len(keys)
+    assert cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
+
+
+@pytest.mark.threat(17)
+async def test_entries_are_sealed_and_bound_to_their_key(
+    scene: Scene, agent: App, other: App, api: Resource, ann: Person
+) -> None:
+    """What lies in the short-lived state is ciphertext; swapped entries open for nobody."""
+    recorded = _Recording(scene.parts.state)
+    parts = scene.parts.__class__(**{**scene.parts.__dict__, "state": recorded})
+    subjects = {
+        app: await scene.company.token(scene.zone, app, await scene.company.signed_in(scene.zone, ann.user))
+        for app in (agent, other)
+    }
+    tokens = {
+        app: (await scene.exchange(app, subject, api, "read", parts=parts))["access_token"]
+        for app, subject in subjects.items()
+    }
+    (first, first_value), (second, second_value) = recorded.kept.items()
+    for token in tokens.values():
+        assert token.encode() not in first_value + second_value
+        assert token.split(".")[2].encode() not in first_value + second_value
+
+    await scene.parts.state.put(first, second_value, ttl_seconds=60)
+    await scene.parts.state.put(second, first_value, ttl_seconds=60)
+
+    for app, subject in subjects.items():
+        answer = (await scene.exchange(app, subject, api, "read"))["access_token"]
+        assert claims_of(answer)["client_id"] == app.client_id
+        assert answer not in tokens.values()
+
+
+async def test_entry_about_to_end_is_a_miss(memory_state: State) -> None:
+    """Sixty seconds before its end a token is made anew; other epochs and other scopes are misses too."""
+    from datetime import UTC, datetime
+
+    sealer, now = Sealer(new_data_key()), datetime(2026, 1, 1, tzinfo=UTC)
+    entry = CachedToken("t", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
+    await cache.keep(memory_state, entry, key="k", sealer=sealer, now=now)
+    sealed = await memory_state.get("k")
+
+    def opened(**change: object) -> CachedToken | None:
+        facts = {"key": "k", "sealer": sealer, "epochs": (1, 1, 1), "scopes": frozenset({"a"}), "now": now}
+        return cache.open_entry(sealed, **(facts | change))  # type: ignore[arg-type]
+
+    assert opened() == entry
+    assert opened(now=now + timedelta(seconds=239)) == entry
+    assert opened(now=now + timedelta(seconds=241)) is None
+    assert opened(epochs=(1, 2, 1)) is None
+    assert opened(scopes=frozenset({"a", "b"})) is None
+    assert opened(key="other") is None
+    assert opened(sealer=Sealer(new_data_key())) is None
+
+
+class _Recording(InProcessState):
+    """A state that notes which tokens are kept in it, and keeps them in another."""
+
+    def __init__(self, inner: State) -> None:
+        super().__init__()
+        self.inner = inner
+        self.kept: dict[str, bytes] = {}
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        if key.startswith("token:"):
+            self.kept[key] = value
+        await self.inner.put(key, value, ttl_seconds=ttl_seconds)
