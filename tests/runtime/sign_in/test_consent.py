@@ -1,0 +1,260 @@
+"""Asking the user: what the page says, that the answer counts once, and what it leads to."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from tests.runtime.sign_in.support import (
+    CALLBACK,
+    PASSWORD,
+    Answer,
+    Browser,
+    Client,
+    Page,
+    Site,
+    assert_page,
+    claims,
+)
+
+from runtime.domain.kinds.resource import Resource
+from runtime.storage.sql.tables import METADATA
+
+_consents = METADATA.tables["consents"]
+_grants = METADATA.tables["delegated_grants"]
+
+
+def asked(browser: Browser, client: Client, **changes: Any) -> Page:
+    """The consent page of a request; Ada signs in if she has not yet."""
+    place = browser.open(client.url(**changes))
+    assert isinstance(place, Page), place
+    if place.action.endswith("/sign-in"):
+        place = browser.send(place, email="ada@acme.example", password=PASSWORD)
+    assert isinstance(place, Page), place
+    assert place.action.endswith("/oauth/consent"), place.text
+    return place
+
+
+def agent(site: Site, **body: Any) -> tuple[Client, Resource]:
+    """An application that has to ask, with one resource to ask for."""
+    zone = site.zone("Acme people")
+    files = site.run(
+        site.company.resource(
+            zone, "https://files.example/api", scopes=["read", "write"], description="All your documents"
+        )
+    )
+    site.user(zone)
+    return site.app(zone, "Notebook", consent="required", dependencies=[files], **body), files
+
+
+def rows(site: Site, table: Any, zone_id: str) -> list[dict[str, Any]]:
+    """What a table holds of a zone."""
+
+    async def read() -> list[dict[str, Any]]:
+        async with site.parts.database.reading() as conn:
+            found = await conn.execute(select(table).where(table.c.zone_id == zone_id))
+            return [dict(row) for row in found.mappings()]
+
+    return site.run(read())
+
+
+class TestPage:
+    """What the user sees before saying yes."""
+
+    def test_names_everything_that_matters(self, site: Site, browser: Browser) -> None:
+        """The application, where the answer goes, who is asked, and each resource with its scopes."""
+        client, files = agent(site)
+
+        page = asked(browser, client, resources=[files.identifier], scope="openid email read")
+
+        assert_page(page.response, 200)
+        for said in (
+            "Acme people",
+            "Notebook",
+            "app.example",
+            "ada@acme.example",
+            files.name,
+            "All your documents",
+            "read",
+            "see your e-mail address",
+        ):
+            assert said in page.text
+        assert "write" not in page.text
+
+    def test_warns_about_programs_on_this_device(self, site: Site, browser: Browser) -> None:
+        """Any program can listen on a loopback address."""
+        local = {"protocols": {"oauth2": {"redirect_uris": ["http://localhost:8600/callback"]}}}
+        client, _ = agent(site, **local)
+        client.redirect_uri = "http://localhost:8600/callback"
+
+        assert "a program on this device" in asked(browser, client).text
+
+    def test_implicit_consent_asks_nothing(self, site: Site, browser: Browser) -> None:
+        """Unless the application itself wants the user to be asked."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        client.sign_in(browser)
+
+        assert isinstance(browser.open(client.url()), Answer)
+        assert asked(browser, client, prompt="consent")
+
+
+class TestDecision:
+    """Yes and no."""
+
+    def test_yes_is_remembered(self, site: Site, browser: Browser) -> None:
+        """The next time the same request asks nothing, also with `prompt=none`."""
+        client, files = agent(site)
+        page = asked(browser, client, resources=[files.identifier])
+
+        answer = browser.send(page, decision="allow")
+
+        assert isinstance(answer, Answer)
+        tokens = client.redeem(answer.code).json()
+        assert claims(tokens["access_token"])["aud"] == files.identifier
+        again = browser.open(client.url(resources=[files.identifier], prompt="none"))
+        assert isinstance(again, Answer)
+        assert again.code
+
+    def test_yes_makes_a_grant(self, site: Site, browser: Browser) -> None:
+        """For the resource, at the zone's own token service, with the scopes that were shown."""
+        client, files = agent(site)
+
+        browser.send(asked(browser, client, resources=[files.identifier], scope="openid read"), decision="allow")
+
+        (grant,) = rows(site, _grants, client.zone.id)
+        consents = {row["resource_id"]: row["scopes"] for row in rows(site, _consents, client.zone.id)}
+        assert (grant["resource_id"], grant["scopes"], grant["status"]) == (files.id, ["read"], "active")
+        assert consents == {"": ["openid"], files.id: ["read"]}
+
+    def test_asks_again_for_more(self, site: Site, browser: Browser) -> None:
+        """And keeps what was said before."""
+        client, files = agent(site)
+        for scope in ("openid read", "openid write"):
+            page = asked(browser, client, resources=[files.identifier], scope=scope)
+            browser.send(page, decision="allow")
+
+        (grant,) = rows(site, _grants, client.zone.id)
+        assert grant["scopes"] == ["read", "write"]
+        assert isinstance(
+            browser.open(client.url(resources=[files.identifier], scope="openid read write")), Answer
+        )
+
+    def test_asks_again_for_another_place(self, site: Site, browser: Browser) -> None:
+        """Consent was given with a redirect host in view."""
+        other = "https://other.example/callback"
+        client, _ = agent(site, protocols={"oauth2": {"redirect_uris": [CALLBACK, other]}})
+        browser.send(asked(browser, client), decision="allow")
+        assert isinstance(browser.open(client.url()), Answer)
+
+        assert "other.example" in asked(browser, client, redirect_uri=other).text
+
+    def test_no_is_told_and_not_remembered(self, site: Site, browser: Browser) -> None:
+        """The application hears `access_denied`, and nothing is kept."""
+        client, _ = agent(site)
+
+        heard = browser.send(asked(browser, client), decision="deny")
+
+        assert isinstance(heard, Answer)
+        assert (heard.values["error"], heard.values["state"]) == ("access_denied", client.state)
+        assert heard.values["iss"] == client.issuer
+        assert rows(site, _consents, client.zone.id) == []
+
+    def test_silence_is_no_consent(self, site: Site, browser: Browser) -> None:
+        """With `prompt=none` a question that is due is an error."""
+        client, _ = agent(site)
+        asked(browser, client)
+
+        heard = browser.open(client.url(prompt="none"))
+
+        assert isinstance(heard, Answer)
+        assert heard.values["error"] == "consent_required"
+
+    def test_a_withdrawn_grant_is_asked_for_again(self, site: Site, browser: Browser) -> None:
+        """By refresh nothing comes any more; by asking, the user starts it again."""
+        client, files = agent(site)
+        page = asked(browser, client, resources=[files.identifier])
+        tokens = client.redeem(browser.send(page, decision="allow").code).json()  # type: ignore[union-attr]
+        refreshed = client.refresh(tokens["refresh_token"])
+        assert refreshed.status_code == 200
+
+        async def withdraw() -> None:
+            async with site.parts.database.transaction() as conn:
+                await conn.execute(
+                    update(_grants).where(_grants.c.zone_id == client.zone.id).values(status="revoked")
+                )
+
+        site.run(withdraw())
+
+        refused = client.refresh(refreshed.json()["refresh_token"]).json()
+        assert (refused["error"], refused["reason"]) == ("access_denied", "user_authorization_required")
+        page = asked(browser, client, resources=[files.identifier])
+        assert isinstance(browser.send(page, decision="allow"), Answer)
+        (grant,) = rows(site, _grants, client.zone.id)
+        assert grant["status"] == "active"
+
+
+@pytest.mark.threat(23)
+class TestForgery:
+    """Only this page's form, from this browser, once."""
+
+    def test_form_without_its_token(self, site: Site, browser: Browser) -> None:
+        """Or with one of another form."""
+        client, _ = agent(site)
+        page = asked(browser, client)
+
+        for token in ("", "made-up"):
+            assert_page(browser.post(page, decision="allow", form_token=token), 403)
+
+        assert isinstance(browser.send(page, decision="allow"), Answer)
+
+    def test_form_of_another_origin(self, site: Site, browser: Browser) -> None:
+        """Though it has the right token."""
+        client, _ = agent(site)
+        page = asked(browser, client)
+
+        for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert_page(browser.post(page, headers=headers, decision="allow"), 403)
+
+        own = {"Origin": site.server.url}
+        assert browser.post(page, headers=own, decision="allow").status_code == 303
+
+    @pytest.mark.parametrize("first", ["allow", "deny"])
+    def test_form_sent_twice(self, site: Site, browser: Browser, first: str) -> None:
+        """After yes as after no: the decision was the first."""
+        client, _ = agent(site)
+        page = asked(browser, client)
+        assert browser.post(page, decision=first).status_code == 303
+
+        assert_page(browser.post(page, decision="allow"), 403)
+
+    def test_question_in_another_browser(self, site: Site, browser: Browser) -> None:
+        """Neither the page nor the form works without the browser's cookies."""
+        client, _ = agent(site)
+        page = asked(browser, client)
+        stranger = Browser()
+
+        assert_page(stranger.http.get(str(page.response.url)), 400)
+        assert_page(stranger.post(page, decision="allow"), 400)
+
+    def test_question_to_another_user(self, site: Site, browser: Browser) -> None:
+        """Who signs in meanwhile does not answer for who was asked."""
+        client, _ = agent(site)
+        site.user(client.zone, "grace@acme.example")
+        page = asked(browser, client)
+        sign_in = browser.open(client.url(prompt="login"))
+        assert isinstance(sign_in, Page)
+        browser.send(sign_in, email="grace@acme.example", password=PASSWORD)
+
+        assert_page(browser.post(page, decision="allow"), 400)
+        assert rows(site, _consents, client.zone.id) == []
+
+    def test_frames(self, site: Site, browser: Browser) -> None:
+        """Nobody can lay the page under their own."""
+        client, _ = agent(site)
+
+        headers = asked(browser, client).response.headers
+
+        assert headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
