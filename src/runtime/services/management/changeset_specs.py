@@ -39,11 +39,21 @@ class Parts:
 Resolve = Callable[[Mapping[str, Any]], Any]
 
 
+_POINTERS = (
+    frozenset({"local_id"}),
+    frozenset({"address_of", "member"}),
+    frozenset({"external", "kind"}),
+    frozenset({"external", "kind", "owner_type"}),
+)
+
+
 def is_pointer(value: Any) -> bool:
-    """Tell whether a value stands for the id of something created beside it, or for a zone's address."""
-    return isinstance(value, dict) and (
-        value.keys() == {"local_id"} or value.keys() == {"address_of", "member"}
-    )
+    """Tell whether a value stands for something only the run knows.
+
+    That is the id of something created beside it, a zone's address, or what a zone created beside it is born
+    with, by its handle.
+    """
+    return isinstance(value, dict) and value.keys() in _POINTERS
 
 
 def has_pointers(value: Any) -> bool:
@@ -67,6 +77,10 @@ def stand_in(pointer: Mapping[str, Any]) -> str:
     if "local_id" in pointer:
         if not isinstance(pointer["local_id"], str):
             raise ValidationFailed("`local_id` must be a string")
+        return _SOME_ID
+    if "external" in pointer:
+        if not isinstance(pointer["external"], str) or pointer["kind"] not in BY_NAME:
+            raise ValidationFailed("`external` must be a handle, beside a known `kind`")
         return _SOME_ID
     if pointer["member"] not in ADDRESSES:
         raise ValidationFailed(f"unknown address `{pointer['member']}`; there are {', '.join(ADDRESSES)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from runtime.contract.changes import Operation
@@ -32,13 +33,14 @@ from runtime.services.management import (
     policy_sets,
     snapshot,
 )
-from runtime.services.management.changeset_specs import Parts, has_pointers, resolved, take_apart
+from runtime.services.management.changeset_specs import Parts, has_pointers, is_pointer, resolved, take_apart
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.ownership import Owners
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.changes import Standing
+from runtime.storage.sql.selecting import Equals
 
 # Deleting one of these waits until everything else is done: what replaces it must be at work by then.
 _LAST = (POLICY_SET, POLICY)
@@ -83,6 +85,7 @@ class Steps:
     _last: list[_Later] = field(default_factory=list)
     _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies with a new text
     _found: dict[tuple[str, str], snapshot.Extras] = field(default_factory=dict)
+    _external: dict[tuple[str | None, str, str, str | None], str] = field(default_factory=dict)
 
     async def run(self, index: int, operation: Operation) -> Target:
         """Do one operation. Raises ManagementError."""
@@ -100,10 +103,12 @@ class Steps:
 
     # --- what operations refer to
 
-    def resolve(self, pointer: Mapping[str, Any]) -> Any:
-        """What a pointer stands for. Raises ValidationFailed."""
+    def resolve(self, pointer: Mapping[str, Any], zone_id: str | None) -> Any:
+        """What a pointer in the spec of something in that zone stands for. Raises ValidationFailed."""
         if "local_id" in pointer:
             return self._local(str(pointer["local_id"])).id
+        if "external" in pointer:
+            return self._external[_external_key(pointer, zone_id)]
         at = pointer["address_of"]
         zone_id = self._local(at["local_id"]).id if "local_id" in at else at["id"]
         zone = self.unit.zones.get(zone_id)
@@ -111,9 +116,12 @@ class Steps:
             raise ValidationFailed(f"there is no Zone `{zone_id}` to take an address from")
         return getattr(zone.protocols.oauth2, pointer["member"])
 
-    async def know_zones(self, spec: Any) -> None:
-        """Look up the zones that a spec takes addresses from."""
+    async def know(self, spec: Any, zone_id: str | None) -> None:
+        """Look up what `resolve` needs: zones that addresses are taken from, and entities named by handle."""
         if isinstance(spec, dict):
+            if is_pointer(spec) and "external" in spec:
+                await self._know_external(spec, zone_id)
+                return
             if spec.keys() == {"address_of", "member"} and isinstance(spec["address_of"], dict):
                 at = spec["address_of"]
                 local = self._created.get(str(at.get("local_id")))
@@ -122,10 +130,26 @@ class Steps:
                     await entities.zone_of(self.unit, str(zone_id))
                 return
             for inner in spec.values():
-                await self.know_zones(inner)
+                await self.know(inner, zone_id)
         elif isinstance(spec, list):
             for inner in spec:
-                await self.know_zones(inner)
+                await self.know(inner, zone_id)
+
+    async def _know_external(self, pointer: Mapping[str, Any], zone_id: str | None) -> None:
+        key = _external_key(pointer, zone_id)
+        if key in self._external:
+            return
+        kind, handle, owner_type = BY_NAME[pointer["kind"]], pointer["external"], pointer.get("owner_type")
+        within = self._parents(kind, zone_id if kind.zoned else None)
+        within = within or {"organization_id": self.unit.organization_id}
+        where = [Equals(str(kind.handle), (handle,))]
+        found = [each async for each in storage.all_of(self.unit.conn, kind, within=within, where=where)]
+        fitting = [each for each in found if owner_type in (None, getattr(each, "owner_type", None))]
+        if not fitting:
+            raise ValidationFailed(f"there is no {kind.name} `{handle}`")
+        # One of the customer's own comes before one of the platform's of the same name.
+        fitting.sort(key=lambda each: getattr(each, "owner_type", None) == OwnerType.PLATFORM)
+        self._external[key] = fitting[0].id
 
     def _local(self, local_id: str) -> Target:
         found = self._created.get(local_id)
@@ -168,8 +192,11 @@ class Steps:
             type_ = str(getattr(found, "type", "")) or None
         spec = operation.spec
         if has_pointers(spec):
-            await self.know_zones(spec)
-            spec = resolved(spec, self.resolve)
+            zone_id = target.zone_id if target else self._zone_id(operation, kind)
+            if kind is ZONE and target is not None:
+                zone_id = target.id
+            await self.know(spec, zone_id)
+            spec = resolved(spec, partial(self.resolve, zone_id=zone_id))
         return take_apart(operation, spec, dry_run=self.unit.dry_run, type_=type_)
 
     async def _entity(self, kind: Kind, target: Target) -> Entity:
@@ -382,6 +409,10 @@ class Steps:
         if not isinstance(found, PolicySet):
             raise TypeError("the table of policy sets holds something else")
         return found
+
+
+def _external_key(pointer: Mapping[str, Any], zone_id: str | None) -> tuple[str | None, str, str, str | None]:
+    return zone_id, pointer["kind"], pointer["external"], pointer.get("owner_type")
 
 
 def _pruned(spec: Mapping[str, Any]) -> dict[str, Any]:
