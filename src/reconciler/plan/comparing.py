@@ -70,7 +70,8 @@ def compare(
     secrets: Mapping[str, Mapping[str, Any]],
     found: Entity,
     *,
-    protect: bool,
+    protect: bool = False,
+    ignores: Callable[[str], bool] = lambda _: False,
 ) -> list[FieldChange]:
     """Every member that changes, and why; sorted by path.
 
@@ -102,15 +103,23 @@ def compare(
             changes.append(change)
     for path in owned - wanted.keys() - secrets.keys():
         shape = kind.leaf(path)
-        if ignores(path):
-            value = value_at(found.spec, path)
+        value = value_at(found.spec, path)
+        if ignores(path) or _stays(path, shape, value, wanted):
             changes.append(FieldChange(path, value, value, State.RELEASE))
         elif not shape.secret:
-            changes.append(_compare_removed(path, shape, value_at(found.spec, path), applied))
+            changes.append(_compare_removed(path, shape, value, applied))
     changes.extend(_compare_secrets(kind, secrets, found))
     if record is not None and record.protect != protect:
         changes.append(FieldChange(PROTECT, record.protect, protect, State.PENDING))
     return sorted(changes, key=lambda change: change.path)
+
+
+def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether an object that was only said to be there is now there for its members' sake, or for others'."""
+    if not shape.nested:
+        return False
+    still = any(each.startswith(path + ".") for each in wanted)
+    return still or any(normal(below, value) is not None for _, below, value in leaves(shape, found or {}))
 
 
 def _compare_member(
