@@ -210,10 +210,14 @@ class Company:
     async def group(self, zone: Zone, name: str, members: Sequence[User] = ()) -> Group:
         """A group with members."""
         made = cast(Group, await self.create(GROUP, zone.id, name=name))
-        async with unit_of_work(self.parts, self.caller, new_id()) as unit:
-            for member in members:
-                await groups.add_member(unit, {"zone_id": zone.id}, made.id, member.id)
+        for member in members:
+            await self.join(zone, made, member)
         return made
+
+    async def join(self, zone: Zone, group: Group, member: User) -> None:
+        """Make a user a member of a group."""
+        async with unit_of_work(self.parts, self.caller, new_id()) as unit:
+            await groups.add_member(unit, {"zone_id": zone.id}, group.id, member.id)
 
     async def token(
         self,
