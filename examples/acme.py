@@ -278,7 +278,7 @@ class Browser:
 
     def _follow(self, method: str, url: str, *, until: str, **request: Any) -> Page | str:
         for _ in range(20):
-            self.visited.append(f"{method} {url.split('?', 1)[0]}")
+            self.visited.append(f"{method:<4} {url.split('?', 1)[0]}")
             answer = self.client.request(method, url, **request)
             if answer.status_code not in REDIRECT_STATUSES:
                 if answer.status_code >= 400:

@@ -95,7 +95,6 @@ class Demo:
         self.server = Server(directory / "data")
         self.secrets = directory / "secrets"
         self.password = secrets.token_urlsafe(12)
-        self.visited: list[str] = []
         self.agent_token = ""
         self.issuer = ""
 
@@ -142,8 +141,10 @@ class Demo:
         finally:
             browser.close()
         names = {self.server.zone(slug)["protocols"]["oauth2"]["issuer"]: slug for slug in _ZONES}
-        for step in self._legs(browser, names):
-            say(step)
+        for step in browser.visited:
+            for issuer, slug in names.items():
+                step = step.replace(issuer, slug)
+            say(f"  {step}")
         self.agent_token = tokens["access_token"]
         say("and the calendar agent has its code redeemed:")
         show_token(self.agent_token, "iss", "sub", "aud", "client_id", "scope")
@@ -221,19 +222,10 @@ class Demo:
         """What she does with a page: type her password, or agree."""
         fields = page.forms[0]["fields"] if page.forms else {}
         if "password" in fields:
-            self.visited.append(f"she types her password       at {page.url.split('?')[0]}")
+            browser.visited.append("     she types her password")
             return browser.submit(page, {"email": PERSON, "password": self.password}, until=until)
-        self.visited.append(f"she reads what the agent may do, and agrees   at {page.url.split('?')[0]}")
+        browser.visited.append("     she reads what the agent wants to do, and agrees")
         return browser.submit(page, {}, button="allow", until=until)
-
-    def _legs(self, browser: Browser, names: dict[str, str]) -> list[str]:
-        """The browser's way, with the zones' names in place of their addresses."""
-        told = []
-        for step in [*_in_short(browser.visited), *self.visited]:
-            for issuer, slug in names.items():
-                step = step.replace(issuer, slug)
-            told.append(step)
-        return told
 
     def _granted(self, who: Application, subject: str, resource: str, scope: str | None = None) -> str:
         answer = who.exchange(subject, resource, scope)
@@ -251,10 +243,6 @@ class Demo:
 
 
 _ZONES = ("acme-workforce", "acme-product")
-
-
-def _in_short(visited: list[str]) -> list[str]:
-    return [step.removeprefix("GET ") for step in visited]
 
 
 def _summary(plan: str) -> str:
