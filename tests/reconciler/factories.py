@@ -38,7 +38,9 @@ def zone(name: str = "workforce", **spec: Any) -> Manifest:
     return manifest("Zone", name, **{"name": name, **spec})
 
 
-def plan_for(world: World, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None) -> Plan:
+def plan_for(
+    world: World, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None
+) -> Plan:
     """The plan for a world."""
     return build_plan(manifests, world.snapshot(), kinds or world.kinds, owner=owner, tool_version="test")
 

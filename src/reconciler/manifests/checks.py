@@ -73,7 +73,7 @@ class Validators:
         for error in self.of(kind.name).iter_errors(value):
             if tuple(error.instance_path) not in refused:
                 found.extend(_explain(error, kind.schema))
-        return found or [Finding((), False, "invalid", f"this is not a valid {kind.name}")]
+        return _without_echoes(found) or [Finding((), False, "invalid", f"this is not a valid {kind.name}")]
 
     def _opening(self, value: Mapping[str, Any]) -> Iterator[Finding]:
         """What is wrong with `apiVersion` and `kind`; while they are, nothing else can be told."""
@@ -90,6 +90,16 @@ class Validators:
             known = self.kinds.by_name
             hint = suggest(kind, known) or f"; the kinds are {', '.join(f'`{name}`' for name in known)}"
             yield Finding(("kind",), False, "unknown-kind", f"unknown kind `{kind}`{hint}")
+
+
+def _without_echoes(found: Sequence[Finding]) -> list[Finding]:
+    """The findings without `x is missing` where a misspelt `x` is told already."""
+    meant = {(each.path[:-1], each.message.rpartition("did you mean ")[2]) for each in found if each.on_key}
+    return [
+        each
+        for each in found
+        if each.code != "missing" or (each.path, each.message.partition(" ")[0] + "?") not in meant
+    ]
 
 
 def report_document(

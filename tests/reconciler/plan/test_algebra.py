@@ -59,9 +59,13 @@ def configurations(draw: st.DrawFn) -> list[Manifest]:
     found += [manifest("Group", name, "w", name=name.upper(), **spec) for name, spec in groups.items()]
     found += [manifest("Role", name, "w", **spec) for name, spec in roles.items()]
     for name in sorted(applications):
-        depends = {"dependencies": st.lists(st.sampled_from(sorted(resources)), unique=True)} if resources else {}
+        depends = (
+            {"dependencies": st.lists(st.sampled_from(sorted(resources)), unique=True)} if resources else {}
+        )
         protocols = optional(oauth2=optional(redirect_uris=URIS))
-        spec = draw(optional(consent=st.sampled_from(["implicit", "required"]), protocols=protocols, **depends))
+        spec = draw(
+            optional(consent=st.sampled_from(["implicit", "required"]), protocols=protocols, **depends)
+        )
         found.append(manifest("Application", name, "w", name="A " + name, **spec))
     for name in sorted(resources):
         members: dict[str, st.SearchStrategy[Any]] = {"scopes": st.lists(TEXTS, unique=True, max_size=2)}
@@ -72,7 +76,10 @@ def configurations(draw: st.DrawFn) -> list[Manifest]:
         found.append(manifest("Resource", name, "w", name="R " + name, **draw(optional(**members))))
     if roles and groups:
         for name in draw(st.sets(st.sampled_from(NAMES), max_size=2)):
-            spec = {"role": draw(st.sampled_from(sorted(roles))), "principal": {"group": draw(st.sampled_from(sorted(groups)))}}
+            spec = {
+                "role": draw(st.sampled_from(sorted(roles))),
+                "principal": {"group": draw(st.sampled_from(sorted(groups)))},
+            }
             found.append(manifest("RoleAssignment", name, "w", **spec))
     return found
 
@@ -128,9 +135,13 @@ def test_prune_never_touches_what_is_not_ours(
     """Whatever we remove, what others own or nobody owns is not in the plan."""
     world = World(load_kinds())
     settle(world, theirs, owner="other/team")
-    mine = [manifest(each.kind.name, each.name, "mine", **each.spec) for each in ours if each.kind.name == "Group"]
+    mine = [
+        manifest(each.kind.name, each.name, "mine", **each.spec) for each in ours if each.kind.name == "Group"
+    ]
     settle(world, [zone("mine"), *mine])
-    by_hand = world.add("Group", {"identifier": "by-hand", "name": "By hand"}, world.find("Zone", "mine")["id"])["id"]
+    by_hand = world.add(
+        "Group", {"identifier": "by-hand", "name": "By hand"}, world.find("Zone", "mine")["id"]
+    )["id"]
     kept = data.draw(st.lists(st.sampled_from(mine), unique_by=id)) if mine else []
     plan = plan_for(world, [zone("mine"), *kept])
 

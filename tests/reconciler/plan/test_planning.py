@@ -72,7 +72,10 @@ class TestCreating:
         plan = settle(world, company)
 
         assert plan.summary() == {"create": len(company)}
-        assert world.find("Zone", "workforce")["spec"]["user_identity_provider_id"] == world.find("Provider", "okta")["id"]
+        assert (
+            world.find("Zone", "workforce")["spec"]["user_identity_provider_id"]
+            == world.find("Provider", "okta")["id"]
+        )
 
     def test_leaves_nothing_to_do(self, world: World, company: list[Manifest]) -> None:
         """After an apply the next plan is empty."""
@@ -151,7 +154,9 @@ class TestComparing:
 
         assert plan_for(world, company).empty
 
-    def test_a_member_that_leaves_goes_back_to_its_default(self, world: World, company: list[Manifest]) -> None:
+    def test_a_member_that_leaves_goes_back_to_its_default(
+        self, world: World, company: list[Manifest]
+    ) -> None:
         """The record proves that we set it."""
         settle(world, company)
         settle(world, changed(company, "Application", "agent", consent="implicit", description="mine"))
@@ -202,7 +207,9 @@ class TestComparing:
         world.find("Policy", "base")["spec"]["cedar"] = "permit (\n  principal,\n  action,\n  resource\n);\n"
 
         assert plan_for(world, company).empty
-        assert not plan_for(world, changed(company, "Policy", "base", cedar="forbid(principal, action, resource);")).empty
+        assert not plan_for(
+            world, changed(company, "Policy", "base", cedar="forbid(principal, action, resource);")
+        ).empty
 
     def test_an_ignored_member_is_left_alone_once_it_exists(self, world: World) -> None:
         """`lifecycle.ignore` members are written at creation only."""
@@ -226,7 +233,9 @@ class TestComparing:
 
 
 class TestSecrets:
-    def test_a_secret_is_written_when_its_version_changes(self, world: World, company: list[Manifest]) -> None:
+    def test_a_secret_is_written_when_its_version_changes(
+        self, world: World, company: list[Manifest]
+    ) -> None:
         """Change is seen by version; the plan holds the reference, never a value."""
         settle(world, company)
         newer = changed(company, "Provider", "okta", client_secret={"from_env": "OKTA", "version": "4"})
@@ -234,7 +243,9 @@ class TestSecrets:
 
         (change,) = plan.actions[0].changes
         assert change.before == {"version": "3"}
-        assert plan.operations[0]["spec"] == {"client_secret": {"secret": {"from_env": "OKTA", "version": "4"}}}
+        assert plan.operations[0]["spec"] == {
+            "client_secret": {"secret": {"from_env": "OKTA", "version": "4"}}
+        }
         settle(world, newer)
         assert plan_for(world, newer).empty
 
@@ -274,12 +285,17 @@ class TestIdentity:
         """It is matched by its handle, changed where it differs, and the plan says so."""
         settle(world, [zone()])
         zone_id = world.find("Zone", "workforce")["id"]
-        entity = world.add("Application", {"identifier": "agent", "name": "By hand", "description": "keep"}, zone_id)
+        entity = world.add(
+            "Application", {"identifier": "agent", "name": "By hand", "description": "keep"}, zone_id
+        )
         wanted = [zone(), manifest("Application", "agent", name="Agent")]
         plan = settle(world, wanted)
 
         assert plan.summary() == {"adopt": 1}
-        assert (entity["id"], entity["spec"]["description"]) == (world.find("Application", "agent")["id"], "keep")
+        assert (entity["id"], entity["spec"]["description"]) == (
+            world.find("Application", "agent")["id"],
+            "keep",
+        )
         assert plan_for(world, wanted).empty
 
     def test_what_another_owner_manages_is_refused(self, world: World, company: list[Manifest]) -> None:
@@ -336,7 +352,9 @@ class TestReplacing:
         }
         assert plan_for(world, wanted).empty
 
-    def test_one_alternative_for_another_means_replacement(self, world: World, company: list[Manifest]) -> None:
+    def test_one_alternative_for_another_means_replacement(
+        self, world: World, company: list[Manifest]
+    ) -> None:
         """A role given to a group and then to an application instead is a new assignment."""
         settle(world, company)
         wanted = changed(company, "RoleAssignment", "staff-reads", principal={"application": "agent"})
@@ -386,13 +404,17 @@ class TestPruning:
         """Removing the manifest does not remove the protection."""
         settle(world, [zone(), manifest("Role", "reader", lifecycle={"protect": True})])
 
-        assert [each.code for each in check_guards(plan_for(world, [zone()]), {"deletes": 1})] == ["protected"]
+        assert [each.code for each in check_guards(plan_for(world, [zone()]), {"deletes": 1})] == [
+            "protected"
+        ]
 
     def test_an_empty_source_is_refused(self, world: World, company: list[Manifest]) -> None:
         """A wrong path must not look like a wish to delete everything."""
         settle(world, company)
 
-        assert "empty-source" in [each.code for each in check_guards(plan_for(world, []), {"deletes": len(company)})]
+        assert "empty-source" in [
+            each.code for each in check_guards(plan_for(world, []), {"deletes": len(company)})
+        ]
 
     def test_more_deletions_than_the_budget_need_their_count(self, world: World) -> None:
         """Six of ten are more than five and more than a tenth."""
@@ -434,7 +456,9 @@ class TestSavedPlans:
 
         assert plan_for(world, [zone()]).digest != first
 
-    def test_no_secret_is_in_a_plan(self, world: World, company: list[Manifest], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_secret_is_in_a_plan(
+        self, world: World, company: list[Manifest], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A plan needs no secrets, so it cannot hold any."""
         monkeypatch.setenv("OKTA", "s3cr3t-value")
 

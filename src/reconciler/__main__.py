@@ -1,0 +1,5 @@
+"""`python -m reconciler` is `zonectl`."""
+
+from reconciler.cli import main
+
+main()

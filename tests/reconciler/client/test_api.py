@@ -1,0 +1,227 @@
+"""The client against a real HTTP server: retries, caches, and what it cannot send."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from reconciler.client import Api, ApiError, Conflicting, Connection, NotReached, Rejected
+from reconciler.client.api import read_snapshot
+from reconciler.client.connection import ConnectionIncomplete, find_connection
+from reconciler.client.snapshots import SnapshotCache
+from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
+from reconciler.plan import Plan
+from tests.reconciler.factories import plan_for, zone
+from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, World
+
+
+@pytest.fixture
+def connection(server: FakeServer) -> Connection:
+    """An API key's connection."""
+    return Connection(server.url, api_key=API_KEY)
+
+
+@pytest.fixture
+def api(connection: Connection) -> Iterator[Api]:
+    """An API that may write."""
+    with Api.open(connection, writes=True) as opened:
+        yield opened
+
+
+def body(plan: Plan) -> dict[str, object]:
+    """A changeset's body."""
+    from reconciler.apply.planning import changeset
+
+    return changeset(plan, [dict(each) for each in plan.operations])
+
+
+class TestTransports:
+    @pytest.mark.parametrize(
+        ("method", "url", "reading", "writing"),
+        [
+            ("GET", "/organizations", True, True),
+            ("GET", "/organizations/o/snapshot", True, True),
+            ("POST", "/organizations/o/changesets?dry_run=true", True, True),
+            ("POST", "/service-account-token", True, True),
+            ("POST", "/organizations/o/changesets", False, True),
+            ("POST", "/organizations/o/changesets?dry_run=false", False, False),
+            ("POST", "/organizations/o/changesets?dry_run=true&dry_run=false", False, False),
+            ("POST", "/organizations/o/changesets/x?dry_run=true", False, False),
+            ("POST", "/zones", False, False),
+            ("PATCH", "/zones/z", False, False),
+            ("PUT", "/zones/z", False, False),
+            ("DELETE", "/zones/z", False, False),
+            ("HEAD", "/zones/z", False, False),
+        ],
+    )
+    def test_let_through_what_they_may(self, method: str, url: str, reading: bool, writing: bool) -> None:
+        """A plan's transport has no way to send a write, whatever the code above it does."""
+        network = httpx.MockTransport(lambda _: httpx.Response(200))
+        request = httpx.Request(method, f"https://id.example{url}")
+
+        for transport, allowed in (
+            (ReadingTransport(network), reading),
+            (WritingTransport(network), writing),
+        ):
+            if allowed:
+                assert transport.handle_request(request).status_code == 200
+            else:
+                with pytest.raises(WriteRefused):
+                    transport.handle_request(request)
+
+    def test_a_plan_cannot_apply(self, connection: Connection, server: FakeServer, world: World) -> None:
+        """Even when it is asked to."""
+        plan = plan_for(world, [zone()])
+        with Api.open(connection, writes=False) as api, pytest.raises(WriteRefused):
+            api.apply(body(plan), plan.digest)
+
+        assert world.revision == 1
+        assert not server.bodies
+
+
+class TestRetries:
+    def test_waits_as_long_as_it_is_told(self, api: Api, server: FakeServer) -> None:
+        """429 and 5xx are asked again, after `Retry-After`."""
+        server.failures = [(429, {"Retry-After": "0"}), (503, {"Retry-After": "0"})]
+
+        assert api.snapshot().revision == 1
+
+    def test_does_not_insist(self, api: Api, server: FakeServer) -> None:
+        """`x-should-retry: false` ends it."""
+        server.failures = [(503, {"x-should-retry": "false"})]
+
+        with pytest.raises(Rejected) as caught:
+            api.snapshot()
+        assert caught.value.status == 503
+
+    def test_a_lost_answer_is_safe(self, api: Api, server: FakeServer, world: World) -> None:
+        """The same changeset sent again is answered with the first result, and nothing happens twice."""
+        plan = plan_for(world, [zone()])
+        server.drop_answers = 1
+        outcome = api.apply(body(plan), plan.digest, lambda *_: None)
+
+        assert (outcome.replayed, outcome.body["revision"], world.revision) == (True, 2, 2)
+
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [(None, None), ("3", 3.0), ("100000", 60.0), ("soon", None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0)],
+    )
+    def test_reads_retry_after(self, value: str | None, seconds: float | None) -> None:
+        """Seconds or a date, within reason."""
+        assert retry_after(value) == seconds
+
+    def test_says_when_nobody_is_there(self) -> None:
+        """The address is in the message."""
+        transport = httpx.MockTransport(lambda _: httpx.Response(404, text="<html>"))
+        with (
+            Api.open(Connection("https://id.example", api_key="x"), writes=False, inner=transport) as api,
+            pytest.raises(ApiError),
+        ):
+            api.snapshot()
+
+
+class TestSnapshots:
+    def test_finds_its_organization(self, api: Api) -> None:
+        """A caller belongs to one organization."""
+        assert api.snapshot().organization_id == ORGANIZATION
+
+    def test_is_not_sent_twice(
+        self, connection: Connection, server: FakeServer, tmp_path: Path, world: World
+    ) -> None:
+        """An unchanged organization answers 304; a changed one is sent again."""
+        world.add("Zone", {"name": "Acme"})
+        seen = []
+        for _ in range(2):
+            with Api.open(connection, writes=False, cache=SnapshotCache(tmp_path)) as api:
+                seen.append(api.snapshot())
+        world.revision += 1
+        with Api.open(connection, writes=False, cache=SnapshotCache(tmp_path)) as api:
+            assert api.snapshot().revision == 2
+
+        assert seen[0] == seen[1]
+        (file,) = tmp_path.rglob("*.ndjson")
+        assert file.stat().st_mode & 0o077 == 0
+        assert API_KEY not in str(file)
+
+    def test_of_another_caller_is_not_shown(
+        self, connection: Connection, tmp_path: Path, world: World
+    ) -> None:
+        """Who may see less must not get what somebody else saw."""
+        cache = SnapshotCache(tmp_path)
+        with Api.open(connection, writes=False, cache=cache) as api:
+            api.snapshot()
+
+        assert cache.find(Connection(connection.server, api_key="zwk_other"), ORGANIZATION) is None
+
+    @pytest.mark.parametrize("cut", [1, 2])
+    def test_that_was_cut_off_is_refused(self, world: World, cut: int) -> None:
+        """Half a snapshot would look like deletions."""
+        world.add("Zone", {"name": "Acme"})
+        lines = world.snapshot_body().splitlines()
+
+        with pytest.raises(NotReached):
+            read_snapshot(b"\n".join(lines[:-cut]))
+        with pytest.raises(NotReached):
+            read_snapshot(b"\n".join(lines[:1] + lines[2:]))
+        with pytest.raises(NotReached):
+            read_snapshot(b"<html>")
+
+
+class TestChangesets:
+    def test_reports_progress(self, api: Api, world: World) -> None:
+        """As the lines come."""
+        plan = plan_for(world, [zone()])
+        seen: list[tuple[int, int]] = []
+        outcome = api.apply(body(plan), plan.digest, lambda done, total: seen.append((done, total)))
+
+        assert seen == [(1, 1)]
+        assert outcome.body["operations"][0]["kind"] == "Zone"
+
+    def test_a_dry_run_changes_nothing(self, api: Api, world: World) -> None:
+        """And needs no key."""
+        api.dry_run(body(plan_for(world, [zone()])))
+
+        assert not world.entities
+
+    def test_tells_a_stale_base_apart(self, api: Api, server: FakeServer) -> None:
+        """412 has its own error."""
+        server.failures = [(412, {})]
+
+        with pytest.raises(Conflicting):
+            api.dry_run({"operations": []})
+
+    def test_signs_in_with_a_service_account(self, server: FakeServer) -> None:
+        """Client credentials become a token once."""
+        with Api.open(Connection(server.url, client_id="a", client_secret="b"), writes=False) as api:
+            api.snapshot()
+
+        assert [path for _, path in server.requests].count("/service-account-token") == 1
+
+
+class TestConnections:
+    def test_options_come_before_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """A key in a file comes before one in the environment."""
+        monkeypatch.setenv("ZONECTL_SERVER", "https://env.example")
+        monkeypatch.setenv("ZONECTL_API_KEY", "from env")
+        (tmp_path / "key").write_text("from file\n")
+        found = find_connection(server="https://option.example/", api_key_file=str(tmp_path / "key"))
+
+        assert (found.server, found.api_key) == ("https://option.example", "from file")
+
+    def test_never_shows_its_secrets(self) -> None:
+        """Neither in a log nor in a traceback."""
+        assert "s3cret" not in repr(Connection("https://x", api_key="s3cret", client_secret="s3cret"))
+
+    def test_says_what_is_missing(self, tmp_path: Path) -> None:
+        """Server, credential, or the key's file."""
+        with pytest.raises(ConnectionIncomplete, match="no server"):
+            find_connection(server=None)
+        with pytest.raises(ConnectionIncomplete, match="not an http"):
+            find_connection(server="id.example")
+        with pytest.raises(ConnectionIncomplete, match="no credential"):
+            find_connection(server="https://id.example")
+        with pytest.raises(ConnectionIncomplete, match="cannot be read"):
+            find_connection(server="https://id.example", api_key_file=str(tmp_path / "no"))
