@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.services.parts import Parts
-
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.services.management import organizations
+from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 

@@ -1,6 +1,11 @@
-"""One server for the tests of a module; every test makes the zones it needs."""
+"""One server for the tests of a module; every test makes the zones it needs.
 
+Modules whose facts depend on what the storage promises run on both: they say so with `STORAGE`.
+"""
+
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.runtime.sign_in.support import Browser, Site
@@ -10,10 +15,22 @@ from tests.support.server import serve
 from runtime.services.management.caller import Caller
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "site" in metafunc.fixturenames:
+        forms = getattr(metafunc.module, "STORAGE", ("embedded",))
+        metafunc.parametrize("site", forms, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A running server with an organization."""
-    with serve(tmp_path_factory.mktemp("server")) as server:
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A running server with an organization: on SQLite and its own memory, or on PostgreSQL and Redis."""
+    settings: dict[str, Any] = {}
+    if request.param == "servers":
+        redis = request.getfixturevalue("redis_server")
+        redis.clear()
+        postgres = request.getfixturevalue("postgres")
+        settings = {"database_url": asyncio.run(postgres.migrated()), "redis_url": redis.url}
+    with serve(tmp_path_factory.mktemp("server"), **settings) as server:
         caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
         yield Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
 

@@ -69,7 +69,7 @@ class _Forms(HTMLParser):
         elif tag == "input":
             self.fields[values["name"]] = values.get("value", "")
             if values.get("type") != "hidden":
-                self.ids.add(values["id"])
+                self.ids.add(values.get("id", values["name"]))
         elif tag == "label":
             self.labels.add(values["for"])
 
@@ -105,7 +105,7 @@ class Page:
 
 
 class Browser:
-    """Keeps cookies and goes where it is sent, until it comes to a page or to an address of an application."""
+    """Keeps cookies and goes where it is sent, until it comes to a page or to an application's address."""
 
     def __init__(self) -> None:
         self.http = httpx.Client(timeout=30)

@@ -168,7 +168,7 @@ class TestRefusals:
 
     @pytest.mark.threat(2)
     def test_pkce_cannot_be_left_out_or_weakened(self, site: Site, browser: Browser) -> None:
-        """No challenge, no method (which means plain), plain, or a challenge that is no digest: all refused."""
+        """No challenge, no method (which means plain), plain, a challenge that is no digest: all refused."""
         client = site.app(site.zone())
         assert isinstance(browser.open(client.url()), Page)
 

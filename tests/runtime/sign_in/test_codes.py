@@ -12,6 +12,8 @@ from runtime.domain.kinds import USER, Verb
 from runtime.services.sign_in import revocation
 from runtime.storage.sql import sessions
 
+STORAGE = ("embedded", "servers")
+
 
 def code_for(client: Client, browser: Browser, **changes: Any) -> str:
     """A new code; Ada signs in if she has not yet."""
@@ -94,7 +96,7 @@ def test_verifier_of_a_wrong_length(site: Site, browser: Browser, length: int) -
 
 @pytest.mark.threat(2)
 def test_verifier_without_a_stored_challenge(site: Site, browser: Browser) -> None:
-    """Where PKCE is optional, a verifier that nothing announced means that somebody took the challenge away."""
+    """Where PKCE is optional, a verifier that nothing announced means that the challenge was taken away."""
     zone = site.zone(protocols={"oauth2": {"pkce_required": False}})
     site.user(zone)
     client = site.app(zone)

@@ -22,6 +22,8 @@ from runtime.storage.sql.tables import METADATA
 _consents = METADATA.tables["consents"]
 _grants = METADATA.tables["delegated_grants"]
 
+STORAGE = ("embedded", "servers")
+
 
 def asked(browser: Browser, client: Client, **changes: Any) -> Page:
     """The consent page of a request; Ada signs in if she has not yet."""
@@ -120,7 +122,9 @@ class TestDecision:
         """For the resource, at the zone's own token service, with the scopes that were shown."""
         client, files = agent(site)
 
-        browser.send(asked(browser, client, resources=[files.identifier], scope="openid read"), decision="allow")
+        browser.send(
+            asked(browser, client, resources=[files.identifier], scope="openid read"), decision="allow"
+        )
 
         (grant,) = rows(site, _grants, client.zone.id)
         consents = {row["resource_id"]: row["scopes"] for row in rows(site, _consents, client.zone.id)}

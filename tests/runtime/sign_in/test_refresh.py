@@ -11,6 +11,8 @@ from runtime.storage.sql.tables import METADATA
 
 _families = METADATA.tables["refresh_families"]
 
+STORAGE = ("embedded", "servers")
+
 
 def prepared(site: Site, **app: object) -> Client:
     """An application of a zone in which Ada can sign in."""

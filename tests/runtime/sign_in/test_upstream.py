@@ -1,0 +1,413 @@
+"""Signing in at an identity provider: a foreign one over real HTTP, and another zone."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+from oidc_provider_mock import User as MockUser
+from oidc_provider_mock import run_server_in_thread
+from sqlalchemy import select
+from tests.runtime.sign_in.support import (
+    PASSWORD,
+    Answer,
+    Browser,
+    Client,
+    Page,
+    Site,
+    assert_page,
+    claims,
+)
+
+from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql import entities
+from runtime.storage.sql.tables import METADATA
+
+ADA = {"email": "ada@acme.example", "email_verified": True, "name": "Ada", "upn": "ada.lovelace"}
+
+
+@dataclass
+class Foreign:
+    """A foreign OpenID provider, and the paths it was asked for."""
+
+    issuer: str
+    asked: list[str]
+
+
+@contextmanager
+def running(*users: MockUser) -> Iterator[Foreign]:
+    """Run a provider that knows these users and, as it comes, any other."""
+    asked: list[str] = []
+    with run_server_in_thread(user_claims=users, require_nonce=True) as server:
+        inner = server.app
+
+        def counting(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            asked.append(environ["PATH_INFO"])
+            answer: Iterable[bytes] = inner(environ, start)
+            return answer
+
+        server.app = counting
+        yield Foreign(f"http://127.0.0.1:{server.server_port}", asked)
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Iterator[Foreign]:
+    """A provider that knows Ada, somebody without an address, and somebody whose address is unverified."""
+    with running(
+        MockUser(sub="ada", claims=ADA),
+        MockUser(sub="ghost", claims={}),
+        MockUser(sub="mallory", claims={"email": "ada@acme.example"}),
+        MockUser(sub="twin", claims={**ADA, "email": "twin@acme.example"}),
+    ) as provider:
+        yield provider
+
+
+def federated(site: Site, issuer: str, name: str = "Product", **provider: Any) -> Zone:
+    """A zone whose users sign in at that issuer."""
+    zone = site.zone(name)
+    body = {
+        "client_id": "zone",
+        "client_secret": "a secret",
+        "name": "Sign-in",
+        "identifier": issuer,
+    } | provider
+    made = site.run(site.company.create(PROVIDER, zone.id, **body))
+    patch = {"user_identity_provider_id": made.id}
+    updated = site.run(site.company.run(ZONE, Verb.UPDATE, {}, zone.id, patch))
+    assert isinstance(updated, Zone)
+    return updated
+
+
+def at_provider(browser: Browser, client: Client, **changes: Any) -> httpx.Response:
+    """The provider's own page, as the browser comes to it."""
+    place = browser.open(client.url(**changes))
+    assert isinstance(place, Page), place
+    assert "/oauth2/authorize" in str(place.response.url)
+    return place.response
+
+
+def as_person(browser: Browser, page: httpx.Response, sub: str, **form: str) -> str:
+    """Where the provider sends the browser back to."""
+    answer = browser.http.post(str(page.url), data={"sub": sub, **form})
+    assert answer.has_redirect_location, answer.text
+    return str(answer.headers["location"])
+
+
+def sign_in(browser: Browser, client: Client, sub: str = "ada", **changes: Any) -> "Page | Answer":
+    """Sign in as somebody the provider knows; where that leads."""
+    return browser.open(as_person(browser, at_provider(browser, client, **changes), sub))
+
+
+def users_of(site: Site, zone: Zone) -> list[User]:
+    """Everybody the zone knows."""
+
+    async def read() -> list[User]:
+        async with site.parts.database.reading() as conn:
+            found = [each async for each in entities.all_of(conn, USER, within={"zone_id": zone.id})]
+        return [each for each in found if isinstance(each, User)]
+
+    return site.run(read())
+
+
+def changed_query(address: str, **changes: str | None) -> str:
+    """The address with other parameters."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()} | changes
+    kept = {name: value for name, value in query.items() if value is not None}
+    return f"{address.partition('?')[0]}?{urlencode(kept)}"
+
+
+class TestForeignProvider:
+    """A provider of another make."""
+
+    def test_signs_a_new_user_in(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """The user is made from the provider's claims, and the application gets its tokens."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+
+        answer = sign_in(browser, client, scope="openid email profile")
+
+        assert isinstance(answer, Answer)
+        tokens = client.redeem(answer.code).json()
+        (user,) = users_of(site, zone)
+        assert (user.email, user.email_verified) == ("ada@acme.example", True)
+        assert (user.issuer, user.subject) == (foreign.issuer, "ada")
+        assert user.identifier == user.id == claims(tokens["id_token"])["sub"]
+        assert client.userinfo(tokens["access_token"]).json()["name"] == "Ada"
+
+    def test_finds_the_user_again(self, site: Site, foreign: Foreign) -> None:
+        """By issuer and subject, from whatever browser, also after the provider was made anew."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        assert isinstance(sign_in(Browser(), client), Answer)
+        (before,) = users_of(site, zone)
+        assert before.provider_id is not None
+        site.run(site.company.delete(PROVIDER, zone.id, before.provider_id))
+        made = site.run(
+            site.company.create(
+                PROVIDER,
+                zone.id,
+                identifier=foreign.issuer,
+                name="Again",
+                client_id="zone",
+                client_secret="s",
+            )
+        )
+        patch = {"user_identity_provider_id": made.id}
+        site.run(site.company.run(ZONE, Verb.UPDATE, {}, zone.id, patch))
+
+        assert isinstance(sign_in(Browser(), client), Answer)
+
+        (after,) = users_of(site, zone)
+        assert (after.id, after.provider_id) == (before.id, made.id)
+
+    def test_identifier_from_a_claim(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """The provider's setting says which claim; a second person with the same value is not let in."""
+        openid = {"openid": {"user_identifier_claim": "upn"}, "oauth2": {"issuer": foreign.issuer}}
+        zone = federated(site, foreign.issuer, protocols=openid)
+        client = site.app(zone)
+
+        assert isinstance(sign_in(browser, client), Answer)
+        refused = sign_in(Browser(), client, "twin")
+
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+        assert [user.identifier for user in users_of(site, zone)] == ["ada.lovelace"]
+
+    def test_local_page_is_closed(self, site: Site, foreign: Foreign) -> None:
+        """People of such a zone have no password here."""
+        zone = federated(site, foreign.issuer)
+
+        assert_page(httpx.get(f"{zone.protocols.oauth2.issuer}/oauth/sign-in?request=x"), 403)
+
+    def test_without_an_address_nobody_is_made(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """A user has an e-mail address."""
+        zone = federated(site, foreign.issuer)
+
+        refused = sign_in(browser, site.app(zone), "ghost")
+
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+        assert users_of(site, zone) == []
+
+    def test_a_disabled_user_stays_out(self, site: Site, foreign: Foreign) -> None:
+        """Whatever the provider says."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        assert isinstance(sign_in(Browser(), client), Answer)
+        (user,) = users_of(site, zone)
+        site.run(site.company.run(USER, Verb.UPDATE, {"zone_id": zone.id}, user.id, {"status": "disabled"}))
+
+        refused = sign_in(Browser(), client)
+
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+
+    @pytest.mark.parametrize(("sub", "joined"), [("ada", True), ("mallory", False)])
+    def test_memberships_wait_for_a_verified_address(
+        self, site: Site, browser: Browser, foreign: Foreign, sub: str, joined: bool
+    ) -> None:
+        """Claiming an address is not having it."""
+        zone = federated(site, foreign.issuer)
+        group = site.run(site.company.group(zone, "engineering"))
+        invitees, members = METADATA.tables["group_invitees"], METADATA.tables["group_members"]
+
+        async def invite() -> None:
+            async with site.parts.database.transaction() as conn:
+                row = {"zone_id": zone.id, "group_id": group.id, "email": "ada@acme.example"}
+                await conn.execute(invitees.insert().values(**row, created_at=site.parts.clock()))
+
+        async def count() -> int:
+            async with site.parts.database.reading() as conn:
+                found = await conn.execute(select(members).where(members.c.group_id == group.id))
+                return len(found.all())
+
+        site.run(invite())
+        assert isinstance(sign_in(browser, site.app(zone), sub), Answer)
+
+        assert site.run(count()) == int(joined)
+
+    def test_the_user_says_no_there(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """The application hears it; without state from the provider, nothing is believed."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        page = at_provider(browser, client)
+        state = parse_qs(urlsplit(str(page.url)).query)["state"][0]
+
+        heard = browser.open(
+            f"{client.issuer}/oauth/callback?{urlencode({'error': 'access_denied', 'state': state})}"
+        )
+
+        assert isinstance(heard, Answer)
+        assert (heard.values["error"], heard.values["iss"]) == ("access_denied", client.issuer)
+
+    def test_provider_away(self, site: Site, browser: Browser) -> None:
+        """The application hears that it is for now."""
+        zone = federated(site, "http://127.0.0.1:9")
+
+        heard = browser.open(site.app(zone).url())
+
+        assert isinstance(heard, Answer)
+        assert heard.values["error"] == "temporarily_unavailable"
+
+    def test_what_the_provider_is_asked(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """PKCE, nonce and state of the zone's own, nothing of the application's; the settings honoured."""
+        oauth2 = {"issuer": foreign.issuer, "authorization_parameters": {"hd": "acme.example"}}
+        zone = federated(site, foreign.issuer, protocols={"oauth2": oauth2, "openid": {"scopes": ["phone"]}})
+        client = site.app(zone)
+
+        page = at_provider(browser, client, login_hint="ada@acme.example", prompt="login")
+        query = {name: values[0] for name, values in parse_qs(urlsplit(str(page.url)).query).items()}
+
+        assert query["redirect_uri"] == f"{client.issuer}/oauth/callback"
+        assert query["code_challenge_method"] == "S256"
+        assert query["scope"].split() == ["openid", "profile", "email", "phone"]
+        assert (query["hd"], query["login_hint"], query["prompt"]) == (
+            "acme.example",
+            "ada@acme.example",
+            "login",
+        )
+        assert not {client.state, client.nonce, client.challenge} & set(query.values())
+
+
+class TestCallback:
+    """Only the browser that was sent away comes back, once, and from the provider it was sent to."""
+
+    @pytest.mark.threat(4)
+    def test_another_issuer_answers(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """An error page, and the code is never shown to any token endpoint."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        assert isinstance(sign_in(Browser(), client), Answer)
+        back = as_person(browser, at_provider(browser, client), "ada")
+        foreign.asked.clear()
+
+        refused = browser.http.get(changed_query(back, iss="https://evil.example"))
+
+        assert_page(refused, 403)
+        assert foreign.asked == []
+
+    @pytest.mark.threat(4)
+    def test_state_of_another_zone(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """What was begun at one zone cannot be ended at another."""
+        here, there = federated(site, foreign.issuer, "Here"), federated(site, foreign.issuer, "There")
+        client = site.app(here)
+        back = as_person(browser, at_provider(browser, client), "ada")
+        assert isinstance(browser.open(back), Answer)
+
+        back = as_person(browser, at_provider(browser, client, prompt="login"), "ada")
+        at_provider(browser, site.app(there))  # so that the browser has cookies of both
+        foreign.asked.clear()
+        refused = browser.http.get(back.replace(here.id, there.id))
+
+        assert_page(refused, 400)
+        assert foreign.asked == []
+        assert users_of(site, there) == []
+
+    @pytest.mark.threat(22)
+    def test_callback_without_the_pre_login_cookie(
+        self, site: Site, browser: Browser, foreign: Foreign
+    ) -> None:
+        """The attacker's own callback, opened in the victim's browser, signs nobody in."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        assert isinstance(sign_in(Browser(), client), Answer)
+        back = as_person(browser, at_provider(browser, client), "ada")
+        foreign.asked.clear()
+        victim, other = Browser(), Browser()
+        at_provider(other, client)  # a browser with a sign-in of its own
+        foreign.asked.clear()
+
+        for stranger in (victim, other):
+            response = stranger.http.get(back)
+            assert_page(response, 400)
+            assert not [each for each in stranger.http.cookies.jar if "session" in each.name]
+        assert foreign.asked == []
+
+    @pytest.mark.threat(22)
+    def test_state_used_twice(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """The second time it means nothing."""
+        client = site.app(federated(site, foreign.issuer))
+        back = as_person(browser, at_provider(browser, client), "ada")
+        assert isinstance(browser.open(back), Answer)
+
+        assert_page(browser.http.get(back), 400)
+
+    @pytest.mark.threat(22)
+    @pytest.mark.parametrize("changes", [{"state": "made-up"}, {"state": None}])
+    def test_state_nobody_gave_out(
+        self, site: Site, browser: Browser, foreign: Foreign, changes: dict[str, str | None]
+    ) -> None:
+        """Nothing happens at the provider."""
+        client = site.app(federated(site, foreign.issuer))
+        back = as_person(browser, at_provider(browser, client), "ada")
+        foreign.asked.clear()
+
+        assert_page(browser.http.get(changed_query(back, **changes)), 400)
+        assert foreign.asked == []
+
+    def test_code_the_provider_does_not_know(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """A page that says so, and no session."""
+        client = site.app(federated(site, foreign.issuer))
+        back = as_person(browser, at_provider(browser, client), "ada")
+
+        assert_page(browser.http.get(changed_query(back, code="made-up")), 503)
+        assert not [each for each in browser.http.cookies.jar if "session" in each.name]
+
+    def test_nonce_of_another_sign_in(self, site: Site, browser: Browser, foreign: Foreign) -> None:
+        """A code that the provider gave for another sign-in carries another nonce, and is refused."""
+        client = site.app(federated(site, foreign.issuer))
+        other = Browser()
+        injected = parse_qs(urlsplit(as_person(other, at_provider(other, client), "mallory")).query)["code"][
+            0
+        ]
+        back = as_person(browser, at_provider(browser, client), "ada")
+
+        assert_page(browser.http.get(changed_query(back, code=injected)), 503)
+
+
+def test_one_zone_signs_in_at_another(site: Site, browser: Browser) -> None:
+    """The workforce zone keeps the passwords; the product zone knows people by what it says."""
+    workforce = site.zone("Workforce")
+    site.user(workforce)
+    product = site.zone("Product")
+    door = site.app(
+        workforce,
+        "product-zone",
+        public=True,
+        protocols={"oauth2": {"redirect_uris": [str(product.protocols.oauth2.redirect_uri)]}},
+    )
+    issuer = str(workforce.protocols.oauth2.issuer)
+    provider = site.run(
+        site.company.create(
+            PROVIDER,
+            product.id,
+            identifier=issuer,
+            name="Workforce",
+            client_id=door.app.client_id,
+            protocols={"oauth2": {"issuer": issuer}},
+        )
+    )
+    site.run(site.company.run(ZONE, Verb.UPDATE, {}, product.id, {"user_identity_provider_id": provider.id}))
+    files = site.run(site.company.resource(product, "https://files.example", scopes=["read"]))
+    agent = site.app(product, "Agent", consent="required", dependencies=[files])
+
+    page = browser.open(agent.url(resources=[files.identifier]))
+    assert isinstance(page, Page)
+    assert page.action == f"{issuer}/oauth/sign-in"
+    page = browser.send(page, email="ada@acme.example", password=PASSWORD)
+    assert isinstance(page, Page)
+    assert page.action == f"{agent.issuer}/oauth/consent"
+    answer = browser.send(page, decision="allow")
+
+    assert isinstance(answer, Answer)
+    tokens = agent.redeem(answer.code).json()
+    (person,) = users_of(site, product)
+    assert (person.email, person.email_verified, person.issuer) == ("ada@acme.example", True, issuer)
+    assert claims(tokens["access_token"])["sub"] == person.identifier
+    assert claims(tokens["access_token"])["aud"] == files.identifier
+    assert all(each.status_code in (200, 303) for each in browser.visited)
