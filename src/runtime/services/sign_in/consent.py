@@ -167,5 +167,6 @@ async def _token_service(conn: AsyncConnection, view: ZoneView) -> Provider:
     found = await entities.find_by(
         conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": view.id}
     )
-    assert isinstance(found, Provider), "a zone without its token service"
+    if not isinstance(found, Provider):
+        raise LookupError(f"zone {view.id} has lost its token service")
     return found

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,9 +30,7 @@ class PasswordUser:
 
 async def get(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User:
     """The user with that id in that zone. Raises NotFound."""
-    found = await entities.get(conn, USER, user_id, within={"zone_id": zone_id})
-    assert isinstance(found, User)
-    return found
+    return cast(User, await entities.get(conn, USER, user_id, within={"zone_id": zone_id}))
 
 
 async def find_by_subject(conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str) -> User | None:
