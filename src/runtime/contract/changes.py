@@ -49,8 +49,11 @@ class Pointer(Part):
 class Operation(Part):
     """One step of a changeset.
 
-    `spec` has the members of the kind's manifest, references by id. Any value in it may be the id of what an
-    operation creates, `{"local_id": ".."}`, or `{"address_of": {"id"|"local_id": zone}, "member": "issuer"}`.
+    `spec` has the members of the kind's manifest, references by id. Any value in it may be
+
+    - the id of what an operation creates, `{"local_id": ".."}`;
+    - a zone's address, `{"address_of": {"id"|"local_id": zone}, "member": "issuer"}`;
+    - the id of what a zone is born with, `{"external": handle, "kind": ".."}`, with `owner_type` or without.
     """
 
     op: Op
