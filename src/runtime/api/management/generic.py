@@ -5,6 +5,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.answering import nothing, send_entity, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.contract.bodies import read_body
+from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
 from runtime.services.management.operations import OPERATIONS
 
@@ -45,6 +46,8 @@ async def _retrieve(call: Call) -> HTTPResponse:
 async def _update(call: Call) -> HTTPResponse:
     kind, raw = _kind(call), call.body()
     more = {"if_match": call.if_match} if "If-Match" in call.route.headers else {}
+    if not isinstance(raw, dict):
+        raise ValidationFailed("the body must be a JSON object")
     patch = None if kind.variants else read_body(kind, raw, Verb.UPDATE)
     async with call.writing() as unit:
         if patch is None:

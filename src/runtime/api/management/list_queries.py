@@ -131,7 +131,5 @@ def _searches(own: Listing | None, query: Values) -> tuple[Search, ...]:
     searches = [
         Search((member,), query[f"query[{member}]"]) for member in own.search if f"query[{member}]" in query
     ]
-    for name in ("query", "query[]"):
-        if name in query:
-            searches.append(Search(own.search, query[name]))
-    return tuple(searches)
+    everywhere = [Search(own.search, query[name]) for name in ("query", "query[]") if name in query]
+    return (*searches, *everywhere)

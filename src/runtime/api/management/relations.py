@@ -1,4 +1,4 @@
-"""What connects entities: dependencies, members, roles held, and the lists seen from one side of a reference."""
+"""What connects entities: dependencies, members, roles held, and lists seen from one side of a reference."""
 
 from sanic.response import HTTPResponse
 

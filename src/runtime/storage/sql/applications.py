@@ -36,7 +36,7 @@ async def count_dependencies(
         .where(_dependencies.c.zone_id == zone_id, _dependencies.c.application_id.in_(application_ids))
         .group_by(_dependencies.c.application_id)
     )
-    return dict(found.tuples().all())
+    return {row[0]: int(row[1]) for row in found}
 
 
 async def put_dependency(

@@ -165,7 +165,7 @@ async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zo
         .where(_members.c.zone_id == zone_id, _members.c.group_id.in_(group_ids))
         .group_by(_members.c.group_id)
     )
-    return dict(found.tuples())
+    return dict(found.tuples().all())
 
 
 async def group_roles(
@@ -303,7 +303,7 @@ async def _count(
         .where(table.c.zone_id == zone_id, table.c.user_id.in_(user_ids))
         .group_by(table.c.user_id)
     )
-    return dict(found.tuples())
+    return dict(found.tuples().all())
 
 
 async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:

@@ -1,0 +1,187 @@
+"""One server a database for all tests of the management API, with two organizations that must not meet."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from tests.support.server import Server, serve
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.role import User
+from runtime.services.management import api_keys, organizations
+from runtime.services.parts import Parts
+from runtime.storage.sql import users as user_storage
+
+
+@dataclass
+class Api:
+    """A caller of the management API."""
+
+    client: httpx.Client
+    server: Server
+    organization_id: str
+
+    def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> httpx.Response:
+        """Send a request, with a JSON body when one is given."""
+        if body is not None:
+            more["json"] = body
+        return self.client.request(method, path, **more)
+
+    def ok(self, method: str, path: str, body: Any = None, *, status: int | None = None, **more: Any) -> Any:
+        """The JSON of an answer that must be a success; None when it has no body."""
+        response = self(method, path, body, **more)
+        expected = (status,) if status else (200, 201, 204)
+        assert response.status_code in expected, f"{method} {path}: {response.status_code} {response.text}"
+        return response.json() if response.content else None
+
+    def refused(self, status: int, method: str, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
+        """The error body of an answer that must be a refusal."""
+        response = self(method, path, body, **more)
+        assert response.status_code == status, f"{method} {path}: {response.status_code} {response.text}"
+        told: dict[str, Any] = response.json()
+        assert told["status"] == status
+        return told
+
+    def named(self, name: str | None = None) -> str:
+        """A name that nothing has yet."""
+        return f"{name or 'thing'}-{new_id()[:8]}"
+
+    def zone(self, **members: Any) -> "Zone":
+        """A new zone of this organization."""
+        return Zone(self, self.ok("POST", "/zones", {"name": self.named("zone"), **members}))
+
+    def with_role(self, role: str) -> "Api":
+        """The same organization, called with a key of that role."""
+        key = self.server.call(
+            lambda parts: api_keys.create(parts, self.organization_id, name=role, role=role)
+        )
+        return caller(self.server, key, self.organization_id)
+
+
+@dataclass
+class Zone:
+    """A zone, and short ways to fill it."""
+
+    api: Api
+    body: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.body["id"])
+
+    def path(self, rest: str = "") -> str:
+        return f"/zones/{self.id}{rest}"
+
+    def make(self, collection: str, **members: Any) -> dict[str, Any]:
+        """A new entity: an identifier and a name are made up where they are needed."""
+        name = self.api.named(collection)
+        required: dict[str, Any] = {
+            "applications": {"identifier": name, "name": name},
+            "resources": {"identifier": f"https://{name}.example", "name": name},
+            "providers": {"identifier": f"https://{name}.example", "name": name},
+            "roles": {"identifier": name},
+            "groups": {"name": name},
+            "policies": {"name": name},
+            "policy-sets": {"name": name},
+        }.get(collection, {})
+        made: dict[str, Any] = self.api.ok("POST", self.path(f"/{collection}"), {**required, **members})
+        return made
+
+    def password(self, application_id: str) -> dict[str, Any]:
+        return self.make("application-credentials", type="password", application_id=application_id)
+
+    def user(self, email: str | None = None, **members: Any) -> User:
+        """A new user, as sign-in would make one."""
+        now = self.api.server.parts.clock()
+        user_id = new_id()
+        user = User(
+            **{
+                "id": user_id,
+                "created_at": now,
+                "updated_at": now,
+                "organization_id": self.body["organization_id"],
+                "zone_id": self.id,
+                "identifier": user_id,
+                "email": email or f"{user_id}@example.com",
+                "email_verified": True,
+            }
+            | members
+        )
+
+        async def add(parts: Parts) -> None:
+            async with parts.database.transaction() as conn:
+                await user_storage.add(conn, user)
+
+        self.api.server.call(add)
+        return user
+
+    def version(self, policy_id: str, text: str = "permit (principal, action, resource);") -> dict[str, Any]:
+        """A new version of a policy."""
+        schema = self.api.ok("GET", self.path("/policy-schemas"))["items"][0]["version"]
+        made: dict[str, Any] = self.api.ok(
+            "POST",
+            self.path(f"/policies/{policy_id}/versions"),
+            {"schema_version": schema, "cedar_raw": text},
+        )
+        return made
+
+    def set_version(self, set_id: str, *versions: dict[str, Any]) -> dict[str, Any]:
+        """A new version of a policy set, made of these policy versions."""
+        schema = self.api.ok("GET", self.path("/policy-schemas"))["items"][0]["version"]
+        entries = [{"policy_id": one["policy_id"], "policy_version_id": one["id"]} for one in versions]
+        made: dict[str, Any] = self.api.ok(
+            "POST",
+            self.path(f"/policy-sets/{set_id}/versions"),
+            {"schema_version": schema, "manifest": {"entries": entries}},
+        )
+        return made
+
+
+def caller(server: Server, key: str, organization_id: str) -> Api:
+    client = httpx.Client(
+        base_url=server.url, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False
+    )
+    return Api(client, server, organization_id)
+
+
+def query(**values: Any) -> str:
+    return "&".join(f"{quote(name)}={quote(str(value))}" for name, value in values.items())
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over each database in turn."""
+    settings: dict[str, Any] = {}
+    if request.param == "postgresql":
+        settings["database_url"] = asyncio.run(request.getfixturevalue("postgres").migrated())
+    with serve(tmp_path_factory.mktemp(f"management-{request.param}"), **settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def api(server: Server) -> Api:
+    """The administrator of the first organization."""
+    return caller(server, server.api_key, server.organization_id)
+
+
+@pytest.fixture(scope="session")
+def other(server: Server) -> Api:
+    """The administrator of another organization."""
+    made, key = server.call(lambda parts: organizations.create_organization(parts, "Other company"))
+    return caller(server, key, made.id)
+
+
+@pytest.fixture(scope="session")
+def zone(api: Api) -> Zone:
+    """A zone that tests share; what they make in it has names of its own."""
+    return api.zone()
+
+
+@pytest.fixture(scope="session")
+def viewer(api: Api) -> Api:
+    """Somebody who may read everything and change nothing."""
+    return api.with_role("org_viewer")

@@ -1,0 +1,148 @@
+"""Mass assignment and privilege escalation: what a body must not be able to say, and who may not say it."""
+
+from typing import Any
+
+import pytest
+from tests.runtime.management.conftest import Api, Zone
+
+from runtime.contract.bodies import settable
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ALL, Kind, Verb
+from runtime.domain.kinds.marks import Mark
+
+pytestmark = pytest.mark.threat(27)
+
+ATTEMPTS: dict[str, Any] = {
+    "owner_type": "platform",
+    "organization_id": "x" * 26,
+    "zone_id": "x" * 26,
+    "id": "x" * 26,
+    "slug": "mine",
+    "client_secret_set": True,
+    "secret_hash": "x",
+    "external": True,
+    "permissions": {"zones": {"delete": True}},
+    "created_at": "2020-01-01T00:00:00Z",
+    "updated_at": "2020-01-01T00:00:00Z",
+    "revision": 1,
+    "epoch": 99,
+    "email_verified": True,
+    "dependencies_count": 7,
+    "created_by": "somebody",
+    "archived_at": None,
+    "latest_version": 3,
+    "active": True,
+    "__proto__": {},
+}
+COLLECTIONS = ["applications", "resources", "providers", "roles", "groups", "policies", "policy-sets"]
+
+
+@pytest.mark.parametrize("collection", COLLECTIONS)
+@pytest.mark.parametrize("member", ATTEMPTS)
+def test_members_of_the_service_cannot_be_set(api: Api, zone: Zone, collection: str, member: str) -> None:
+    """Refused by name, not ignored, at creation and by update; the entity stays as it is."""
+    name = api.named()
+    body = {"identifier": name, "name": name} if collection != "roles" else {"identifier": name}
+    if collection in ("groups", "policies", "policy-sets"):
+        body = {"name": name}
+    told = api.refused(400, "POST", zone.path(f"/{collection}"), {**body, member: ATTEMPTS[member]})
+    assert member in {detail["field"] for detail in told["details"]}
+    made = zone.make(collection)
+    path = zone.path(f"/{collection}/{made['id']}")
+    api.refused(400, "PATCH", path, {member: ATTEMPTS[member]})
+    assert api.ok("GET", path) == made
+
+
+def test_zones_cannot_be_moved_or_made_platform(api: Api, other: Api) -> None:
+    """Neither the owner nor the addresses of a zone are the caller's to say."""
+    zone = api.zone()
+    for member in ("owner_type", "slug", "id", "organization_id", "created_at"):
+        api.refused(400, "PATCH", zone.path(), {member: other.organization_id})
+    issuer = {"protocols": {"oauth2": {"issuer": "https://evil.example"}}}
+    api.refused(400, "PATCH", zone.path(), issuer)
+    api.refused(
+        400, "PATCH", zone.path(), {"protocols": {"openid": {"userinfo_endpoint": "https://e.example"}}}
+    )
+    assert api.ok("GET", zone.path()) == zone.body
+
+
+def test_users_cannot_be_verified_or_moved(api: Api, zone: Zone) -> None:
+    """What sign-in establishes about a user cannot be claimed for them."""
+    user = zone.user(email_verified=False)
+    path = zone.path(f"/users/{user.id}")
+    before = api.ok("GET", path)
+    for member, value in {
+        "email_verified": True,
+        "external": True,
+        "issuer": "https://evil.example",
+        "subject": "admin",
+        "provider_id": new_id(),
+        "role_assignments": [],
+        "epoch": 1,
+    }.items():
+        api.refused(400, "PATCH", path, {member: value})
+    assert api.ok("GET", path) == before
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind.verbs], ids=lambda kind: kind.name)
+def test_no_body_takes_what_the_service_decides(kind: Kind) -> None:
+    """For every kind: members of the service are in no body, and internal ones neither."""
+    for model in kind.classes:
+        for verb in (Verb.CREATE, Verb.UPDATE):
+            for member in settable(model, verb).values():
+                assert not member.has(Mark.SERVER, Mark.INTERNAL, Mark.DERIVED), member.name
+
+
+def test_viewers_give_nobody_a_role(api: Api, viewer: Api, zone: Zone) -> None:
+    """Reading is no way to rights: assigning, joining and creating are all 403."""
+    user, role, group = zone.user(), zone.make("roles"), zone.make("groups")
+    for method, path, body in (
+        ("POST", f"/users/{user.id}/roles", {"role_id": role["id"]}),
+        ("POST", f"/groups/{group['id']}/roles", {"role_id": role["id"]}),
+        ("POST", f"/groups/{group['id']}/members", {"user_id": user.id}),
+        ("POST", "/roles", {"identifier": "mine"}),
+        ("PATCH", f"/users/{user.id}", {"status": "disabled"}),
+    ):
+        assert viewer.refused(403, method, zone.path(path), body)["code"] == "forbidden"
+    assert api.ok("GET", zone.path(f"/users/{user.id}/roles"))["items"] == []
+
+
+def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
+    """A scoped platform role in an ordinary zone would reach into others."""
+    user, target = zone.user(), api.zone()
+    body = {
+        "role_identifier": "zone_manager",
+        "owner_type": "platform",
+        "scope_type": "zone",
+        "scope_id": target.id,
+    }
+    api.refused(400, "POST", zone.path(f"/users/{user.id}/roles"), body)
+
+
+def test_service_accounts_make_no_credentials(api: Api) -> None:
+    """A stolen CI token must not be able to make itself a lasting credential, or an administrator's key."""
+    service = api.with_role("service_account")
+    base = f"/organizations/{api.organization_id}/service-accounts"
+    account = service.ok("POST", base, {"name": api.named("ci")})
+    service.refused(403, "POST", f"{base}/{account['id']}/credentials", {"name": "k"})
+    service.refused(403, "PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
+
+
+def test_refused_attempts_leave_no_trace_and_changes_do(api: Api, zone: Zone) -> None:
+    """The audit trail has what was done, by whom, without secrets; what was refused changed nothing."""
+    made = zone.make("providers", client_secret="top-secret-value")
+    api.refused(400, "PATCH", zone.path(f"/providers/{made['id']}"), {"owner_type": "platform"})
+
+    async def read(parts: Any) -> list[dict[str, Any]]:
+        from runtime.storage.sql.tables import audit_events
+
+        async with parts.database.reading() as conn:
+            query = audit_events.select().where(audit_events.c.entity_id == made["id"])
+            return [dict(row) for row in (await conn.execute(query)).mappings()]
+
+    records = api.server.call(read)
+    assert [record["action"] for record in records] == ["providers.create"]
+    assert records[0]["actor_type"] == "api_key"
+    assert records[0]["after"]["identifier"] == made["identifier"]
+    assert "top-secret-value" not in repr(records)
+    assert "client_secret" not in records[0]["after"]

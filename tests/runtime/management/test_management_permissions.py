@@ -1,0 +1,156 @@
+"""The permission table, cell by cell, over HTTP."""
+
+from typing import Any
+
+import pytest
+from tests.runtime.management.conftest import Api, Zone
+from tests.runtime.management.test_management_tenants import Tenant, body_of, fill, id_of, parameters
+
+from runtime.contract.routes import ROUTES, Route
+from runtime.domain.kinds import Verb
+from runtime.services.management.permissions import ROLES, TABLE, allows, permission_map, sees
+
+_ACTIONS = {
+    "list": Verb.LIST,
+    "create": Verb.CREATE,
+    "retrieve": Verb.RETRIEVE,
+    "update": Verb.UPDATE,
+    "delete": Verb.DELETE,
+    "archive": Verb.ARCHIVE,
+    "add": Verb.CREATE,
+    "assign": Verb.CREATE,
+    "remove": Verb.DELETE,
+    "revoke": Verb.DELETE,
+    "set_default": Verb.UPDATE,
+}
+_SEEN_THROUGH = {
+    "list_credentials": "application_credentials",
+    "list_resources": "resources",
+    "list_policies": "policy_versions",
+}
+CHECKED = [
+    route
+    for route in ROUTES
+    if not route.open and route.operation_id.split(".")[0] not in ("snapshot", "changesets")
+]
+
+
+def cell(route: Route) -> tuple[str, Verb]:
+    """The row and the verb of the table that a route needs."""
+    subject, action = route.operation_id.split(".")
+    if action in _SEEN_THROUGH:
+        return _SEEN_THROUGH[action], Verb.LIST
+    if action == "list_roles":
+        return "organizations", Verb.RETRIEVE
+    return subject, _ACTIONS[action]
+
+
+@pytest.fixture(scope="module")
+def tenant(api: Api) -> Tenant:
+    return fill(api.zone())
+
+
+@pytest.fixture(scope="module", params=ROLES)
+def role(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def caller(api: Api, role: str) -> Api:
+    return api.with_role(role)
+
+
+@pytest.mark.parametrize("route", CHECKED, ids=lambda route: route.operation_id)
+def test_cell(api: Api, tenant: Tenant, caller: Api, role: str, route: Route) -> None:
+    """Not seen: 404. Seen and not allowed: 403. Allowed: anything but these two."""
+    subject, verb = cell(route)
+    target = (
+        tenant if not _destroys(route) or not allows(role, subject, verb) else _expendable(api, tenant, route)
+    )
+    path = route.path
+    for name in parameters(route):
+        path = path.replace(f"{{{name}}}", id_of(target, route, name))
+    response = caller(route.method, path, _body(route))
+
+    if not sees(role, subject):
+        assert response.status_code == 404, response.text
+    elif not allows(role, subject, verb):
+        assert response.status_code == 403, response.text
+    else:
+        assert response.status_code not in (401, 403, 404, 500), response.text
+
+
+def _destroys(route: Route) -> bool:
+    return route.method == "DELETE" and "versions" not in route.path
+
+
+def _expendable(api: Api, tenant: Tenant, route: Route) -> Tenant:
+    """Another one of what the route takes away."""
+    collection = route.path.rpartition("/{")[0].rpartition("/")[2]
+    zone, ids = tenant.zone, tenant.ids
+    if collection == "zones":
+        return Tenant(api.zone(), {**ids, "zones": {"id": api.zone().id}})
+    if collection in ("applications", "resources", "providers", "groups", "policies", "policy-sets"):
+        return Tenant(zone, {**ids, collection: zone.make(collection)})
+    if collection == "users":
+        return Tenant(zone, {**ids, "users": {"id": zone.user().id}})
+    if collection == "application-credentials":
+        return Tenant(zone, {**ids, collection: zone.password(ids["applications"]["id"])})
+    if collection == "service-accounts":
+        path = f"/organizations/{api.organization_id}/service-accounts"
+        return Tenant(zone, {**ids, collection: api.ok("POST", path, {"name": api.named()})})
+    if collection == "credentials":
+        path = f"/organizations/{api.organization_id}/service-accounts/{ids['service-accounts']['id']}"
+        return Tenant(zone, {**ids, collection: api.ok("POST", f"{path}/credentials", {"name": "c"})})
+    if collection == "members":
+        user = {"id": zone.user().id}
+        api.ok("POST", zone.path(f"/groups/{ids['groups']['id']}/members"), {"user_id": user["id"]})
+        return Tenant(zone, {**ids, "members": user})
+    if collection == "dependencies":
+        resource = zone.make("resources")
+        api.ok("PUT", zone.path(f"/applications/{ids['applications']['id']}/dependencies/{resource['id']}"))
+        return Tenant(zone, {**ids, "dependencies": resource})
+    return Tenant(zone, {**ids, "roles": _given_role(api, zone, ids, route)})
+
+
+def _given_role(api: Api, zone: Zone, ids: dict[str, Any], route: Route) -> dict[str, Any]:
+    made = zone.make("roles")
+    if route.path.count("{") > 2:
+        principal = route.path.split("/")[3]
+        api.ok("POST", zone.path(f"/{principal}/{ids[principal]['id']}/roles"), {"role_id": made["id"]})
+    return made
+
+
+def _body(route: Route) -> dict[str, Any] | None:
+    """A body that says nothing forbidden; a conflict or a validation error is as good as a success here."""
+    return body_of(route)
+
+
+def test_every_row_has_every_role() -> None:
+    """No cell is left out: what is not said would be denied without anybody having decided it."""
+    for subject, row in TABLE.items():
+        assert set(row) == set(ROLES), subject
+
+
+def test_nobody_below_an_administrator_touches_the_organization() -> None:
+    """Only administrators change the organization and make credentials that act for it."""
+    for role in ROLES:
+        if role != "org_admin":
+            assert not allows(role, "organizations", Verb.UPDATE)
+            assert not allows(role, "service_account_credentials", Verb.CREATE)
+
+
+def test_viewers_change_nothing() -> None:
+    """The viewing roles have no verb that writes, anywhere."""
+    for subject in TABLE:
+        for role in ("org_viewer", "zone_viewer"):
+            for verb in (Verb.CREATE, Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE):
+                assert not allows(role, subject, verb)
+
+
+def test_maps_leave_out_what_is_not_seen() -> None:
+    """`permissions` is read from the table; platform-owned things are nobody's to change."""
+    told = permission_map("zone_viewer", "organizations", ["service_accounts"])
+    assert set(told) == {"organizations"}
+    told = permission_map("org_admin", "zones", ["applications"], changeable=False)
+    assert told["zones"] == {"list": True, "create": True, "read": True, "update": False, "delete": False}
