@@ -6,14 +6,14 @@ Nothing that is missing is remembered, so what is new is seen at once wherever i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import CompiledPolicies
+from runtime.adapters.cedar import CompiledPolicies, PolicyDecision
 from runtime.adapters.keys.sealing import Sealer
 from runtime.adapters.keys.signing import SigningKey, VerificationKey
 from runtime.domain.errors import NotFound, Unavailable
@@ -45,6 +45,7 @@ _KEPT = 20_000  # of each sort, in one view
 _KEPT_SMALL = 2_000
 _KEPT_ZONES = 1_000
 _BOUNDARIES = ("/", "?")
+_CIRCUMSTANCES = ("scopes", "authenticated_at", "acr")
 
 
 class Kept(Generic[T]):
@@ -124,6 +125,18 @@ class RootView:
         return self.session.epoch, self.session.user_epoch
 
 
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The policies that decide in a zone, parsed.
+
+    Attributes:
+        reads: which of the circumstances some rule may look at; what none looks at cannot change a decision.
+    """
+
+    compiled: CompiledPolicies
+    reads: frozenset[str]
+
+
 class ZoneView:
     """A zone at one epoch, with everything about it that was asked for so far.
 
@@ -152,7 +165,8 @@ class ZoneView:
         self.valid_until = ring.changes_at
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
-        self.decisions: Kept[Any] = Kept()
+        self.decisions: Kept[PolicyDecision] = Kept()
+        self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(_KEPT_SMALL)
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self._signing = ring.signing
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
@@ -164,7 +178,7 @@ class ZoneView:
         self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self._roots: Kept[RootView] = Kept()
         self._users: Kept[UserView] = Kept()
-        self._policies: CompiledPolicies | None = None
+        self._policies: Policies | None = None
         self._policies_read = False
 
     def signing(self, algorithm: str) -> SigningKey:
@@ -238,7 +252,7 @@ class ZoneView:
 
         return await self._kept(self._dependencies, application_id, read)
 
-    async def policies(self) -> CompiledPolicies | None:
+    async def policies(self) -> Policies | None:
         """The policies that decide here, parsed; None when no set is active, which denies everything."""
         if not self._policies_read:
             async with self._parts.database.reading() as conn:
@@ -336,7 +350,7 @@ class Zones:
         self._views: dict[str, ZoneView] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
-        self._compiled: Kept[CompiledPolicies] = Kept(_KEPT_ZONES)
+        self._compiled: Kept[Policies] = Kept(_KEPT_ZONES)
         self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
 
     def attach(self, parts: "Parts") -> None:
@@ -413,8 +427,8 @@ class Zones:
         except Unavailable:
             return [None] * len(names)
 
-    def compiled(self, active: storage.ActivePolicies) -> CompiledPolicies:
-        """Policies parsed, or as they were parsed before: their versions never change."""
+    def compiled(self, active: storage.ActivePolicies) -> Policies:
+        """Policies parsed, now or before: their versions never change. Raises PolicyBroken."""
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
         if (found := self._compiled.get(key)) is None:
             words = cedar.parse_schema(schema.get(active.schema_version).text)
@@ -422,7 +436,7 @@ class Zones:
                 (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
                 for version_id, raw, parsed in active.policies
             ]
-            found = cedar.compile_policies(texts, words)
+            found = Policies(cedar.compile_policies(texts, words), _read_by(text for _, text in texts))
             self._compiled.put(key, found)
         return found
 
@@ -447,6 +461,15 @@ class Zones:
             self._parsed_keys.pop(oldest, None)
         self._views[zone.id] = view
         return view
+
+
+def _read_by(texts: Iterable[str]) -> frozenset[str]:
+    """The circumstances that these rules may look at: those whose name stands anywhere in them.
+
+    A text with an escape could spell a name in another way, so it counts as naming all.
+    """
+    whole = "\n".join(texts)
+    return frozenset(name for name in _CIRCUMSTANCES if name in whole or "\\" in whole)
 
 
 async def _resolve(conn: AsyncConnection, zone_id: str, requested: str) -> Resource | None:

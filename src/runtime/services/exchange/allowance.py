@@ -73,7 +73,7 @@ async def _consent(
     user = root.user.user
     key = f"{user.id}\0{client.application.id}\0{resource.id}"
     held = view.consents.get(key)
-    if held is not None and held[0] == root.session.user_epoch and wanted is not None and wanted <= held[1]:
+    if held is not None and held[0] == root.session.user_epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with parts.database.querying() as conn:
         scopes = await storage.consent(conn, view.id, user.id, client.application.id, resource.id)

@@ -15,7 +15,6 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain
-from runtime.domain.policy import requests
 from runtime.services.decisions import Decision
 from runtime.services.exchange import cache, epochs, policy, target
 from runtime.services.exchange.allowance import Allowance, require_allowance
@@ -47,21 +46,6 @@ class Trip:
 
     root: RootView | None
     candidate: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Authority:
-    """Whose authority is used.
-
-    Attributes:
-        root: the session a user's authority comes from; None for an application's own.
-        principal: as policies see it.
-        key: stands for the principal and all that is known of it, until any of that changes.
-    """
-
-    root: RootView | None
-    principal: requests.User | requests.Application
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +82,7 @@ async def exchange(
     held, is_fresh = await _known_root(view, subject)
     key = _cache_key(view, client, request, subject, held, resource)
     trip = await _take_trip(parts, view, held, is_fresh=is_fresh, key=key)
-    authority = await _authority(view, subject, trip.root, now)
-    root = authority.root
+    root, authority = await _authority(view, subject, trip.root, now)
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
@@ -129,14 +112,11 @@ async def exchange(
     verdict = await policy.decide_exchange(
         view,
         client,
-        authority.principal,
-        principal_key=authority.key,
+        authority,
         actors=plan.actors,
         resource=resource,
         scopes=plan.scopes,
         now=now,
-        authenticated_at=root.session.authenticated_at if root else None,
-        acr=root.session.acr if root else None,
     )
     decision.determining = verdict.determining
     if verdict.scopes is None:
@@ -243,15 +223,21 @@ async def _standing_root(
     return current
 
 
-async def _authority(view: ZoneView, subject: Subject, root: RootView | None, now: datetime) -> Authority:
+async def _authority(
+    view: ZoneView, subject: Subject, root: RootView | None, now: datetime
+) -> tuple[RootView | None, policy.Authority]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
-        application = await own_authority(view, subject)
-        return Authority(None, await view.application_facts(application), f"application:{application.id}")
+        own = await own_authority(view, subject)
+        return None, policy.Authority(await view.application_facts(own), f"application:{own.id}")
     standing = check_root(root, subject, now)
     session = standing.session
-    key = f"{session.id}\0{session.epoch}\0{session.user_epoch}"
-    return Authority(standing, standing.user.principal, key)
+    return standing, policy.Authority(
+        standing.user.principal,
+        f"{session.user_id}\0{session.user_epoch}",
+        session.authenticated_at,
+        session.acr,
+    )
 
 
 def _plan(

@@ -1,19 +1,39 @@
 """What the zone's policies say, asked once for all scopes, and only when that is refused for each of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import CompiledPolicies, PolicyBroken
+from runtime.adapters.cedar import PolicyBroken, PolicyDecision
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.policy import requests
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import Client, Policies, ZoneView
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
+_DENIED = PolicyDecision(False, (), ())
+
+Question = Callable[[frozenset[str]], PolicyRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Whose authority is used.
+
+    Attributes:
+        principal: as policies see it.
+        key: stands for the principal and all that is known of it, until any of that changes.
+        authenticated_at, acr: of the user's session.
+    """
+
+    principal: requests.User | requests.Application
+    key: str
+    authenticated_at: datetime | None = None
+    acr: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,61 +52,42 @@ class Verdict:
 async def decide_exchange(
     view: ZoneView,
     client: Client,
-    principal: requests.User | requests.Application,
+    authority: Authority,
     *,
-    principal_key: str,
     actors: tuple[str, ...],
     resource: Resource,
     scopes: frozenset[str],
     now: datetime,
-    authenticated_at: datetime | None,
-    acr: str | None,
 ) -> Verdict:
-    """Whether the application may act for the principal at the resource, and with which of the scopes.
+    """Whether the application may act for the principal at the resource, and with which of the scopes."""
+    asking, target = await _parties(view, client, resource)
 
-    Args:
-        principal_key: stands for the principal and everything known of it, in the memory of decisions.
-    """
-    period = int(now.timestamp()) // _REMEMBERED_SECONDS
-    key = "\0".join(
-        (principal_key, client.credential.id, resource.id, *actors, "", *sorted(scopes), str(period))
-    )
-    held = view.decisions.get(key)
-    if held is None:
-        question = requests.exchange(
-            principal,
-            application=await _asking(view, client, resource),
+    def question(wanted: frozenset[str]) -> PolicyRequest:
+        return requests.exchange(
+            authority.principal,
+            application=asking,
             actors=actors,
-            resource=await _target(view, resource),
-            scopes=scopes,
+            resource=target,
+            scopes=wanted,
             now=now,
-            authenticated_at=authenticated_at,
-            acr=acr,
+            authenticated_at=authority.authenticated_at,
+            acr=authority.acr,
         )
-        held = await _verdict(view, question, scopes)
-        view.decisions.put(key, held)
-    verdict: Verdict = held
-    return verdict
+
+    return await _decide(view, client, authority, actors, resource, scopes, now, question)
 
 
 async def decide_direct(
     view: ZoneView, client: Client, *, resource: Resource, scopes: frozenset[str], now: datetime
 ) -> Verdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
-    period = int(now.timestamp()) // _REMEMBERED_SECONDS
-    key = "\0".join(("direct", client.credential.id, resource.id, *sorted(scopes), str(period)))
-    held = view.decisions.get(key)
-    if held is None:
-        question = requests.direct(
-            await _asking(view, client, resource),
-            resource=await _target(view, resource),
-            scopes=scopes,
-            now=now,
-        )
-        held = await _verdict(view, question, scopes)
-        view.decisions.put(key, held)
-    verdict: Verdict = held
-    return verdict
+    asking, target = await _parties(view, client, resource)
+
+    def question(wanted: frozenset[str]) -> PolicyRequest:
+        return requests.direct(asking, resource=target, scopes=wanted, now=now)
+
+    own = Authority(asking, "direct")
+    return await _decide(view, client, own, (), resource, scopes, now, question)
 
 
 def denied() -> AccessDenied:
@@ -94,41 +95,75 @@ def denied() -> AccessDenied:
     return AccessDenied("policy does not allow this", reason=POLICY_DENIED)
 
 
-async def _verdict(view: ZoneView, question: PolicyRequest, scopes: frozenset[str]) -> Verdict:
-    try:
-        policies = await view.policies()
-    except PolicyBroken as failure:
-        log.error("the active policy set cannot be read", zone_id=view.id, reason=str(failure))
-        return Verdict(None, ())
+async def _decide(
+    view: ZoneView,
+    client: Client,
+    authority: Authority,
+    actors: tuple[str, ...],
+    resource: Resource,
+    scopes: frozenset[str],
+    now: datetime,
+    question: Question,
+) -> Verdict:
+    """Ask for all scopes together, then for each; what is left must be allowed together too."""
+    policies = await _policies(view)
     if policies is None:
         return Verdict(None, ())
-    return _ask(policies, question, scopes)
+    facts = [
+        authority.key,
+        client.credential.id,
+        resource.id,
+        str(int(now.timestamp()) // _REMEMBERED_SECONDS),
+    ]
+    if "authenticated_at" in policies.reads:
+        facts.append(str(authority.authenticated_at))
+    if "acr" in policies.reads:
+        facts.append(str(authority.acr))
+    about = "\0".join((*facts, *actors))
 
+    def ask(wanted: frozenset[str]) -> PolicyDecision:
+        key = "\0".join((about, "", *sorted(wanted))) if "scopes" in policies.reads else about
+        held: PolicyDecision | None = view.decisions.get(key)
+        if held is None:
+            held = cedar.decide(policies.compiled, question(wanted))
+            view.decisions.put(key, held)
+        return held
 
-def _ask(policies: CompiledPolicies, question: PolicyRequest, scopes: frozenset[str]) -> Verdict:
-    """Ask for all scopes together, then for each; what is left must be allowed together too."""
-    whole = cedar.decide(policies, question)
+    whole = ask(scopes)
     if whole.allowed:
         return Verdict(scopes, whole.determining)
-    if len(scopes) > 1:
-        allowed = frozenset(
-            scope for scope in scopes if cedar.decide(policies, question.with_scopes([scope])).allowed
-        )
-        if allowed and (rest := cedar.decide(policies, question.with_scopes(allowed))).allowed:
+    if len(scopes) > 1 and "scopes" in policies.reads:
+        allowed = frozenset(scope for scope in scopes if ask(frozenset({scope})).allowed)
+        if allowed and (rest := ask(allowed)).allowed:
             return Verdict(allowed, rest.determining)
     return Verdict(None, whole.determining)
 
 
-async def _asking(view: ZoneView, client: Client, resource: Resource) -> requests.Application:
-    """The asking application, with the one declared dependency that matters here."""
+async def _policies(view: ZoneView) -> Policies | None:
+    """The policies that decide; None, which denies, when no set is active or it cannot be read."""
+    try:
+        return await view.policies()
+    except PolicyBroken as failure:
+        log.error("the active policy set cannot be read", zone_id=view.id, reason=str(failure))
+        return None
+
+
+async def _parties(
+    view: ZoneView, client: Client, resource: Resource
+) -> tuple[requests.Application, requests.Resource]:
+    """The asking application, with the one declared dependency that matters here, and the target."""
+    key = f"{client.credential.id}\0{resource.id}"
+    if (held := view.parties.get(key)) is not None:
+        return held
     facts = await view.application_facts(client.application)
-    return replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,))
-
-
-async def _target(view: ZoneView, resource: Resource) -> requests.Resource:
     provider = await view.application(resource.application_id) if resource.application_id else None
-    return requests.Resource(
-        resource.identifier,
-        tuple(sorted(resource.scopes or ())),
-        provider.identifier if provider else None,
+    made = (
+        replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,)),
+        requests.Resource(
+            resource.identifier,
+            tuple(sorted(resource.scopes or ())),
+            provider.identifier if provider else None,
+        ),
     )
+    view.parties.put(key, made)
+    return made

@@ -186,14 +186,16 @@ async def _permitted(view: ZoneView, authority: Authority, target: Target, now: 
     verdict = await policy.decide_exchange(
         view,
         authority.client,
-        person.principal,
-        principal_key=f"code {session.id} {session.epoch} {person.user.epoch}",
+        policy.Authority(
+            person.principal,
+            f"{person.user.id}\0{person.user.epoch}",
+            session.authenticated_at,
+            session.acr,
+        ),
         actors=(authority.client.application.identifier,),
         resource=target.resource,
         scopes=target.scopes,
         now=now,
-        authenticated_at=session.authenticated_at,
-        acr=session.acr,
     )
     if verdict.scopes is None:
         raise policy.denied()
