@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import httpx
 import orjson
 
 from reconciler.apply import (
@@ -52,15 +51,13 @@ class Session:
 
     @classmethod
     @contextmanager
-    def open(
-        cls, path: Path, options: Options, *, writes: bool, inner: httpx.BaseTransport | None = None
-    ) -> Iterator["Session"]:
+    def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["Session"]:
         """Read PATH, and connect. Raises Failure."""
         configuration, kinds = load(path)
         settings = _usage(read_settings, path)
         owner = _usage(find_owner, options.get("owner"), settings)
         connection = connect(options, settings.server, settings.organization)
-        with open_api(connection, writes=writes, inner=inner) as api:
+        with open_api(connection, writes=writes) as api:
             yield cls(configuration, kinds, api, owner, connection.server)
 
     def plan(self, *, try_it: bool) -> Plan:
@@ -85,30 +82,27 @@ def load(path: Path) -> tuple[Configuration, Kinds]:
     configuration = load_configuration(source, kinds)
     if configuration.diagnostics:
         problems = counted(len(configuration.diagnostics), "problem")
-        raise Failure(
-            FAILED, f"the manifests are not valid\n{diagnostics_text(configuration)}\n{problems}"
-        )
+        raise Failure(FAILED, f"the manifests are not valid\n{diagnostics_text(configuration)}\n{problems}")
     return configuration, kinds
 
 
 def connect(options: Options, server: str | None = None, organization: str | None = None) -> Connection:
     """The connection. Raises Failure."""
-    return _usage(
+    found: Connection = _usage(
         lambda: find_connection(
             server=options.get("server") or server,
             api_key_file=options.get("api_key_file"),
             organization=options.get("organization") or organization,
         )
     )
+    return found
 
 
 @contextmanager
-def open_api(
-    connection: Connection, *, writes: bool, inner: httpx.BaseTransport | None = None
-) -> Iterator[Api]:
+def open_api(connection: Connection, *, writes: bool) -> Iterator[Api]:
     """The API; what goes wrong with it becomes a Failure."""
     try:
-        with Api.open(connection, writes=writes, inner=inner, cache=SnapshotCache(cache_directory())) as api:
+        with Api.open(connection, writes=writes, cache=SnapshotCache(cache_directory())) as api:
             yield api
     except Conflicting as error:
         raise Failure(STALE, error.message) from error

@@ -1,4 +1,4 @@
-"""What a command is told about owner, organization and server: options first, then `zonectl.yaml`, then the environment."""
+"""Owner, organization and server of a configuration, as its `zonectl.yaml` says them."""
 
 import os
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class SettingsWrong(ValueError):
 
 @dataclass(frozen=True)
 class Configured:
-    """The settings of a configuration. `owner` is its explicit id: renaming a folder or a branch changes nothing."""
+    """The settings of a configuration. `owner` is its explicit id: moving a folder changes nothing."""
 
     owner: str | None = None
     organization: str | None = None

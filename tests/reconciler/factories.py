@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tests.reconciler.fake_server import World
+
 from reconciler.apply.planning import changeset, replace_secrets
 from reconciler.kinds import Kinds, Manifest, Origin, load_kinds
 from reconciler.plan import Plan, build_plan
-from tests.reconciler.fake_server import World
 
 OWNER = "acme/identity"
 

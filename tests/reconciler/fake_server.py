@@ -238,7 +238,7 @@ class _Run:
         unknown = spec.keys() - kind.wire.members.keys()
         if unknown:
             raise Refused(400, "validation_error", "is not a member", f"spec.{min(unknown)}")
-        if any("forbidden" == value for value in spec.values()):
+        if any(value == "forbidden" for value in spec.values()):
             raise Refused(400, "validation_error", "may not be `forbidden`", "spec.name")
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
         entity["spec"] = merge(entity["spec"], resolved)

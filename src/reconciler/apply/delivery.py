@@ -41,7 +41,8 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
 def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
     """Write one file for each operation that showed something: `<zone>.<name>.json`.
 
-    The file holds the members shown once, and the identifier they belong to. An older file of that name is replaced.
+    The file holds the members shown once, and the identifier they belong to. An older file of that name is
+    replaced.
     """
     zones = {(action.kind, action.name): action.zone for action in plan.actions if action.shown_once}
     written = []

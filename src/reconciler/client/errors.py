@@ -33,7 +33,7 @@ class Rejected(ApiError):
 
 
 class Conflicting(Rejected):
-    """Something the changeset touches was changed after its base revision; `details` say what, and by whom."""
+    """Something the changeset touches was changed after its base revision; `details` say what and who."""
 
 
 def rejection(status: int, body: Any) -> Rejected:

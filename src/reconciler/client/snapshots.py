@@ -17,7 +17,7 @@ class CachedSnapshot(NamedTuple):
 
 
 class SnapshotCache:
-    """Snapshots in a directory, one file for each server, caller and organization; readable by this user only."""
+    """Snapshots in a directory, one file for each server, caller and organization; this user's only."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "snapshots"
@@ -43,7 +43,5 @@ class SnapshotCache:
             return
 
     def _file(self, connection: Connection, organization: str) -> Path:
-        key = hashlib.sha256(
-            "\0".join([connection.server, connection.caller, organization]).encode()
-        ).hexdigest()
+        key = hashlib.sha256(f"{connection.server}\0{connection.caller}\0{organization}".encode()).hexdigest()
         return self._directory / f"{key[:40]}.ndjson"

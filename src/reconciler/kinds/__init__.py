@@ -1,4 +1,4 @@
-"""What can stand in git: the kinds, read from `schemas/`, and the plain values that pass between the other parts."""
+"""The kinds, read from `schemas/`, and the plain values that pass between the other parts."""
 
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape

@@ -14,8 +14,8 @@ from .shapes import Kind, Shape, find_paths, read_shape, to_wire
 API_VERSION = "zonewright/v1"
 _FILE = "_file"
 
-# Kinds whose creation answers a secret that is never shown again -> the spec of those that do. The schemas describe
-# what is sent, not what comes back.
+# Kinds whose creation answers a secret that is never shown again -> the spec of those that do. The schemas
+# describe what is sent, not what comes back.
 _SHOWN_ONCE: Mapping[str, Mapping[str, Any]] = {"ApplicationCredential": {"type": "password"}}
 
 

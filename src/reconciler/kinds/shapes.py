@@ -1,4 +1,4 @@
-"""The shape of a kind: what its JSON Schema says about comparing, referring and writing. No kind is named here."""
+"""What a kind's JSON Schema says about comparing, referring and writing. No kind is named here."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class Kind:
         files: spec members that hold a path -> the member that takes the file's text.
         references, addresses: paths (spec member names) of all members that refer to others.
         secrets: paths of members that take a secret reference.
-        shown_once: members of a spec whose creation answers a secret that is never shown again; None for no such.
+        shown_once: members of a spec whose creation answers a secret that is never shown again.
         wire: spec as the management API has it: shapes under their wire names.
     """
 

@@ -8,7 +8,7 @@ from .shapes import Kind
 
 
 class Origin(NamedTuple):
-    """Where a manifest stands: a path relative to the configuration's root, and the line it begins on, from 1."""
+    """Where a manifest stands: path relative to the configuration's root, and its first line, from 1."""
 
     path: str
     line: int
@@ -39,8 +39,8 @@ class Key(NamedTuple):
 class Manifest:
     """One document that passed every check.
 
-    `spec` is as written, with the text of files put in place of their paths. `folder` is the manifest's directory
-    relative to the configuration's root: what paths in it are relative to.
+    `spec` is as written, with the text of files put in place of their paths. `folder` is the manifest's
+    directory relative to the configuration's root: what paths in it are relative to.
     """
 
     kind: Kind

@@ -33,6 +33,7 @@ class _Check:
         self.source = source
         self.manifests = manifests
         self.by_key: dict[Key, Manifest] = {}
+        self.zoned = {manifest.kind.name: manifest.kind.zoned for manifest in manifests}
         self.zones = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
         self.found: list[Diagnostic] = []
         self._read: dict[str, tuple[str, dict[int, Document]]] = {}
@@ -75,9 +76,7 @@ class _Check:
 
     def zone_of(self, manifest: Manifest, ref: Ref) -> str | None:
         """The zone that a reference is looked up in: a Zone's own references are to its children."""
-        kinds = {each.kind.name: each.kind for each in self.manifests}
-        target = kinds.get(ref.kind)
-        if target is not None and not target.zoned:
+        if not self.zoned.get(ref.kind, True):
             return None
         return manifest.name if manifest.kind.name == "Zone" else manifest.zone
 

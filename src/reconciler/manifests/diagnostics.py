@@ -12,8 +12,8 @@ from .yaml_reader import Span
 class Diagnostic:
     """One finding.
 
-    `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written with the
-    values of secrets left out.
+    `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written
+    with the values of secrets left out.
     """
 
     path: str

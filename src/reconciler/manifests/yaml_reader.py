@@ -1,11 +1,11 @@
 """Reads YAML 1.2 (core schema) over the C parser's events; no tags, no merge keys, no surprises.
 
-The builder keeps its own stack, so deep nesting cannot exhaust the interpreter's, and it counts what aliases expand
-to, so a few lines cannot become gigabytes.
+The builder keeps its own stack, so deep nesting cannot exhaust the interpreter's, and it counts what aliases
+expand to, so a few lines cannot become gigabytes.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ class YamlProblem(Exception):
 
 @dataclass(slots=True)
 class Document:
-    """One YAML document: the line its content begins on (from 1), its value, and on request where everything stands."""
+    """One YAML document: the line it begins on (from 1), its value, on request where members stand."""
 
     line: int
     value: Any
@@ -125,8 +125,8 @@ class _Builder:
 
     def run(self) -> Iterator[Document]:
         try:
-            parser = CParser(self.text)
-            while (event := parser.get_event()) is not None:
+            next_event: Callable[[], Any] = CParser(self.text).get_event
+            while (event := next_event()) is not None:
                 kind = type(event)
                 if kind is ScalarEvent:
                     self.scalar(event)
@@ -144,14 +144,16 @@ class _Builder:
                 elif kind is DocumentEndEvent:
                     yield self.document
         except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            span = Span(mark.line, mark.column, mark.line, mark.column + 1) if mark else Span(0, 0, 0, 1)
+            mark: Any = error.problem_mark or error.context_mark
+            span = Span(0, 0, 0, 1)
+            if mark is not None:
+                span = Span(mark.line, mark.column, mark.line, mark.column + 1)
             raise YamlProblem(error.problem or "this is not YAML", span) from error
         except YAMLError as error:
             raise YamlProblem(*self._unreadable(error)) from error
 
     def _unreadable(self, error: YAMLError) -> tuple[str, Span]:
-        """A character that YAML does not admit, found again in the text: the parser's position counts bytes."""
+        """A character that YAML does not admit, looked for again: the parser's position counts bytes."""
         for number, line in enumerate(self.text.splitlines()):
             for column, character in enumerate(line):
                 if character != "\t" and not character.isprintable() and ord(character) < 0xA0:

@@ -30,7 +30,7 @@ def build_plan(
     server: str = "",
     source: Mapping[str, str] | None = None,
 ) -> Plan:
-    """What turns the snapshot into what the manifests describe. The same input gives the same plan, byte for byte.
+    """What turns the snapshot into what the manifests describe; the same input gives the same plan.
 
     Raises:
         PlanImpossible: a reference leads nowhere.
@@ -60,7 +60,7 @@ class _Builder:
     def __init__(self, manifests: Sequence[Manifest], snapshot: Snapshot, kinds: Kinds, owner: str) -> None:
         matcher = Matcher(manifests, snapshot, owner)
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
-        # Parents first; within a kind changes before creations, so that a handle is free before it is taken again.
+        # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
             matcher.matches.values(),
             key=lambda each: (
@@ -76,7 +76,7 @@ class _Builder:
         self.refused: list[str] = []
 
     def resolve(self) -> None:
-        """Resolve every reference. What must be replaced is known first: whoever refers to it gets a new id."""
+        """Resolve every reference. What is replaced is known first: whoever refers to it gets a new id."""
         problems = []
         for match in self.matches:
             try:
@@ -147,13 +147,13 @@ class _Builder:
         assert found is not None  # noqa: S101 - a replacement replaces something
         if match.adopted:
             self.refused.append(
-                f"{match.manifest.origin}: {found.kind} `{found.handle}` is not managed from git yet and differs in "
-                f"{', '.join(f'`{path}`' for path in match.replaced)}, which cannot change; make the manifest fit it first"
+                f"{match.manifest.origin}: {found.kind} `{found.handle}` is not managed from git and differs "
+                f"in {_listed(match.replaced)}, which cannot change; make the manifest fit it first"
             )
             return
         if found.kind == "Zone":
             self.refused.append(
-                f"{match.manifest.origin}: {', '.join(f'`{path}`' for path in match.replaced)} of a zone cannot change; "
+                f"{match.manifest.origin}: {_listed(match.replaced)} of a zone cannot change; "
                 "replacing the zone would delete everything in it"
             )
             return
@@ -209,7 +209,7 @@ class _Builder:
         )
 
     def prune(self) -> None:
-        """Delete what this owner manages and no manifest describes any more; children before their parents."""
+        """Delete what this owner manages and no manifest describes any more; children first."""
         order = {kind.name: kind.order for kind in self.kinds.ordered}
         gone = [entity for entity in self.index.owned.values() if entity.id not in self.matcher.taken]
         gone.sort(
@@ -280,6 +280,10 @@ class _Builder:
     def _new_label(self, local_id: str) -> str:
         key = self._by_local_id[local_id].key
         return f"{key.kind}/{key.name}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(f"`{path}`" for path in paths)
 
 
 def _all_values(match: Match) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Three-way comparison of one entity, member by member: what we last applied, what git wants, what is there."""
+"""Three-way comparison of one entity: what we last applied, what git wants, what is there."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ _CEDAR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*"|//[^\n]*)|\s+|,(?=\s*[)\]}])')
 def leaves(shape: Shape, spec: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Shape, Any]]:
     """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
 
-    An object that is written without members is itself a leaf with the value `{}`: it says that the object is there.
+    An object that is written without members is itself a leaf with the value `{}`: the object is to be there.
     """
     for name, value in spec.items():
         below = shape.members.get(name)
@@ -43,7 +43,7 @@ def value_at(spec: Mapping[str, Any], path: str) -> Any:
 def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
     """A value in the form in which two that mean the same are equal.
 
-    Null means the default, an empty list means no list, the order of a set and the layout of a policy mean nothing.
+    Null means the default, an empty list no list; the order of a set and the layout of a policy mean nothing.
     """
     if value is None:
         value = None if shape.default is ABSENT else shape.default
@@ -115,7 +115,7 @@ def compare(
 
 
 def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether an object that was only said to be there is now there for its members' sake, or for others'."""
+    """Tell whether an object that was only said to be there stays, for its members or for others'."""
     if not shape.nested:
         return False
     still = any(each.startswith(path + ".") for each in wanted)
@@ -170,7 +170,7 @@ def _compare_secrets(
 
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:
-    """The members fixed at creation that would have to change; not empty means the entity must be replaced."""
+    """The members fixed at creation that would have to change; if there are any, it must be replaced."""
     paths = [
         path
         for path, value in wanted.items()

@@ -46,7 +46,7 @@ def _empty_source(plan: Plan) -> Iterator[Refusal]:
         managed = sum(plan.owned.values())
         yield Refusal(
             "empty-source",
-            f"there is not one manifest, and `{plan.owner}` manages {managed} objects; is this the right path?",
+            f"there is no manifest, and `{plan.owner}` manages {managed} objects; is this the right path?",
         )
 
 
@@ -62,7 +62,7 @@ def _protection(plan: Plan) -> Iterator[Refusal]:
 
 
 def _reused_handles(plan: Plan) -> Iterator[Refusal]:
-    deleted = {
+    deleted: dict[tuple[str, str | None, str | None], Action] = {
         (action.kind, action.zone, action.handle): action
         for action in plan.actions
         if action.op is Op.DELETE and action.handle is not None
@@ -73,7 +73,8 @@ def _reused_handles(plan: Plan) -> Iterator[Refusal]:
             yield Refusal(
                 "rename",
                 f"{before.title} would be deleted and {action.title} created with the same identifier "
-                f"`{action.handle}` ({action.reason}); to rename it, write `lifecycle: {{previous_names: [{before.name}]}}`",
+                f"`{action.handle}` ({action.reason}); "
+                f"to rename it, write `lifecycle: {{previous_names: [{before.name}]}}`",
             )
 
 

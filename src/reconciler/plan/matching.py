@@ -47,7 +47,9 @@ class Match:
 
     def ignores(self, path: str) -> bool:
         """Tell whether the manifest leaves that member alone once the entity exists."""
-        return any(path == each or path.startswith(each + ".") for each in self.manifest.lifecycle.get("ignore", ()))
+        return any(
+            path == each or path.startswith(each + ".") for each in self.manifest.lifecycle.get("ignore", ())
+        )
 
     @property
     def pointer(self) -> dict[str, str]:

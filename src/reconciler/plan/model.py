@@ -40,7 +40,7 @@ CHANGING = (State.PENDING, State.DRIFT, State.CONFLICT)
 class FieldChange:
     """One member, before and after. Secrets stand as `{"secret": reference}`, never as values.
 
-    `applied` is what we last wrote, given for drift and conflicts. `state` is None in creations and deletions.
+    `applied` is what we last wrote, for drift and conflicts. `state` is None in creations and deletions.
     """
 
     path: str
@@ -164,7 +164,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the canonical JSON: the plan's name, and the key that makes applying it safe."""
+        """`sha256:` and the digest of the canonical JSON: the plan's name, and its idempotency key."""
         digest: str = self.as_json()["digest"]
         return digest
 

@@ -15,8 +15,8 @@ Operation = dict[str, Any]
 class Operations:
     """Collects operations so that nothing is referred to before it exists.
 
-    A value that refers to something created later is left out where it stands and set by an update at the end: this
-    is how a zone gets its identity provider, and how two new entities can refer to each other.
+    A value that refers to something created later is left out where it stands and set by an update at the
+    end: this is how a zone gets its identity provider, and how two new entities can refer to each other.
     """
 
     def __init__(self) -> None:

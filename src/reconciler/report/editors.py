@@ -48,7 +48,7 @@ def combined_schema(kinds: Kinds) -> dict[str, Any]:
 
 
 def _embedded(value: Any, name: str) -> Any:
-    """A schema as a part of another: it has no identity of its own, and its local references lead into the part."""
+    """A schema as a part of another: without an identity, its local references leading into the part."""
     if isinstance(value, Mapping):
         return {
             word: f"#/$defs/{name}/{each[2:]}"
@@ -63,12 +63,12 @@ def _embedded(value: Any, name: str) -> Any:
 
 
 def find_globs(directory: Path) -> list[str]:
-    """Patterns for the folders below *directory* that hold manifests; other YAML is none of this schema's business."""
+    """Patterns for the folders below *directory* that hold manifests; other YAML has other schemas."""
     folders = set()
     for file in find_source([directory]).files:
-        with file.open("rb") as stream:
+        with Path(file).open("rb") as stream:
             if API_VERSION.encode() in stream.read(_OPENING_BYTES):
-                folders.add(file.parent.relative_to(directory).parts[:1])
+                folders.add(Path(file).parent.relative_to(directory).parts[:1])
     if () in folders:
         folders.discard(())
         return [_ENDING, *(f"{name}/**/{_ENDING}" for (name,) in sorted(folders))]
@@ -101,7 +101,7 @@ def _read(settings: Path) -> dict[str, Any]:
         content = orjson.loads(settings.read_bytes())
     except orjson.JSONDecodeError as error:
         raise SettingsUnreadable(
-            f"`{settings}` is not plain JSON; map `./{SCHEMA_FILE}` to your manifests under `yaml.schemas` by hand"
+            f"`{settings}` is not plain JSON; add `./{SCHEMA_FILE}` to its `yaml.schemas` by hand"
         ) from error
     return content if isinstance(content, dict) else {}
 

@@ -67,7 +67,8 @@ def _actions(actions: Iterable[Action]) -> Iterator[str]:
                 continue
         yield from action_lines(action)
     if created > MOST_ACTIONS:
-        yield f"{click.style('+', fg='green')} and {created - MOST_ACTIONS:,} more to create (`--output json` shows all)"
+        more = created - MOST_ACTIONS
+        yield f"{click.style('+', fg='green')} and {more:,} more to create (`--output json` shows all)"
 
 
 def action_lines(action: Action) -> Iterator[str]:

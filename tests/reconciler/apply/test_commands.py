@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.reconciler.fake_server import FakeServer, World
 
 from reconciler.apply.secrets import Secret, SecretMissing, read_secret
-from tests.reconciler.fake_server import FakeServer, World
 
 HEAD = "apiVersion: zonewright/v1\n"
 ZONE = HEAD + "kind: Zone\nmetadata: {name: workforce}\nspec: {name: workforce}\n"
@@ -28,6 +28,8 @@ PROVIDER = (
     HEAD + "kind: Provider\nmetadata: {zone: workforce, name: okta}\n"
     "spec: {name: Okta, identifier: https://okta.example, client_secret: {from_env: OKTA, version: '1'}}\n"
 )
+
+CREDENTIAL = f"{ZONE}---\n{AGENT}---\n{KEY}"
 
 Zonectl = Callable[..., Any]
 
@@ -280,9 +282,14 @@ class TestApply:
 
 class TestSecrets:
     def test_are_sent_and_nothing_else(
-        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, monkeypatch: pytest.MonkeyPatch,
+        self,
+        config: Any,
+        server: FakeServer,
+        zonectl: Zonectl,
+        world: World,
+        monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Read at the moment of the write; printed nowhere, kept nowhere."""
         monkeypatch.setenv("OKTA", "s3cr3t-value")
         config.write("all.yaml", ZONE + "---\n" + PROVIDER)
@@ -343,7 +350,7 @@ class TestShownOnce:
         self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, tmp_path: Path
     ) -> None:
         """Mode 0600, named after zone and manifest, and not in the output."""
-        config.write("all.yaml", "---\n".join([ZONE, AGENT, KEY]))
+        config.write("all.yaml", CREDENTIAL)
         result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
         file = tmp_path / "secrets" / "workforce.agent-key.json"
         content = json.loads(file.read_bytes())
@@ -356,7 +363,7 @@ class TestShownOnce:
 
     def test_without_a_place_nothing_is_sent(self, config: Any, server: FakeServer, zonectl: Zonectl) -> None:
         """A secret nobody can keep must not be made."""
-        config.write("all.yaml", "---\n".join([ZONE, AGENT, KEY]))
+        config.write("all.yaml", CREDENTIAL)
         result = zonectl("apply", config, "--yes")
 
         assert result.exit_code == 5
@@ -367,7 +374,7 @@ class TestShownOnce:
         self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
     ) -> None:
         """The changeset is applied, and the secret is gone: that is a failure."""
-        config.write("all.yaml", "---\n".join([ZONE, AGENT, KEY]))
+        config.write("all.yaml", CREDENTIAL)
         server.drop_answers = 1
         result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path)
 
@@ -403,7 +410,14 @@ class TestWatch:
         out = tmp_path / "out"
         with out.open("wb") as stream:
             process = subprocess.Popen(
-                [sys.executable, "-m", "reconciler", "watch", str(config), "--apply"],
+                [
+                    sys.executable,
+                    "-c",
+                    "from reconciler.cli import main; main()",
+                    "watch",
+                    str(config),
+                    "--apply",
+                ],
                 stdout=stream,
                 stderr=stream,
             )

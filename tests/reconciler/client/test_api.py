@@ -5,6 +5,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.reconciler.factories import plan_for, zone
+from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, World
 
 from reconciler.client import Api, ApiError, Conflicting, Connection, NotReached, Rejected
 from reconciler.client.api import read_snapshot
@@ -12,8 +14,6 @@ from reconciler.client.connection import ConnectionIncomplete, find_connection
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
 from reconciler.plan import Plan
-from tests.reconciler.factories import plan_for, zone
-from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, World
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Reading YAML: the values of the core schema, and everything that is refused."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +125,5 @@ def test_every_json_document_is_read_as_json_reads_it(content: dict[str, object]
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but a problem with a place comes out of bad input."""
-    try:
+    with contextlib.suppress(YamlProblem):
         read_documents(text, places=True)
-    except YamlProblem as problem:
-        assert problem.message

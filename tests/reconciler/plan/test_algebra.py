@@ -5,11 +5,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
+from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan import check_guards
-from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
-from tests.reconciler.fake_server import World
 
 NAMES = ["a", "b", "c", "d"]
 TEXTS = st.text("xyz ", min_size=1, max_size=6).map(lambda text: text.strip() or "x")

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
+from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Kinds, Manifest
 from reconciler.plan import PlanImpossible, check_guards, read_plan
 from reconciler.plan.model import Op, PlanUnreadable, State
-from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
-from tests.reconciler.fake_server import World
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ class TestCreating:
         assert uris == [f"https://id.example/z/{zone_id}/oauth/callback"]
 
     def test_refuses_a_reference_that_leads_nowhere(self, world: World) -> None:
-        """An external reference within an existing zone must be there, and the message says where it stands."""
+        """An external reference within an existing zone must be there; the message says where."""
         settle(world, [zone()])
         resource = manifest("Resource", "api", name="API", credential_provider={"external": "nobody"})
 
@@ -340,7 +340,7 @@ class TestIdentity:
 
 class TestReplacing:
     def test_a_fixed_member_means_replacement(self, world: World, company: list[Manifest]) -> None:
-        """A role's identifier cannot change; what is given with the old role is given again with the new one."""
+        """A role's identifier cannot change; what is given with the old one is given anew."""
         settle(world, company)
         wanted = changed(company, "Role", "reader", identifier="writer")
         plan = settle(world, wanted)

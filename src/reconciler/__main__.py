@@ -1,5 +1,0 @@
-"""`python -m reconciler` is `zonectl`."""
-
-from reconciler.cli import main
-
-main()
