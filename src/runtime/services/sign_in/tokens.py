@@ -188,9 +188,9 @@ async def _permitted(view: ZoneView, authority: Authority, target: Target, now: 
         authority.client,
         policy.Authority(
             person.principal,
-            f"{person.user.id}\0{person.user.epoch}",
-            session.authenticated_at,
-            session.acr,
+            key=f"code {session.id} {session.epoch} {person.user.epoch}",
+            authenticated_at=session.authenticated_at,
+            acr=session.acr,
         ),
         actors=(authority.client.application.identifier,),
         resource=target.resource,
