@@ -91,13 +91,3 @@ def test_killed_during_a_changeset(at: float, database_url: str, make_server: Ca
         )
     assert again.status_code == 200, again.text
     assert found(server) == (1, CREATES, 1)
-
-
-def test_the_storage_says_nothing_was_half_done(database_url: str, make_server: Callable[..., Server]):
-    """A server killed before anything was sent starts again as it was."""
-    server = make_server(ZONED_DATABASE_URL=database_url)
-    server.start()
-    server.kill()
-    server.start()
-
-    assert found(server) == (0, 0, 0)
