@@ -1,9 +1,17 @@
 """Lists: pages, cursors, filters, sorting, and what tampering with them gives."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
+from sqlalchemy import event
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
+
+
+def _long_ago() -> datetime:
+    return datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +109,40 @@ class TestFilters:
         assert names(api, f"{base}name") == list("abcdefg")
         assert names(api, f"{base}-identifier") == list("gfedcba")
         assert names(api, f"{base}name,-identifier") == list("abcdefg")
-        for wrong in ("slug", "", "name,nope", "--name"):
+        for wrong in ("slug", "", "name,nope", "--name", "name,"):
             api.refused(400, "GET", f"{base}{wrong}")
+
+    def test_sorting_by_several(self, api: Api) -> None:
+        """Each member has its own direction, and pages follow it both ways, values missing or not."""
+        zone = api.zone()
+        for identifier, name in (("x-a", "B"), ("x-b", "A"), ("x-c", "B"), ("x-d", "A"), ("x-e", "C")):
+            zone.make("applications", identifier=identifier, name=name)
+        path = zone.path("/applications?sort=name,-identifier")
+        assert names(api, path) == list("dbcae")
+        assert names(api, zone.path("/applications?sort=-name,identifier")) == list("eacbd")
+        walked, page = [], api.ok("GET", f"{path}&limit=2")
+        while True:
+            walked += [one["identifier"][-1] for one in page["items"]]
+            cursor = page["pagination"]["after_cursor"]
+            if cursor is None:
+                break
+            page = api.ok("GET", f"{path}&limit=2&after={cursor}")
+        assert walked == list("dbcae")
+        back = api.ok("GET", f"{path}&limit=2&before={page['pagination']['before_cursor']}")
+        assert [one["identifier"][-1] for one in back["items"]] == ["c", "a"]
+        seen, never = zone.user("a@example.com", authenticated_at=_long_ago()), zone.user("b@example.com")
+        later = zone.user("c@example.com", authenticated_at=_long_ago())
+        for sort, expected in (
+            ("authenticated_at,-email", [later, seen, never]),
+            ("-authenticated_at,email", [never, seen, later]),
+        ):
+            found, cursor = [], ""
+            for _ in range(3):
+                page = api.ok("GET", zone.path(f"/users?sort={sort}&limit=1{cursor}"))
+                found.append(page["items"][0]["id"])
+                cursor = f"&after={page['pagination']['after_cursor']}"
+            assert found == [one.id for one in expected]
+        api.refused(400, "GET", zone.path("/applications?sort=name,name"))
 
     def test_ids(self, api: Api, filled: Zone) -> None:
         """Unknown ids are left out; as many as are asked come on one page; no cursor beside them."""
@@ -232,3 +272,39 @@ class TestTampering:
         assert "secret" not in api(
             "GET", filled.path("/providers?expand[]=secrets&expand[]=client_secret")
         ).text.replace("client_secret_set", "")
+
+
+def test_expansions_cost_the_same_for_one_and_for_many(api: Api) -> None:
+    """However many entities a page has, each expand value is one query."""
+    zone = api.zone()
+    provider = zone.make("providers")
+    counted: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        counted.append(statement)
+
+    expands = "&".join(
+        f"expand[]={value}"
+        for value in ("credentials", "credentials.provider", "grant_count", "groups", "role-assignments")
+    )
+    engine = api.server.parts.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        costs = []
+        for more in (1, 9):
+            for _ in range(more):
+                user, group = zone.user(provider_id=provider["id"]), zone.make("groups")
+                api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": user.id})
+                zone.make("applications")
+            for path in (
+                f"/users?{expands}&expand[]=session_count&role_source=all",
+                "/groups?expand[]=member_count&expand[]=roles&expand[]=total_count",
+                "/applications?expand[]=total_count",
+                "/policy-sets",
+            ):
+                counted.clear()
+                api.ok("GET", zone.path(path))
+                costs.append(len(counted))
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert costs[:4] == costs[4:]

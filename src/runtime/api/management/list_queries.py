@@ -26,7 +26,7 @@ def list_query(route: Route, query: Values, expands: frozenset[str], cursors: Cu
     if ids and (after or before) and "filter[id]" in query:
         raise ValidationFailed.of("filter[id]", "does not go together with `after` or `before`")
     sort, descending = _sort(route, own, query)
-    if sort == "status" and (before is not None or one(query, "order") == "asc"):
+    if sort in ("status", "-status") and (before is not None or one(query, "order") == "asc"):
         raise ValidationFailed.of("sort", "`status` is newest first, and forward only")
     return ListQuery(
         limit=_limit(query, len(ids)),
@@ -34,7 +34,7 @@ def list_query(route: Route, query: Values, expands: frozenset[str], cursors: Cu
         before=before,
         filters=filters,
         searches=_searches(own, query),
-        sort="created_at" if sort == "status" else sort,
+        sort=sort.replace("status", "created_at"),
         descending=descending,
         expands=expands,
         special=special,
@@ -62,10 +62,7 @@ def _positions(query: Values, cursors: Cursors) -> tuple[Position | None, Positi
 
 
 def _sort(route: Route, own: Listing | None, query: Values) -> tuple[str, bool]:
-    """The member to sort by, and whether backwards.
-
-    Of several members the first decides: what is equal in it stands in the order of ids.
-    """
+    """The members to sort by, as storage takes them, and whether the list is turned round."""
     allowed = own.sorts if own else _NO_LISTING_SORTS
     newest_first = (own is not None and own.ordered) or any(each.name == "order" for each in route.query)
     order = one(query, "order")
@@ -74,9 +71,11 @@ def _sort(route: Route, own: Listing | None, query: Values) -> tuple[str, bool]:
     for name in names:
         if name not in allowed:
             raise ValidationFailed.of("sort", f"must be among {', '.join(f'`{one}`' for one in allowed)}")
-    if members[0].startswith("-"):
-        return names[0], order != "asc"
-    return names[0], order == "desc" or (newest_first and order is None)
+    if len(set(names)) < len(names) or ("status" in names and len(names) > 1):
+        raise ValidationFailed.of("sort", "must have each member once, and `status` alone")
+    signed = members[0].startswith("-")
+    descending = order == "desc" or (newest_first and order is None and not signed)
+    return ",".join(members), descending
 
 
 def _filters(

@@ -61,8 +61,12 @@ def _dumps(value: Any) -> bytes:
 
 
 def _written(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
     return {"t": value.isoformat()} if isinstance(value, datetime) else value
 
 
 def _read(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_read(one) for one in value)
     return datetime.fromisoformat(value["t"]) if isinstance(value, dict) else value

@@ -3,14 +3,15 @@
 Nothing leaves the process before the commit: epochs are published, and callbacks run, only afterwards.
 """
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from typing import Any, cast
 
+import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import SigningKey
@@ -194,8 +195,12 @@ async def reading_unit(parts: Parts, caller: Caller, request_id: str) -> AsyncIt
 
 def told(kind: Kind, entity: Entity) -> dict[str, Any]:
     """What the audit trail says of an entity: no secrets, no internal members, no derived ones."""
-    hidden = {name for name, member in kind.members().items() if member.has(*_NOT_TOLD) or member.expand}
-    return entity.model_dump(mode="json", exclude=hidden, exclude_none=True)
+    return entity.model_dump(mode="json", exclude=_hidden(kind), exclude_none=True)
+
+
+@cache
+def _hidden(kind: Kind) -> set[str]:
+    return {name for name, member in kind.members().items() if member.has(*_NOT_TOLD) or member.expand}
 
 
 def _chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -212,9 +217,8 @@ def _chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str,
 def record_hash(record: Mapping[str, Any]) -> str:
     """The hash of an audit record: over its members without `hash`, in canonical JSON."""
     members = {
-        name: rfc3339(value) if isinstance(value, datetime) else value
+        str(name): rfc3339(value) if isinstance(value, datetime) else value
         for name, value in record.items()
         if name not in ("hash", "organization_id")
     }
-    canonical = json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(canonical.encode()).hexdigest()
+    return sha256(orjson.dumps(members, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -155,7 +155,7 @@ async def users_by_email(
             _users.c.zone_id == zone_id, lowered.in_(emails)
         )
     )
-    return [(user_id, email, bool(verified)) for user_id, email, verified in found.tuples()]
+    return [(user_id, email, bool(verified)) for user_id, email, verified in found]
 
 
 async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zone_id: str) -> dict[str, int]:
@@ -165,7 +165,7 @@ async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zo
         .where(_members.c.zone_id == zone_id, _members.c.group_id.in_(group_ids))
         .group_by(_members.c.group_id)
     )
-    return dict(found.tuples().all())
+    return {row[0]: row[1] for row in found}
 
 
 async def group_roles(
@@ -183,7 +183,7 @@ async def group_roles(
         .order_by(_assignments.c.role_identifier)
     )
     roles: dict[str, list[str]] = {}
-    for group_id, identifier in found.tuples():
+    for group_id, identifier in found:
         roles.setdefault(group_id, []).append(identifier)
     return roles
 
@@ -202,7 +202,7 @@ async def groups_of(
         .order_by(_groups.c.identifier)
     )
     groups: dict[str, list[UserGroup]] = {}
-    for user_id, group_id, identifier, name, external in found.tuples():
+    for user_id, group_id, identifier, name, external in found:
         told = UserGroup(id=group_id, identifier=identifier, name=name, external=external)
         groups.setdefault(user_id, []).append(told)
     return groups
@@ -303,7 +303,7 @@ async def _count(
         .where(table.c.zone_id == zone_id, table.c.user_id.in_(user_ids))
         .group_by(table.c.user_id)
     )
-    return dict(found.tuples().all())
+    return {row[0]: row[1] for row in found}
 
 
 async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
