@@ -2,14 +2,18 @@
 
 import statistics
 import time
+from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import select
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site, assert_page
+from tests.support.factories import Company
+from tests.support.server import serve
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import USER, Verb
+from runtime.services.management.caller import Caller
 from runtime.services.sign_in import attempts, users
 from runtime.storage.sql.tables import METADATA
 
@@ -334,3 +338,38 @@ class TestUsers:
 
         assert site.run(count()) == (members, 1 - members)
         assert user.email_verified is verified
+
+
+def test_a_zone_with_a_host_of_its_own(tmp_path: Path) -> None:
+    """Over https its cookies are secure and belong to the whole host; the pages work as elsewhere."""
+    template = {"public_url": "https://id.example", "zone_url_template": "https://{zone_id}.id.example"}
+    with serve(tmp_path, **template) as server:
+        address = server.url
+        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
+        site = Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        headers = {"Host": f"{zone.id}.id.example"}
+        assert client.issuer == f"https://{zone.id}.id.example"
+
+        begun = httpx.get(client.url().replace(client.issuer, address), headers=headers)
+        started = begun.headers["set-cookie"].partition(";")[0]
+        page = httpx.get(
+            begun.headers["location"].replace(client.issuer, address), headers={**headers, "Cookie": started}
+        )
+        done = httpx.post(
+            f"{address}/oauth/sign-in",
+            data={**Page(page).fields, "email": "ada@acme.example", "password": PASSWORD},
+            headers={**headers, "Cookie": started, "Origin": client.issuer},
+        )
+
+    assert begun.headers["location"].startswith(f"{client.issuer}/oauth/sign-in?")
+    assert 'action="/oauth/sign-in"' in page.text
+    for response, what in ((begun, "started"), (done, "session")):
+        cookie = response.headers["set-cookie"]
+        assert cookie.startswith(f"__Secure-zw_{what}_{zone.id}=")
+        assert {"Secure", "HttpOnly", "Path=/", "SameSite=Lax"} <= {
+            part.strip() for part in cookie.split(";")
+        }
+    assert Answer(done.headers["location"]).code

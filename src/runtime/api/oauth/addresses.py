@@ -59,6 +59,8 @@ def bind_zone_route(
     served = (*methods, "OPTIONS") if cors else methods
     bound = _answering(handler, by_slug=by_slug, cors=cors)
     if hosts is not None:
+        if uri.startswith("//"):
+            return  # the router takes a leading double slash for a single one: the plain form serves it
         app.add_route(_at_host(bound, hosts), uri, methods=served, name=f"{name}.host")
         return
     app.add_route(bound, f"/z/<name:str>{uri}", methods=served, name=name)
