@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from pydantic import BaseModel
+
 from runtime.contract.bodies import nullable_in_patch, part_body, read, read_body, settable
 from runtime.contract.changes import Operation
 from runtime.domain.errors import ManagementError, Problem, ValidationFailed
@@ -130,9 +132,14 @@ def _for_create(kind: Kind, operation: Operation, given: dict[str, Any]) -> Part
     late = _collect(problems, lambda: read_body(kind, late, Verb.UPDATE) if late else {})
     if kind.extras is not None:
         model = kind.extras
-        extras = _collect(problems, lambda: read(model, extras))
+        extras = {**_meaning_something(model), **_collect(problems, lambda: read(model, extras))}
     _raise(problems)
     return Parts(body, {name: value for name, value in late.items() if value is not None}, {}, extras)
+
+
+def _meaning_something(model: type[BaseModel]) -> dict[str, Any]:
+    """The defaults that have to be brought about: an empty list is there already."""
+    return {name: found.default for name, found in model.model_fields.items() if found.default is True}
 
 
 def _for_update(kind: Kind, given: dict[str, Any], type_: str | None) -> Parts:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.answers import plain
-from runtime.contract.bodies import settable
+from runtime.contract.manifests import spec_members
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import (
     ALL,
@@ -166,7 +166,7 @@ def spec_of(kind: Kind, entity: Entity, extras: Mapping[str, Any]) -> dict[str, 
     """What a manifest says of an entity, references as ids; members without a value are left out."""
     values = entity.__dict__
     spec: dict[str, Any] = {}
-    for name, shared in _compared(type(entity)):
+    for name, shared in _compared(kind, type(entity)):
         value = values[name]
         if value is not None:
             shown = plain(value)
@@ -179,13 +179,18 @@ def spec_of(kind: Kind, entity: Entity, extras: Mapping[str, Any]) -> dict[str, 
 
 
 @cache
-def _compared(model: type[Entity]) -> tuple[tuple[str, bool], ...]:
+def _compared(kind: Kind, model: type[Entity]) -> tuple[tuple[str, bool], ...]:
     """The members that a manifest can set, each with whether the service shares in it."""
-    found = {**settable(model, Verb.CREATE), **settable(model, Verb.UPDATE)}
+    beside = kind.extras.model_fields if kind.extras else {}
+    found = {
+        name: member
+        for name, member in spec_members(kind).items()
+        if name in model.model_fields and name not in beside
+    }
     return tuple(
         (name, (part := part_of(member.annotation)) is not None and _is_shared(part))
         for name, member in found.items()
-        if not member.has(Mark.SEALED, Mark.INPUT)
+        if not member.has(Mark.SEALED)
     )
 
 

@@ -1,0 +1,162 @@
+"""Changesets and snapshots for tests: operations written shortly, and what the server says afterwards."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from tests.support.factories import Company
+
+from runtime.contract.changes import Changeset
+from runtime.domain.identifiers import new_id
+from runtime.services.management import changesets
+from runtime.services.management.changesets import Outcome
+from runtime.services.management.snapshot import open_snapshot
+from runtime.storage.sql import ledger
+
+OWNER = "acme/identity"
+_numbers = count(1)
+
+
+def paths(spec: Mapping[str, Any], before: str = "") -> list[str]:
+    """The dotted paths of the leaves of a spec: what a record says is owned."""
+    found: list[str] = []
+    for name, value in spec.items():
+        pointer = isinstance(value, dict) and value.keys() & {"local_id", "address_of", "secret"}
+        if isinstance(value, dict) and value and not pointer:
+            found += paths(value, f"{before}{name}.")
+        else:
+            found.append(f"{before}{name}")
+    return found
+
+
+def create(kind: str, name: str, zone: Any = None, /, **spec: Any) -> dict[str, Any]:
+    """A create whose local id is `<kind>:<name>`; *zone* is an id, or `{"local_id": ..}`."""
+    operation = {
+        "op": "create",
+        "kind": kind,
+        "local_id": local(kind, name),
+        "name": name,
+        "spec": spec,
+        "fields": paths(spec),
+    }
+    return operation | _zone(zone)
+
+
+def update(kind: str, entity_id: str, name: str, zone: Any = None, /, **spec: Any) -> dict[str, Any]:
+    """An update that owns what it writes."""
+    operation = {"op": "update", "kind": kind, "id": entity_id, "name": name, "spec": spec}
+    return operation | {"fields": paths(spec)} | _zone(zone)
+
+
+def adopt(kind: str, entity_id: str, name: str, zone: Any = None, /, **spec: Any) -> dict[str, Any]:
+    """An adoption."""
+    return {**update(kind, entity_id, name, zone, **spec), "op": "adopt"}
+
+
+def on(op: str, kind: str, entity_id: str, **more: Any) -> dict[str, Any]:
+    """A delete, release or rename."""
+    return {"op": op, "kind": kind, "id": entity_id, **more}
+
+
+def local(kind: str, name: str) -> str:
+    """The local id of what a create makes."""
+    return f"{kind}:{name}"
+
+
+def ref(kind: str, name: str) -> dict[str, str]:
+    """A reference to what the same changeset creates."""
+    return {"local_id": local(kind, name)}
+
+
+def _zone(zone: Any) -> dict[str, Any]:
+    if zone is None:
+        return {}
+    return {"zone": zone if isinstance(zone, dict) else {"id": zone}}
+
+
+@dataclass(frozen=True)
+class Git:
+    """A configuration that applies changesets to a company."""
+
+    company: Company
+    owner: str = OWNER
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def as_owner(self, owner: str) -> "Git":
+        """Another configuration of the same company."""
+        return replace(self, owner=owner)
+
+    def as_role(self, role: str) -> "Git":
+        """The same configuration, applied with another role."""
+        caller = replace(self.company.caller, role=role)
+        return replace(self, company=replace(self.company, caller=caller))
+
+    async def revision(self) -> int:
+        """The revision that stands."""
+        async with self.company.parts.database.reading() as conn:
+            return await ledger.revision(conn, self.company.organization_id)
+
+    async def body(self, *operations: Mapping[str, Any], base: int | None = None, **more: Any) -> Changeset:
+        """A changeset of these operations, over what stands now."""
+        return Changeset.model_validate(
+            {
+                "base_revision": await self.revision() if base is None else base,
+                "owner": self.owner,
+                "plan_digest": f"sha256:{next(_numbers)}-{new_id()}",
+                "operations": list(operations),
+                **more,
+            }
+        )
+
+    async def send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
+        """Apply a changeset."""
+        return await changesets.apply(
+            self.company.parts,
+            self.company.caller,
+            self.company.organization_id,
+            changeset,
+            request_id="test",
+            dry_run=dry_run,
+            **more,
+        )
+
+    async def apply(self, *operations: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        """Apply operations over what stands now; ids of what was created are remembered in `ids`."""
+        base, dry_run = more.pop("base", None), more.pop("dry_run", False)
+        changeset = await self.body(*operations, base=base, **more)
+        answer = (await self.send(changeset, dry_run=dry_run)).answer
+        if not dry_run:
+            for operation, done in zip(operations, answer["operations"], strict=True):
+                if operation["op"] == "create":
+                    self.ids[operation["local_id"]] = done["id"]
+        return answer
+
+    def id(self, kind: str, name: str) -> str:
+        """The id of something that was created by `apply`."""
+        return self.ids[local(kind, name)]
+
+    async def snapshot(self, *zones: str) -> list[dict[str, Any]]:
+        """The lines of a snapshot."""
+        chunks = bytearray()
+        parts, caller = self.company.parts, self.company.caller
+        async with open_snapshot(parts, caller, self.company.organization_id, zones, "test") as opened:
+            async for chunk in opened.chunks:
+                chunks += chunk
+        return [json.loads(line) for line in chunks.splitlines()]
+
+    async def found(self, kind: str, name: str) -> dict[str, Any]:
+        """The snapshot's line of what has that name in git. Raises LookupError."""
+        for line in await self.snapshot():
+            if line.get("kind") == kind and (line["ownership"] or {}).get("name") == name:
+                return line
+        raise LookupError(f"{kind} {name}")
+
+    async def names(self, kind: str) -> set[str]:
+        """The names that entities of a kind have in git."""
+        return {
+            line["ownership"]["name"]
+            for line in await self.snapshot()
+            if line.get("kind") == kind and line["ownership"]
+        }
