@@ -198,6 +198,8 @@ def _converted(annotation: Any, verb: Verb) -> Any:
         for argument in arguments[1:]:
             found = found | (None if argument is NoneType else _converted(argument, verb))
         return found
+    if origin is dict and verb is Verb.UPDATE and arguments[1] is not Any:  # null takes a key out of a map
+        return dict[arguments[0], arguments[1] | None]  # type: ignore[valid-type]
     if origin is list:  # an array is replaced whole by an update, so its items are complete
         return list[_converted(arguments[0], Verb.CREATE)]  # type: ignore[misc]
     if isinstance(annotation, type) and origin is None and issubclass(annotation, BaseModel):

@@ -198,6 +198,10 @@ def applied_values(
             value = _at(before, steps)
         if value is _NOTHING:
             value = _at(found, steps)
+        elif isinstance(value, Mapping):  # a map is written key by key, and null takes one out
+            known = _at(before, steps)
+            value = {**(known if isinstance(known, Mapping) else {}), **value}
+            value = {name: inner for name, inner in value.items() if inner is not None}
         if value is None or value is _NOTHING:
             continue
         below = applied
