@@ -116,10 +116,11 @@ def plan(path: Path, out: Path | None, output: str, **options: Any) -> None:
     from reconciler import commands
 
     with commands.Session.open(path, options, writes=False) as session:
-        made = session.plan(try_it=True)
+        made = session.plan()
+        refusals = commands.guard(made, options)
+        session.check(made, refusals)
     if out is not None:
         out.write_bytes(orjson.dumps(made.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
-    refusals = commands.guard(made, options)
     _print_plan(made, refusals, output)
     raise Failure(commands.plan_exit_code(made, refusals))
 
@@ -133,7 +134,7 @@ def drift(path: Path, output: str, **options: Any) -> None:
     from reconciler import commands
 
     with commands.Session.open(path, options, writes=False) as session:
-        made = commands.drift_of(session.plan(try_it=False))
+        made = commands.drift_of(session.plan())
     if output == "json":
         _print_json({"format": "zonewright/drift/v1", "drift": [action.as_json() for action in made]})
     else:

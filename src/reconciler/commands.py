@@ -60,16 +60,19 @@ class Session:
         with open_api(connection, writes=writes) as api:
             yield cls(configuration, kinds, api, owner, connection.server)
 
-    def plan(self, *, try_it: bool) -> Plan:
-        """The plan; with *try_it* the server checked it too. Raises Failure."""
+    def plan(self) -> Plan:
+        """The plan. Raises Failure."""
         try:
             made = make_plan(self.api, self.configuration, self.kinds, owner=self.owner, server=self.server)
         except PlanImpossible as error:
             raise Failure(FAILED, str(error)) from error
-        if try_it and not made.empty and not made.refused:
-            with rejections(made):
-                try_plan(self.api, made)
         return made
+
+    def check(self, plan: Plan, refusals: Sequence[Refusal]) -> None:
+        """Let the server check a plan that no guard stands against. Raises Failure."""
+        if not plan.empty and all(refusal.stale for refusal in refusals):
+            with rejections(plan):
+                try_plan(self.api, plan)
 
 
 def load(path: Path) -> tuple[Configuration, Kinds]:
@@ -165,8 +168,10 @@ def apply_command(
         return
     with Session.open(path, options, writes=True) as session:
         asks = not options["yes"] and not options["expect"]
-        plan = session.plan(try_it=asks)
+        plan = session.plan()
         refusals = guard(plan, options)
+        if asks:
+            session.check(plan, refusals)
         if options["output"] == "text":
             show(plan, refusals, "text")
         if options["expect"] and plan.digest != options["expect"]:
@@ -283,10 +288,12 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
 
 def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
     with Session.open(path, options, writes=applies) as session:
-        plan = session.plan(try_it=not applies)
+        plan = session.plan()
+        refusals = guard(plan, options)
+        if not applies:
+            session.check(plan, refusals)
         lines = [line for action in plan.actions[:20] for line in action_lines(action)]
         _say("\n".join([summary_line(plan), *lines]))
-        refusals = guard(plan, options)
         _stop_if_refused(refusals)
         if applies:
             _carry_out(session.api, plan, options, session.configuration.source.root)

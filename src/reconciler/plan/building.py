@@ -278,8 +278,8 @@ class _Builder:
         return f"{entity.kind}/{entity.ownership.name if entity.ownership else entity.handle or entity.id}"
 
     def _new_label(self, local_id: str) -> str:
-        key = self._by_local_id[local_id].key
-        return f"{key.kind}/{key.name}"
+        match = self._by_local_id[local_id]
+        return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
 
 
 def _listed(paths: Sequence[str]) -> str:
