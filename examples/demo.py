@@ -194,13 +194,15 @@ class Demo:
         out.print("\n[bold]The server is still running.[/bold]")
         process = self.server.process
         require(process is not None, "the server was never started")
+        signing_in = "python examples/client.py sign-in"
         for line in (
             f"export ZONECTL_SERVER={self.server.url}",
             f"export ZONECTL_API_KEY=$(cat {self.directory / 'api-key'})",
-            ".venv/bin/zonectl plan examples/config",
-            f"sign in:       {self.issuer}  as {PERSON}, password {self.password}",
-            f"secrets:       {self.secrets}",
-            f"stop it:       kill {process.pid}; rm -rf {self.directory}",  # type: ignore[union-attr]
+            f"export SECRETS={self.secrets}",
+            ".venv/bin/zonectl plan examples/config     # would take the changed rule back",
+            f"echo {self.password} | .venv/bin/{signing_in} --as {PERSON} --password-stdin",
+            "docs/guide.md, step 4, goes on from that token. To stop and clean up:",
+            f"kill {process.pid}; rm -rf {self.directory}",  # type: ignore[union-attr]
         ):
             out.print(f"   {line}", markup=False)
 
