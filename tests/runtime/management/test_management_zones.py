@@ -1,13 +1,16 @@
 """Zones, organizations, service accounts and API keys."""
 
+import asyncio
 from base64 import b64encode
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api, caller
+from tests.support.factories import opened_parts
 
 from runtime.domain.identifiers import new_id
-from runtime.services.management import api_keys
+from runtime.services.management import api_keys, organizations
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys as stored_keys
 
@@ -334,3 +337,33 @@ class TestApiKeys:
         assert secret.encode() not in stored.secret_hash
         wrong = f"zwk_{key_id}_{secret[:-1]}{'A' if secret[-1] != 'A' else 'B'}"
         caller(api.server, wrong, api.organization_id).refused(401, "GET", "/zones")
+
+
+def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: Path, sqlite_url: str) -> None:
+    """Two organizations with zones of the same name have two issuers."""
+
+    async def issuers() -> list[str]:
+        made = []
+        template = "https://{slug}.zones.test"
+        async with opened_parts(tmp_path, database_url=sqlite_url, zone_url_template=template) as parts:
+            for name in ("Twin", "Twin"):
+                organization, _ = await organizations.create_organization(parts, name)
+                view = await parts.zones.view(str(organization.zone_id))
+                made.append(view.issuer)
+        return made
+
+    first, second = asyncio.run(issuers())
+    assert first == "https://twin.zones.test"
+    assert second != first
+    assert second.startswith("https://twin-")
+
+
+def test_guessing_a_secret_is_slowed_down(api: Api) -> None:
+    """After twenty failures a client id has to wait, from the address that guessed."""
+    url = f"{api.server.url}/service-account-token"
+    form = {"grant_type": "client_credentials", "client_id": new_id(), "client_secret": "guess"}
+    with httpx.Client(trust_env=False) as client:
+        answers = [client.post(url, data=form).status_code for _ in range(21)]
+        assert answers[:20] == [401] * 20
+        blocked = client.post(url, data=form)
+    assert 429 in (answers[20], blocked.status_code)

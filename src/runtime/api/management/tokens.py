@@ -17,7 +17,14 @@ async def create_token(request: Request) -> HTTPResponse:
     """Exchange a service account's client id and secret, in the body or by HTTP Basic, for a bearer token."""
     try:
         client_id, secret, basic = _credentials(request)
-        token = await issue_token(request.app.ctx.parts, client_id, secret, basic=basic)
+        token = await issue_token(
+            request.app.ctx.parts,
+            client_id,
+            secret,
+            address=request.ip,
+            request_id=request_id_of(request),
+            basic=basic,
+        )
     except ServiceError as refusal:
         return oauth_error_response(as_oauth_error(refusal, request_id_of(request)))
     return HTTPResponse(orjson.dumps(part_answer(token)), headers=NO_STORE, content_type="application/json")

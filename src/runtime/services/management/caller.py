@@ -2,16 +2,20 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, cast
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import NotFound, Unauthorized
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.organization import Organization, ServiceAccount
+from runtime.logs import log
 from runtime.services.management import unverified
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys, entities
+from runtime.storage.sql.api_keys import ApiKey
 
 TOKEN_TYPE = "m2m+jwt"
 KEY_PREFIX = "zwk_"
@@ -19,6 +23,8 @@ _KEY_ID_CHARS = 26
 _SECRET_CHARS = 43
 _USE_RECORDED_EVERY = timedelta(minutes=1)
 _REFUSED = "the bearer credential is not valid"
+_MAX_NOTED = 10_000
+_noted: dict[str, datetime] = {}  # key id -> when this process last had its use recorded
 # Kept here so that they are not collected before they have run.
 _background: set[asyncio.Task[None]] = set()
 
@@ -54,25 +60,34 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
     key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
     if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
         raise Unauthorized(_REFUSED)
-    async with parts.database.reading() as conn:
+    async with parts.database.querying() as conn:
         key = await api_keys.find(conn, key_id)
     if key is None or not parts.hasher.matches(secret, key.secret_hash):
         raise Unauthorized(_REFUSED)
-    now = parts.clock()
-    if key.last_used_at is None or now - key.last_used_at >= _USE_RECORDED_EVERY:
-        _in_background(_record_use(parts, key.id))
+    _note_use(parts, key)
     return Caller(key.id, "api_key", key.organization_id, key.role, key.name)
 
 
-async def _record_use(parts: Parts, key_id: str) -> None:
-    async with parts.database.transaction() as conn:
-        await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
-
-
-def _in_background(work: "asyncio._CoroutineLike[None]") -> None:
-    task = asyncio.get_running_loop().create_task(work)
+def _note_use(parts: Parts, key: ApiKey) -> None:
+    """Have it recorded that the key is in use, at most once a minute and behind the answer."""
+    now = parts.clock()
+    noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
+    if noted is not None and now - noted < _USE_RECORDED_EVERY:
+        return
+    if len(_noted) >= _MAX_NOTED:
+        _noted.clear()
+    _noted[key.id] = now
+    task = asyncio.get_running_loop().create_task(_record_use(parts, key.id))
     _background.add(task)
     task.add_done_callback(_background.discard)
+
+
+async def _record_use(parts: Parts, key_id: str) -> None:
+    try:
+        async with parts.database.transaction() as conn:
+            await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
+    except SQLAlchemyError as failure:
+        log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
 
 
 async def _by_token(parts: Parts, token: str) -> Caller:

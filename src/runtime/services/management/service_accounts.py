@@ -10,6 +10,8 @@ from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization, ServiceAccountCredential
+from runtime.services.clients import SecretGuessing
+from runtime.services.decisions import Decision
 from runtime.services.management import entities
 from runtime.services.management.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
@@ -19,6 +21,8 @@ from runtime.storage.sql import entities as storage
 
 TOKEN_LIFETIME = timedelta(hours=1)
 _USE_RECORDED_EVERY = timedelta(minutes=1)
+_GUESSED_AT = "management"
+_guessing = SecretGuessing()
 
 
 async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
@@ -40,20 +44,28 @@ async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapp
 
 
 async def issue_token(
-    parts: Parts, client_id: str, client_secret: str, *, basic: bool = False
+    parts: Parts, client_id: str, client_secret: str, *, address: str, request_id: str, basic: bool = False
 ) -> ServiceAccountToken:
-    """A bearer token for the management API. Raises InvalidClient."""
+    """A bearer token for the management API.
+
+    Args:
+        address: where the request comes from; failures are counted by client id and address.
+        basic: whether the secret came by HTTP Basic, which a refusal asks for again.
+    Raises: InvalidClient, TooManyRequests.
+    """
+    now = parts.clock()
+    _guessing.check(_GUESSED_AT, client_id, address, now=now.timestamp())
     async with parts.database.reading() as conn:
         found = await storage.find_by(conn, SERVICE_ACCOUNT_CREDENTIAL, "client_id", client_id, within={})
         # The same work for an unknown client id as for a wrong secret.
         stored = found.secret_hash if isinstance(found, ServiceAccountCredential) else None
         matches = parts.hasher.matches(client_secret, stored or bytes(32))
         if not isinstance(found, ServiceAccountCredential) or stored is None or not matches:
+            await _guessing.failed(parts, _GUESSED_AT, client_id, address, now=now.timestamp())
             raise InvalidClient(basic=basic)
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     organization = cast(Organization, organization)
     view = await parts.zones.view(cast(str, organization.zone_id))
-    now = parts.clock()
     issued_at = int(now.timestamp())
     token = view.signing(view.access_token_algorithm).sign(
         {
@@ -69,6 +81,10 @@ async def issue_token(
         },
         typ=TOKEN_TYPE,
     )
+    decision = Decision(organization.id, view.id, now, request_id, event="service-account-token")
+    decision.application_id = found.service_account_id
+    decision.issue()
+    parts.decisions.record(decision)
     if found.last_used_at is None or now - found.last_used_at >= _USE_RECORDED_EVERY:
         await _record_use(parts, found)
     return ServiceAccountToken(access_token=token, expires_in=int(TOKEN_LIFETIME.total_seconds()))

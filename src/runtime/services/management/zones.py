@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from runtime.contract.bodies import apply_patch
 from runtime.domain.errors import NotFound, ValidationFailed
-from runtime.domain.identifiers import new_id
+from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import APPLICATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.values import ApplicationTrait, OwnerType
@@ -44,7 +44,7 @@ async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = O
     scope = {"organization_id": unit.organization_id}
     await unit.revision()
     zone_id = new_id()
-    slug = await entities.free_slug(unit, ZONE, scope, body["name"])
+    slug = await _free_slug(unit, scope, body["name"])
     given = {name: value for name, value in body.items() if name in _PLAIN}
     made = await entities.new_entity(
         unit,
@@ -63,6 +63,16 @@ async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = O
     unit.zones[made.id] = made
     await bootstrap.fill(unit, made)
     return made
+
+
+async def _free_slug(unit: Unit, scope: Parents, name: str) -> str:
+    """A slug that is free in the organization; in the whole service when issuers are made of slugs."""
+    slug = await entities.free_slug(unit, ZONE, scope, name)
+    if "{slug}" not in unit.parts.settings.zone_url_template:
+        return slug
+    while await storage.count(unit.conn, ZONE, within={}, where=[storage.Equals("slug", (slug,))]):
+        slug = with_suffix(slug_of(name))
+    return slug
 
 
 _PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
