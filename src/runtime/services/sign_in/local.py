@@ -1,5 +1,7 @@
 """Sign-in and registration with a password, for a zone without an identity provider."""
 
+from contextlib import suppress
+
 from runtime.adapters.passwords import PasswordsBusy
 from runtime.domain.errors import Conflict, SignInRefused, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
@@ -7,6 +9,7 @@ from runtime.services.parts import Parts
 from runtime.services.sign_in import attempts, users
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import users as storage
+from runtime.storage.sql.users import PasswordUser
 
 _BUSY = "too many people are signing in at this moment; try again shortly"
 
@@ -39,10 +42,8 @@ async def authenticate(parts: Parts, view: ZoneView, email: str, password: str, 
         raise WrongPassword
     await attempts.forgive(parts, view.id, account, address)
     users.require_active(found.user)
-    if parts.passwords.needs_rehash(found.password_hash):
-        hashed = await parts.passwords.hash(password)
-        async with parts.database.transaction() as conn:
-            await storage.replace_password(conn, found.user, password_hash=hashed, now=parts.clock())
+    with suppress(PasswordsBusy):  # then at another sign-in
+        await _renew_hash(parts, found, password)
     return found.user
 
 
@@ -69,3 +70,12 @@ def require_open_registration(view: ZoneView) -> None:
         raise SignInRefused(
             "registration needs an invitation; ask the people who run this zone for an account"
         )
+
+
+async def _renew_hash(parts: Parts, found: PasswordUser, password: str) -> None:
+    """Keep the password under today's parameters, if its hash was made with weaker ones."""
+    if not parts.passwords.needs_rehash(found.password_hash):
+        return
+    hashed = await parts.passwords.hash(password)
+    async with parts.database.transaction() as conn:
+        await storage.replace_password(conn, found.user, password_hash=hashed, now=parts.clock())
