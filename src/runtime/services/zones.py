@@ -6,14 +6,14 @@ Nothing that is missing is remembered, so what is new is seen at once wherever i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import CompiledPolicies, PolicyDecision
+from runtime.adapters.cedar import CompiledPolicies, PolicyBroken, PolicyDecision
 from runtime.adapters.keys.sealing import Sealer
 from runtime.adapters.keys.signing import SigningKey, VerificationKey
 from runtime.domain.errors import NotFound, Unavailable
@@ -25,6 +25,7 @@ from runtime.domain.kinds.values import CredentialType
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.resources import ResourceIndex, canonical
 from runtime.domain.policy import requests, schema
+from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
 from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.storage.sql import exchange as storage
@@ -45,7 +46,6 @@ _KEPT = 20_000  # of each sort, in one view
 _KEPT_SMALL = 2_000
 _KEPT_ZONES = 1_000
 _BOUNDARIES = ("/", "?")
-_CIRCUMSTANCES = ("scopes", "authenticated_at", "acr")
 
 
 class Kept(Generic[T]):
@@ -127,14 +127,10 @@ class RootView:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies that decide in a zone, parsed.
-
-    Attributes:
-        reads: which of the circumstances some rule may look at; what none looks at cannot change a decision.
-    """
+    """The policies that decide in a zone, parsed, with what each of their rules looks at."""
 
     compiled: CompiledPolicies
-    reads: frozenset[str]
+    reads: tuple[Reads, ...]
 
 
 class ZoneView:
@@ -166,6 +162,7 @@ class ZoneView:
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
         self.decisions: Kept[PolicyDecision] = Kept()
+        self.looked_at: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(_KEPT_SMALL)
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self._signing = ring.signing
@@ -436,7 +433,8 @@ class Zones:
                 (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
                 for version_id, raw, parsed in active.policies
             ]
-            found = Policies(cedar.compile_policies(texts, words), _read_by(text for _, text in texts))
+            reads = tuple(each for _, text in texts for each in _reads(text))
+            found = Policies(cedar.compile_policies(texts, words), reads)
             self._compiled.put(key, found)
         return found
 
@@ -463,13 +461,11 @@ class Zones:
         return view
 
 
-def _read_by(texts: Iterable[str]) -> frozenset[str]:
-    """The circumstances that these rules may look at: those whose name stands anywhere in them.
-
-    A text with an escape could spell a name in another way, so it counts as naming all.
-    """
-    whole = "\n".join(texts)
-    return frozenset(name for name in _CIRCUMSTANCES if name in whole or "\\" in whole)
+def _reads(text: str) -> list[Reads]:
+    try:
+        return reads_of(cedar.to_json(text))
+    except PolicyBroken:  # too deep for that form
+        return [UNKNOWN]
 
 
 async def _resolve(conn: AsyncConnection, zone_id: str, requested: str) -> Resource | None:

@@ -9,13 +9,15 @@ from runtime.adapters.cedar import PolicyBroken, PolicyDecision
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.policy import requests
+from runtime.domain.policy.circumstances import looked_at
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
 from runtime.services.zones import Client, Policies, ZoneView
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
-_DENIED = PolicyDecision(False, (), ())
+# What differs between two requests of one user, application, chain and resource; time stands in every key.
+_VARYING = frozenset({"scopes", "authenticated_at", "acr"})
 
 Question = Callable[[frozenset[str]], PolicyRequest]
 
@@ -109,20 +111,17 @@ async def _decide(
     policies = await _policies(view)
     if policies is None:
         return Verdict(None, ())
-    facts = [
-        authority.key,
-        client.credential.id,
-        resource.id,
-        str(int(now.timestamp()) // _REMEMBERED_SECONDS),
-    ]
-    if "authenticated_at" in policies.reads:
+    reads = _looked_at(view, policies, resource)
+    period = int(now.timestamp()) // _REMEMBERED_SECONDS
+    facts = [authority.key, client.credential.id, resource.id, str(period)]
+    if "authenticated_at" in reads:
         facts.append(str(authority.authenticated_at))
-    if "acr" in policies.reads:
+    if "acr" in reads:
         facts.append(str(authority.acr))
     about = "\0".join((*facts, *actors))
 
     def ask(wanted: frozenset[str]) -> PolicyDecision:
-        key = "\0".join((about, "", *sorted(wanted))) if "scopes" in policies.reads else about
+        key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
         held: PolicyDecision | None = view.decisions.get(key)
         if held is None:
             held = cedar.decide(policies.compiled, question(wanted))
@@ -132,11 +131,20 @@ async def _decide(
     whole = ask(scopes)
     if whole.allowed:
         return Verdict(scopes, whole.determining)
-    if len(scopes) > 1 and "scopes" in policies.reads:
+    if len(scopes) > 1 and "scopes" in reads:
         allowed = frozenset(scope for scope in scopes if ask(frozenset({scope})).allowed)
         if allowed and (rest := ask(allowed)).allowed:
             return Verdict(allowed, rest.determining)
     return Verdict(None, whole.determining)
+
+
+def _looked_at(view: ZoneView, policies: Policies, resource: Resource) -> frozenset[str]:
+    """Those of the circumstances that differ between requests which some rule about the resource looks at."""
+    if (held := view.looked_at.get(resource.id)) is None:
+        names = looked_at(policies.reads, resource.identifier)
+        held = _VARYING if names is None else names & _VARYING
+        view.looked_at.put(resource.id, held)
+    return held
 
 
 async def _policies(view: ZoneView) -> Policies | None:

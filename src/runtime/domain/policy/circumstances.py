@@ -1,0 +1,78 @@
+"""Which circumstances a policy looks at: what none of them looks at cannot change a decision."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_CONTEXT = {"Var": "context"}
+_ACCESSES = (".", "has")
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What one rule looks at.
+
+    Attributes:
+        resource_id: the only resource it can concern; None when it can concern any.
+        names: the members of the context it looks at; None when it may look at all of them.
+    """
+
+    resource_id: str | None
+    names: frozenset[str] | None
+
+
+UNKNOWN = Reads(None, None)
+
+
+def reads_of(policies: Mapping[str, Any]) -> list[Reads]:
+    """What each of these policies looks at.
+
+    Args:
+        policies: in Cedar's JSON form, where strings are written without escapes.
+    """
+    found = []
+    for rule in policies.get("staticPolicies", {}).values():
+        names: set[str] = set()
+        everything = _collect(rule.get("conditions", []), names)
+        found.append(Reads(_only_resource(rule), None if everything else frozenset(names)))
+    return found
+
+
+def looked_at(reads: Iterable[Reads], resource_id: str) -> frozenset[str] | None:
+    """The members of the context that some rule looks at when this resource is asked for; None for all."""
+    names: set[str] = set()
+    for each in reads:
+        if each.resource_id not in (None, resource_id):
+            continue
+        if each.names is None:
+            return None
+        names |= each.names
+    return frozenset(names)
+
+
+def _collect(node: Any, names: set[str]) -> bool:
+    """Add the members of the context that an expression names; True when it uses the context as a whole."""
+    if node == _CONTEXT:
+        return True
+    everything = False
+    if isinstance(node, list):
+        for each in node:
+            everything |= _collect(each, names)
+        return everything
+    if not isinstance(node, Mapping):
+        return False
+    for operator, operands in node.items():
+        if operator in _ACCESSES and isinstance(operands, Mapping) and operands.get("left") == _CONTEXT:
+            attribute = operands.get("attr")
+            names.update([attribute] if isinstance(attribute, str) else attribute or [])
+        else:
+            everything |= _collect(operands, names)
+    return everything
+
+
+def _only_resource(rule: Mapping[str, Any]) -> str | None:
+    head = rule.get("resource", {})
+    entity = head.get("entity", {})
+    if head.get("op") == "==" and entity.get("type") == "Resource" and isinstance(entity.get("id"), str):
+        return str(entity["id"])
+    return None

@@ -1,0 +1,40 @@
+"""What a policy looks at is found in its structure, however its text spells it."""
+
+import pytest
+
+from runtime.adapters import cedar
+from runtime.domain.policy.circumstances import Reads, looked_at, reads_of
+
+HEAD = "permit (principal, action, resource)"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (f"{HEAD};", frozenset()),
+        (f"// context.scopes\n{HEAD};", frozenset()),
+        (f'{HEAD} when {{ context.scopes.contains("a") }};', {"scopes"}),
+        (f'{HEAD} when {{ context["scopes"].contains("a") }};', {"scopes"}),
+        (f'{HEAD} when {{ context["sc\\u{{6f}}pes"].contains("a") }};', {"scopes"}),
+        (f'{HEAD} unless {{ context has acr && context.acr == "x" }};', {"acr"}),
+        (f'{HEAD} when {{ if context.now > 3 then resource.scopes.contains("b") else false }};', {"now"}),
+        (f"{HEAD} when {{ [context].contains(context) }};", None),
+        (f'{HEAD} when {{ {{"a": context}}.a.scopes.contains("b") }};', None),
+    ],
+)
+def test_reads_of(text: str, names: frozenset[str] | None) -> None:
+    """Members by either spelling count; using the context as a whole counts as looking at everything."""
+    assert reads_of(cedar.to_json(text)) == [Reads(None, names if names is None else frozenset(names))]
+
+
+def test_rules_about_one_resource_concern_only_that() -> None:
+    """A rule whose head names a resource does not matter for another."""
+    text = (
+        'forbid (principal, action, resource == Resource::"r1") when { context.scopes.contains("a") };'
+        " permit (principal, action, resource) when { context.chain_depth == 1 };"
+    )
+    reads = reads_of(cedar.to_json(text))
+
+    assert looked_at(reads, "r1") == {"scopes", "chain_depth"}
+    assert looked_at(reads, "r2") == {"chain_depth"}
+    assert looked_at([*reads, Reads(None, None)], "r2") is None
