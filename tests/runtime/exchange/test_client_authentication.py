@@ -1,0 +1,141 @@
+"""How applications prove who they are at the token endpoint, and what happens to those who guess."""
+
+import base64
+from dataclasses import replace
+from urllib.parse import quote_plus
+
+import pytest
+from tests.support.factories import App
+from tests.support.scene import Scene, claims_of
+
+from runtime.domain.errors import (
+    InvalidClient,
+    InvalidRequest,
+    TooManyRequests,
+    UnauthorizedClient,
+    UnsupportedGrantType,
+)
+from runtime.services.clients import MAX_FAILURES, basic_credentials
+
+FORM = [("grant_type", "client_credentials")]
+
+
+@pytest.fixture(scope="module")
+async def agent(scene: Scene) -> App:
+    return await scene.company.app(scene.zone, "agent")
+
+
+def basic(client_id: str, secret: str) -> str:
+    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+
+
+async def test_secret_in_body_or_header(scene: Scene, agent: App) -> None:
+    """Both ways are accepted, each by itself."""
+    assert agent.secret
+    in_body = await scene.post([*FORM, *agent.form.items()])
+    in_header = await scene.post(FORM, authorization=basic(agent.client_id, agent.secret))
+    also_named = await scene.post(
+        [*FORM, ("client_id", agent.client_id)], authorization=basic(agent.client_id, agent.secret)
+    )
+
+    for answer in (in_body, in_header, also_named):
+        assert claims_of(answer["access_token"])["client_id"] == agent.client_id
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("a:b", [("a", "b")]),
+        ("a:b:c", [("a", "b:c")]),
+        (f"{quote_plus('ua:x y')}:{quote_plus('p%/+')}", [("ua:x y", "p%/+"), ("ua%3Ax+y", "p%25%2F%2B")]),
+        ("a:p+q", [("a", "p q"), ("a", "p+q")]),
+    ],
+)
+def test_basic_is_read_both_ways(written: str, expected: list[tuple[str, str]]) -> None:
+    """Form-decoded as OAuth has it, then as it stands, because many clients leave the encoding out."""
+    assert basic_credentials("Basic " + base64.b64encode(written.encode()).decode()) == expected
+
+
+@pytest.mark.parametrize("header", ["Basic !", "Basic YQ==", "Bearer abc", "Basic \xff", "Basic"])
+def test_unreadable_header(header: str) -> None:
+    """A header that cannot be read fails authentication, with a challenge."""
+    with pytest.raises(InvalidClient) as refusal:
+        basic_credentials(header)
+    assert refusal.value.basic
+
+
+async def test_two_mechanisms_are_an_invalid_request(scene: Scene, agent: App) -> None:
+    """Header and body together, or a body that names another client than the header."""
+    assert agent.secret
+    header = basic(agent.client_id, agent.secret)
+    assert await scene.post(FORM, authorization=header)
+
+    with pytest.raises(InvalidRequest):
+        await scene.post([*FORM, *agent.form.items()], authorization=header)
+    with pytest.raises(InvalidRequest):
+        await scene.post([*FORM, ("client_id", "someone-else")], authorization=header)
+
+
+@pytest.mark.parametrize("method", ["body", "header"])
+async def test_wrong_secret_and_unknown_client_look_alike(scene: Scene, agent: App, method: str) -> None:
+    """Nobody learns from a refusal which clients exist."""
+    details = set()
+    for client_id in (agent.client_id, "nobody"):
+        in_body = [("client_id", client_id), ("client_secret", "wrong")] if method == "body" else []
+        header = None if in_body else basic(client_id, "wrong")
+        with pytest.raises(InvalidClient) as refusal:
+            await scene.post([*FORM, *in_body], authorization=header)
+        details.add((refusal.value.detail, refusal.value.basic))
+    assert len(details) == 1
+
+
+async def test_missing_secret(scene: Scene, agent: App) -> None:
+    """A client that has a secret must show it."""
+    with pytest.raises(InvalidClient):
+        await scene.post([*FORM, ("client_id", agent.client_id)])
+    with pytest.raises(InvalidClient):
+        await scene.post(FORM)
+
+
+async def test_assertions_are_not_taken_for_nothing(scene: Scene, agent: App) -> None:
+    """A mechanism that is not served fails, also beside one that is."""
+    with pytest.raises(InvalidClient):
+        await scene.post([*FORM, *agent.form.items(), ("client_assertion", "x.y.z")])
+
+
+async def test_public_client_has_no_authority_of_its_own(scene: Scene) -> None:
+    """It is known without a secret, may not bring one, and gets no token for itself."""
+    browser = await scene.company.app(scene.zone, "browser", public=True)
+
+    with pytest.raises(UnauthorizedClient):
+        await scene.post([*FORM, *browser.form.items()])
+    with pytest.raises(InvalidClient):
+        await scene.post([*FORM, *browser.form.items(), ("client_secret", "guess")])
+
+
+async def test_unserved_grant_type(scene: Scene, agent: App) -> None:
+    """An authenticated client is told that the grant type is not served."""
+    for grant_type in ("password", "implicit", "urn:ietf:params:oauth:grant-type:device_code"):
+        with pytest.raises(UnsupportedGrantType):
+            await scene.post([("grant_type", grant_type), *agent.form.items()])
+    with pytest.raises(InvalidRequest):
+        await scene.post(list(agent.form.items()))
+
+
+@pytest.mark.threat(25)
+async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene) -> None:
+    """After too many failures the pair waits; the right secret works from anywhere else at once."""
+    victim = await scene.company.app(scene.zone, "victim")
+    wrong = replace(victim, secret="wrong")
+    now = scene.parts.clock()
+    parts = replace(scene.parts, clock=lambda: now)  # within one window, however slow the machine
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(InvalidClient):
+            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", parts=parts)
+
+    with pytest.raises(TooManyRequests) as refusal:
+        await scene.post([*FORM, *victim.form.items()], address="203.0.113.9", parts=parts)
+    assert 1 <= refusal.value.retry_after_seconds <= 61
+    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.7", parts=parts)
+    other = await scene.company.app(scene.zone, "bystander")
+    assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", parts=parts)

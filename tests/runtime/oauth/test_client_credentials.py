@@ -1,0 +1,72 @@
+"""An application's own token: for a resource it declares, or for the zone itself."""
+
+import jwt
+import pytest
+from tests.runtime.oauth.conftest import Chain, Site
+
+
+def post(site: Site, chain: Chain, **more: str) -> dict[str, object]:
+    answer = site.post({"grant_type": "client_credentials", **chain.agent.form, **more})
+    body: dict[str, object] = answer.json()
+    return body
+
+
+def claims_of(answer: dict[str, object]) -> dict[str, object]:
+    claims: dict[str, object] = jwt.decode(str(answer["access_token"]), options={"verify_signature": False})
+    return claims
+
+
+def test_token_for_a_declared_resource(site: Site, chain: Chain) -> None:
+    """The application is subject and client; nobody acts for anybody, and there is no session."""
+    answer = post(site, chain, resource="https://api.test/", scope="write")
+
+    claims = claims_of(answer)
+    assert claims["sub"] == "agent"
+    assert claims["aud"] == "https://api.test"
+    assert claims["client_id"] == chain.agent.client_id
+    assert claims["scope"] == answer["scope"] == "write"
+    assert not {"act", "sid", "auth_time"} & claims.keys()
+    assert answer["token_type"] == "Bearer"
+    assert "refresh_token" not in answer
+
+
+def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
+    """Without a resource the audience is the issuer, and there is no scope."""
+    answer = post(site, chain)
+
+    assert claims_of(answer)["aud"] == site.issuer
+    assert "scope" not in claims_of(answer)
+    assert answer["scope"] == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"resource": "https://nowhere.test"}, "invalid_target"),
+        ({"resource": "https://undeclared.test"}, "invalid_target"),
+        ({"resource": "https://api.test", "scope": "admin"}, "invalid_scope"),
+        ({"resource": "https://api.test", "audience": "https://other.test"}, "invalid_target"),
+        ({"scope": "openid"}, "invalid_scope"),
+    ],
+)
+def test_refusals(site: Site, chain: Chain, more: dict[str, str], error: str) -> None:
+    """What an exchange refuses, this refuses too."""
+    if "undeclared" in more.get("resource", ""):
+        site.make(site.company.resource(site.zone, more["resource"]))
+
+    assert post(site, chain, **more)["error"] == error
+
+
+def test_policy_decides(site: Site) -> None:
+    """Direct access is an action of its own, so a zone can forbid it alone."""
+    company = site.company
+    zone = site.make(company.zone("Direct"))
+    api = site.make(company.resource(zone, "https://api.test"))
+    robot = site.make(company.app(zone, "robot", dependencies=[api]))
+    sent = {"grant_type": "client_credentials", "resource": "https://api.test", **robot.form}
+    address = f"{zone.protocols.oauth2.issuer}/oauth/token"
+    assert site.http.post(address, data=sent).status_code == 200
+
+    site.make(company.policies(zone, '@id("users-only") permit (principal is User, action, resource);'))
+
+    assert site.http.post(address, data=sent).json()["reason"] == "policy_denied"

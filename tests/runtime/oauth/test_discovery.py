@@ -1,0 +1,143 @@
+"""What a zone says of itself, at every address that clients ask at."""
+
+import httpx
+import pytest
+from tests.runtime.oauth.conftest import Site
+from tests.support.factories import Company
+from tests.support.server import serve
+
+from runtime.adapters.keys.signing import VerificationKey
+from runtime.services.management.caller import Caller
+
+FORMS = [
+    "{origin}/z/{zone}/.well-known/oauth-authorization-server",
+    "{origin}/z/{zone}/.well-known/openid-configuration",
+    "{origin}/.well-known/oauth-authorization-server/z/{zone}",
+    "{origin}/.well-known/openid-configuration/z/{zone}",
+    "{origin}/z/{zone}//.well-known/oauth-authorization-server",
+    "{origin}/z/{zone}//.well-known/openid-configuration",
+]
+
+
+def addresses(site: Site) -> list[str]:
+    return [form.format(origin=site.server.url, zone=site.zone.id) for form in FORMS]
+
+
+def test_all_forms_answer_alike(site: Site) -> None:
+    """Every form has the same bytes and the same entity tag."""
+    answers = [site.http.get(address) for address in addresses(site)]
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers}) == 1
+    assert len({answer.headers["ETag"] for answer in answers}) == 1
+    for answer in answers:
+        assert answer.headers["Cache-Control"] == "max-age=300"
+        assert answer.headers["Content-Type"] == "application/json"
+
+
+def test_metadata_says_what_is_there(site: Site) -> None:
+    """Issuer as stored, addresses under it, and nothing advertised that is not served."""
+    metadata = site.http.get(addresses(site)[0]).json()
+
+    assert metadata["issuer"] == site.issuer == f"{site.server.url}/z/{site.zone.id}"
+    assert metadata["code_challenge_methods_supported"] == ["S256"]
+    assert metadata["authorization_response_iss_parameter_supported"] is True
+    assert set(metadata["grant_types_supported"]) == {
+        "authorization_code",
+        "refresh_token",
+        "client_credentials",
+        "urn:ietf:params:oauth:grant-type:token-exchange",
+    }
+    assert set(metadata["token_endpoint_auth_methods_supported"]) == {
+        "client_secret_basic",
+        "client_secret_post",
+        "none",
+    }
+    assert metadata["id_token_signing_alg_values_supported"] == ["RS256", "ES256"]
+    assert metadata["subject_types_supported"] == ["public"]
+    assert "openid" in metadata["scopes_supported"]
+    assert "registration_endpoint" not in metadata
+    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"):
+        assert metadata[name].startswith(f"{site.issuer}/")
+        assert site.http.request("TRACE", metadata[name]).status_code == 405, f"{name} is served"
+
+
+def test_host_header_changes_nothing(site: Site) -> None:
+    """The issuer is a stored string: a request cannot name another."""
+    plain = site.http.get(addresses(site)[0])
+    forged = site.http.get(addresses(site)[0], headers={"Host": "evil.test", "X-Forwarded-Host": "evil.test"})
+
+    assert forged.content == plain.content
+
+
+def test_entity_tag_saves_the_body(site: Site) -> None:
+    """A client that has the document is told so."""
+    for address in (addresses(site)[0], f"{site.issuer}/.well-known/jwks.json"):
+        tag = site.http.get(address).headers["ETag"]
+
+        again = site.http.get(address, headers={"If-None-Match": tag})
+
+        assert again.status_code == 304
+        assert not again.content
+        assert site.http.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_keys_are_public_rsa_and_ec(site: Site) -> None:
+    """Every key can verify, and none can sign."""
+    answer = site.http.get(f"{site.issuer}/.well-known/jwks.json")
+
+    keys = answer.json()["keys"]
+    assert answer.headers["Cache-Control"] == "max-age=300"
+    assert {key["kty"] for key in keys} == {"RSA", "EC"}
+    for key in keys:
+        assert VerificationKey.from_jwk(key).kid == key["kid"]
+        assert "d" not in key
+
+
+@pytest.mark.parametrize("zone", ["unknown", "..", "%2e%2e", "'", "a" * 300])
+def test_unknown_zone(site: Site, zone: str) -> None:
+    """There is nothing to discover about a zone that does not exist."""
+    for form in FORMS[:4]:
+        answer = site.http.get(form.format(origin=site.server.url, zone=zone))
+        assert answer.status_code == 404
+
+
+@pytest.mark.threat(36)
+@pytest.mark.parametrize("origin", ["https://app.test", "null"])
+def test_any_origin_may_read_without_credentials(site: Site, origin: str) -> None:
+    """Browser clients of any origin can discover and exchange; cookies are never part of it."""
+    for address in (*addresses(site), f"{site.issuer}/.well-known/jwks.json", f"{site.issuer}/oauth/token"):
+        preflight = site.http.options(
+            address, headers={"Origin": origin, "Access-Control-Request-Method": "POST"}
+        )
+        assert preflight.status_code == 204
+        assert preflight.headers["Access-Control-Allow-Origin"] == "*"
+        assert "Access-Control-Allow-Credentials" not in preflight.headers
+    answer = site.http.get(addresses(site)[0], headers={"Origin": origin})
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    refused = site.http.post(f"{site.issuer}/oauth/token", headers={"Origin": origin})
+    assert refused.headers["Access-Control-Allow-Origin"] == "*"
+    assert refused.headers["Cache-Control"] == "no-store"
+
+
+def test_zone_with_a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In host mode the same endpoints stand at the zone's own host, and at no other."""
+    folder = tmp_path_factory.mktemp("hosts")
+    with serve(folder, zone_url_template="https://{zone_id}.zones.test") as server:
+        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
+        company = Company(server.parts, caller, server.organization_id, server.api_key)
+        zone = server.call(lambda _parts: company.zone())
+        host = f"{zone.id}.zones.test"
+
+        def get(path: str, host: str) -> httpx.Response:
+            return httpx.get(server.url + path, headers={"Host": host}, trust_env=False)
+
+        for path in ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"):
+            answer = get(path, host)
+            assert answer.status_code == 200
+            assert answer.json()["issuer"] == f"https://{host}"
+            assert answer.json()["token_endpoint"] == f"https://{host}/oauth/token"
+        assert get("/.well-known/jwks.json", host).status_code == 200
+        for other in ("zones.test", "x.zones.test", f"{host}.evil.test", f"evil-{host}", "127.0.0.1"):
+            assert get("/.well-known/openid-configuration", other).status_code == 404
+        assert get(f"/z/{zone.id}/.well-known/openid-configuration", "127.0.0.1").status_code == 404
