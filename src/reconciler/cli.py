@@ -15,23 +15,14 @@ import click
 import orjson
 
 import reconciler
+from reconciler.exits import DRIFT, FAILED, INTERRUPTED, USAGE, Failure
 
 if TYPE_CHECKING:
     from reconciler.commands import Session
 
-FAILED, CHANGES, DRIFT, STALE, REFUSED, USAGE, INTERRUPTED = 1, 2, 3, 4, 5, 64, 130
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PATH = click.Path(path_type=Path)
-
-
-class Failure(Exception):
-    """A command ends with this exit code; *message* goes to standard error."""
-
-    def __init__(self, exit_code: int, message: str = "") -> None:
-        super().__init__(message)
-        self.exit_code, self.message = exit_code, message
 
 
 def _output(function: F) -> F:

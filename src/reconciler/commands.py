@@ -20,11 +20,11 @@ from reconciler.apply import (
     make_plan,
     try_plan,
 )
-from reconciler.cli import CHANGES, DRIFT, FAILED, REFUSED, STALE, USAGE, Failure
 from reconciler.client import Api, ApiError, Conflicting, Connection, ConnectionIncomplete, Rejected
 from reconciler.client.connection import find_connection
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.configured import SettingsWrong, find_owner, read_settings
+from reconciler.exits import CHANGES, DRIFT, FAILED, REFUSED, STALE, USAGE, Failure
 from reconciler.kinds import Kinds, load_kinds
 from reconciler.manifests import Configuration, find_source, load_configuration
 from reconciler.manifests.cache import cache_directory

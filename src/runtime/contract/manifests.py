@@ -78,10 +78,6 @@ _LIFECYCLE: Schema = {
             "items": {"type": "string"},
             "description": "Members of `spec` that are left alone once it exists.",
         },
-        "on_delete": {
-            "enum": ["delete", "disable", "release"],
-            "description": "What happens when the manifest goes: `delete` when absent.",
-        },
         "previous_names": {
             "type": "array",
             "items": NAME,
