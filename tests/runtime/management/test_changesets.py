@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 from tests.support.applying import OWNER, Git, adopt, create, local, on, ref, update
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.errors import Conflict, Forbidden, ManagementError, NotFound, ValidationFailed
 from runtime.domain.errors import PreconditionFailed as Stale
 from runtime.domain.kinds import APPLICATION, RESOURCE, ZONE
-from runtime.services.management import changesets
+from runtime.services.management import applications, changesets, groups
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit import record_hash
+from runtime.services.management.unit import record_hash, unit_of_work
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA
 
@@ -544,6 +544,22 @@ async def test_stale_base_says_who(git: Git, zone: str) -> None:
     assert "applications.update" in problem.message
 
 
+async def test_stale_members_and_dependencies(git: Git, zone: str) -> None:
+    """Members and dependencies that the plan has not seen make its base stale too."""
+    await git.apply(create("Group", "staff", zone, name="Staff"), app("agent", zone), api("calendar", zone))
+    base, parents = await git.revision(), {"zone_id": zone}
+    group, agent = git.id("Group", "staff"), git.id("Application", "agent")
+    there = await git.company.run(ZONE, changesets.Verb.RETRIEVE, {}, zone)
+    ann = await git.company.user(there, "ann@example.org")
+    async with unit_of_work(git.company.parts, git.company.caller, "r") as unit:
+        await groups.add_member(unit, parents, group, ann.id)
+        await applications.add_dependency(unit, parents, agent, git.id("Resource", "calendar"), ())
+    with pytest.raises(Stale, match="group_members"):
+        await git.apply(update("Group", group, "staff", zone, members=[]), base=base)
+    with pytest.raises(Stale, match="application_dependencies"):
+        await git.apply(update("Application", agent, "agent", zone, dependencies=[]), base=base)
+
+
 async def test_unrelated_changes_do_not_matter(git: Git, zone: str) -> None:
     """Only what is touched is compared with the base."""
     await git.apply(app("agent", zone), app("other", zone))
@@ -685,8 +701,6 @@ async def test_other_organizations_entities_are_not_there(git: Git, zone: str) -
 
 async def test_creates_cost_about_one_statement_each(git: Git, zone: str) -> None:
     """Ten thousand creates must not mean tens of thousands of trips to the database."""
-    from sqlalchemy import event
-
     statements = 0
 
     def count(*_: Any) -> None:

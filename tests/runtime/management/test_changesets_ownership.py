@@ -9,7 +9,7 @@ from tests.support.applying import OWNER, Git, adopt, create, on, update
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.errors import Conflict, Forbidden, ManagementError
-from runtime.domain.kinds import APPLICATION
+from runtime.domain.kinds import APPLICATION, GROUP
 from runtime.services.management.ownership import applied_values
 
 
@@ -72,7 +72,7 @@ async def test_handing_over_takes_two_sides(git: Git) -> None:
 async def test_adoption_without_changes_claims_what_stands(git: Git) -> None:
     """Fields that already have the wanted value are owned from then on, with that value as the base."""
     zone = zone_of(git)
-    group = await git.company.create(_kind("Group"), zone, name="Staff", identifier="staff")
+    group = await git.company.create(GROUP, zone, name="Staff", identifier="staff")
     operation = adopt("Group", group.id, "staff", zone)
     await git.apply({**operation, "fields": ["name", "identifier", "members"]})
     record = (await git.found("Group", "staff"))["ownership"]
@@ -223,9 +223,3 @@ def test_applied_values(
 ) -> None:
     """The base of the next comparison: written, else applied before, else found; null is nothing."""
     assert applied_values(fields, written, before, found) == applied
-
-
-def _kind(name: str) -> Any:
-    from runtime.domain.kinds import BY_NAME
-
-    return BY_NAME[name]

@@ -14,6 +14,7 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import applications as storage
+from runtime.storage.sql import changes
 from runtime.storage.sql import entities as rows
 
 _REFUSALS: dict[str, str] = {
@@ -192,6 +193,7 @@ async def _put(unit: Unit, application: Entity, resource_id: str, when_accessing
     await storage.put_dependency(
         unit.conn, application.id, resource_id, zone_id=zone_id, when_accessing=when_accessing, now=unit.now
     )
+    await _touch(unit, application, zone_id)
     after = {"resource_id": resource_id, "when_accessing": list(when_accessing)}
     await unit.record(
         f"{DEPENDENCIES}.add", APPLICATION.name, application.id, zone_id, before=None, after=after
@@ -202,7 +204,14 @@ async def _remove(unit: Unit, application: Entity, resource_id: str) -> None:
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
     await unit.revision()
     await storage.remove_dependency(unit.conn, application.id, resource_id, zone_id=zone_id)
+    await _touch(unit, application, zone_id)
     before = {"resource_id": resource_id}
     await unit.record(
         f"{DEPENDENCIES}.remove", APPLICATION.name, application.id, zone_id, before=before, after=None
     )
+
+
+async def _touch(unit: Unit, application: Entity, zone_id: str) -> None:
+    """A plan that was made before may not overwrite the dependencies it has not seen."""
+    revision = await unit.revision()
+    await changes.touch(unit.conn, APPLICATION, application.id, zone_id=zone_id, revision=revision)

@@ -13,7 +13,7 @@ from runtime.services.management import entities, permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import directory
+from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as storage
 
 MEMBERS = "group_members"
@@ -182,4 +182,6 @@ async def _record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
+    # A plan that was made before may not overwrite the members it has not seen.
+    await changes.touch(unit.conn, GROUP, group.id, zone_id=group.zone_id, revision=await unit.revision())
     await unit.record(f"{MEMBERS}.{what}", GROUP.name, group.id, group.zone_id, before=before, after=after)

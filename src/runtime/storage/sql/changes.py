@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, or_, select
+from sqlalchemy import Row, Select, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
@@ -91,6 +91,14 @@ async def zones(conn: AsyncConnection, organization_id: str) -> dict[str, str]:
         select(table.c.id, table.c.slug).where(table.c.organization_id == organization_id)
     )
     return {row.id: row.slug for row in found}
+
+
+async def touch(conn: AsyncConnection, kind: Kind, entity_id: str, *, zone_id: str, revision: int) -> None:
+    """Let an entity count as written in a revision in which only what it is connected to was."""
+    table = TABLES[kind.name]
+    await conn.execute(
+        update(table).where(table.c.zone_id == zone_id, table.c.id == entity_id).values(revision=revision)
+    )
 
 
 async def slugs(conn: AsyncConnection, kind: Kind, *, within: Within) -> set[str]:
