@@ -110,16 +110,18 @@ async def test_actor_token_is_the_applications_own(
     """An actor token confirms who authenticated; another application's lends nothing."""
     own = await _own_token(scene, agent)
     foreign = await _own_token(scene, stranger)
-    more = {"actor_token": own, "actor_token_type": ACCESS_TOKEN}
-    answer = await scene.exchange(agent, subject, api, "read", **more)
-    assert claims_of(answer["access_token"])["act"] == {"sub": "agent"}
 
-    with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", **(more | {"actor_token": foreign}))
-    with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", **(more | {"actor_token": subject}))
+    async def exchange(actor_token: str) -> dict[str, Any]:
+        return await scene.exchange(
+            agent, subject, api, "read", actor_token=actor_token, actor_token_type=ACCESS_TOKEN
+        )
+
+    assert claims_of((await exchange(own))["access_token"])["act"] == {"sub": "agent"}
+    for token in (foreign, subject):
+        with pytest.raises(InvalidGrant):
+            await exchange(token)
     with pytest.raises(InvalidRequest):
-        await scene.exchange(agent, subject, api, "read", **(more | {"actor_token": "x"}))
+        await exchange("x")
 
 
 @pytest.mark.threat(15)

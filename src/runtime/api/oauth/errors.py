@@ -23,7 +23,7 @@ from runtime.domain.errors import (
 )
 from runtime.logs import log
 
-NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+NO_STORE = {"Cache-Control": "no-store"}
 RETRY_AFTER_SECONDS = 2
 
 

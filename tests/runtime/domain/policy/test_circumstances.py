@@ -35,6 +35,6 @@ def test_rules_about_one_resource_concern_only_that() -> None:
     )
     reads = reads_of(cedar.to_json(text))
 
-    assert looked_at(reads, "r1") == {"scopes", "chain_depth"}
-    assert looked_at(reads, "r2") == {"chain_depth"}
+    assert looked_at(reads, "r1") == frozenset({"scopes", "chain_depth"})
+    assert looked_at(reads, "r2") == frozenset({"chain_depth"})
     assert looked_at([*reads, Reads(None, None)], "r2") is None

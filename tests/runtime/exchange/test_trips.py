@@ -1,0 +1,154 @@
+"""What an exchange costs in trips, and what it answers when something it asks is away."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from tests.support.factories import App, Person
+from tests.support.scene import Scene
+
+from runtime.api.oauth.errors import as_oauth_error
+from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
+from runtime.domain.kinds.resource import Resource
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.zones import Zones
+from runtime.storage.state import State
+from runtime.storage.state.memory import InProcessState
+
+
+class Counting(InProcessState):
+    """A state that passes everything on and notes what was asked."""
+
+    def __init__(self, inner: State) -> None:
+        super().__init__()
+        self.inner = inner
+        self.calls: list[str] = []
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.calls.append("fetch")
+        return await self.inner.fetch(keys)
+
+    async def get(self, key: str) -> bytes | None:
+        self.calls.append("get")
+        return await self.inner.get(key)
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        self.calls.append("put")
+        await self.inner.put(key, value, ttl_seconds=ttl_seconds)
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        self.calls.append("raise_to")
+        return await self.inner.raise_to(key, number, ttl_seconds=ttl_seconds)
+
+
+class Away(InProcessState):
+    """A state that cannot be reached."""
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        raise Unavailable("away")
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        raise Unavailable("away")
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        raise Unavailable("away")
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        raise Unavailable("away")
+
+
+@pytest.fixture(scope="module")
+async def api(scene: Scene) -> Resource:
+    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read"])
+
+
+@pytest.fixture(scope="module")
+async def agent(scene: Scene, api: Resource) -> App:
+    return await scene.company.app(scene.zone, "agent", dependencies=[api])
+
+
+@pytest.fixture(scope="module")
+async def ann(scene: Scene) -> Person:
+    return await scene.company.person(scene.zone, "ann@acme.test")
+
+
+def with_state(parts: Parts, state: State) -> Parts:
+    """Another process, as far as memory goes, over the same database and with that state."""
+    made = replace(parts, state=state, zones=Zones())
+    made.zones.attach(made)
+    return made
+
+
+async def test_warm_exchange_is_one_trip_and_no_statement(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """Everything but the epochs and the token is known; the record is written behind the answer."""
+    subject = await scene.company.token(scene.zone, agent, ann)
+    state = Counting(scene.parts.state)
+    parts = with_state(scene.parts, state)
+    for _ in range(2):
+        await scene.exchange(agent, subject, api, "read", parts=parts)
+    await scene.parts.decisions.flush()
+    statements: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if "token_events" not in statement:
+            statements.append(statement)
+
+    state.calls.clear()
+    engine = scene.parts.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        for _ in range(5):
+            await scene.exchange(agent, subject, api, "read", parts=parts)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+    assert state.calls == ["fetch"] * 5
+    assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
+
+
+@pytest.mark.threat(35)
+async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource) -> None:
+    """A state that is away costs speed: exchanges go on, and a revocation is seen at the very next one."""
+    bob = await scene.company.person(scene.zone, "bob@acme.test")
+    subject = await scene.company.token(scene.zone, agent, bob)
+    parts = with_state(scene.parts, Away())
+    for _ in range(2):
+        assert await scene.exchange(agent, subject, api, "read", parts=parts)
+
+    async with scene.parts.database.transaction() as conn:
+        await epochs.revoke_session(conn, scene.zone.id, bob.session_id, now=scene.parts.clock())
+
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(agent, subject, api, "read", parts=parts)
+
+
+@pytest.mark.threat(35)
+async def test_published_epoch_ahead_of_the_database(
+    scene: Scene, agent: App, api: Resource, ann: Person
+) -> None:
+    """When state and database contradict each other nothing is issued; the caller may come back."""
+    subject = await scene.company.token(scene.zone, agent, ann)
+    state = InProcessState()
+    parts = with_state(scene.parts, state)
+    assert await scene.exchange(agent, subject, api, "read", parts=parts)
+
+    await state.raise_to(epochs.zone_key(scene.zone.id), 10**9, ttl_seconds=60)
+
+    with pytest.raises(TemporarilyUnavailable):
+        await scene.exchange(agent, subject, api, "read", parts=parts)
+
+
+def test_a_part_that_is_away_is_told_in_oauths_words() -> None:
+    """A database that does not answer is a 503 at the token endpoint, a bug a 500 without a word about it."""
+    away = as_oauth_error(Unavailable("the database does not answer"), "r1")
+    bug = as_oauth_error(KeyError("secret detail"), "r1")
+
+    assert (away.code, away.status) == ("temporarily_unavailable", 503)
+    assert (bug.code, bug.status) == ("server_error", 500)
+    assert "secret detail" not in bug.detail
+    assert "r1" in bug.detail
