@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.state.gathering import Gathering
 
 # Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float.
 _RAISE_TO = """
@@ -33,6 +34,8 @@ class RedisState:
         self._prefix = prefix
         self._raise_to = client.register_script(_RAISE_TO)
         self._count = client.register_script(_COUNT)
+        self._fetches = Gathering(self._fetch_all)
+        self._puts = Gathering(self._put_all)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 32, timeout_seconds: float = 2.0) -> "RedisState":
@@ -49,8 +52,14 @@ class RedisState:
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""
-        async with _reaching():
-            await self._client.set(self._name(key), value, ex=ttl_seconds)
+        await self._puts.answer((key, value, ttl_seconds))
+
+    async def _put_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
+        async with _reaching(), self._client.pipeline(transaction=False) as trip:
+            for key, value, ttl_seconds in entries:
+                trip.set(self._name(key), value, ex=ttl_seconds)
+            await trip.execute()
+        return [None] * len(entries)
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None when there is none or it has expired."""
@@ -75,10 +84,14 @@ class RedisState:
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
         """Many values in one trip, in the order asked."""
-        if not keys:
-            return []
+        return await self._fetches.answer(keys) if keys else []
+
+    async def _fetch_all(self, wanted: Sequence[Sequence[str]]) -> Sequence[list[bytes | None]]:
+        keys = list(dict.fromkeys(key for each in wanted for key in each))
         async with _reaching():
-            return [_bytes(value) for value in await self._client.mget([self._name(key) for key in keys])]
+            values = await self._client.mget([self._name(key) for key in keys])
+        found = dict(zip(keys, map(_bytes, values), strict=True))
+        return [[found[key] for key in each] for each in wanted]
 
     async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
         """Keep many values in one trip."""

@@ -1,0 +1,57 @@
+"""Many callers, one trip: what is asked in the same turn of the event loop travels together.
+
+A trip costs the same whether it carries one question or thirty, and a busy worker has that many at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from runtime.domain.errors import Unavailable
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Gathering(Generic[Q, A]):
+    """Collects questions until the event loop turns, then asks them together."""
+
+    def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
+        """Args:
+        ask: answers questions in their order, or raises Unavailable, which then every caller hears.
+        """
+        self._ask = ask
+        self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
+        self._trips: set[asyncio.Task[None]] = set()
+
+    async def answer(self, question: Q) -> A:
+        """The answer to one question, which is asked no earlier than now."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[A] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._start)
+        self._waiting.append((question, future))
+        return await future
+
+    def _start(self) -> None:
+        gathered, self._waiting = self._waiting, []
+        trip = asyncio.get_running_loop().create_task(self._travel(gathered))
+        self._trips.add(trip)
+        trip.add_done_callback(self._trips.discard)
+
+    async def _travel(self, gathered: list[tuple[Q, "asyncio.Future[A]"]]) -> None:
+        try:
+            answers = await self._ask([question for question, _ in gathered])
+        except Unavailable as failure:
+            for _, future in gathered:
+                if not future.done():
+                    future.set_exception(Unavailable(failure.detail, internal=failure.internal))
+            return
+        except BaseException as failure:
+            for _, future in gathered:
+                if not future.done():
+                    future.set_exception(Unavailable("the trip failed", internal=repr(failure)))
+            raise
+        for (_, future), answer in zip(gathered, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)

@@ -1,0 +1,74 @@
+"""Questions of one turn of the event loop travel together, and each caller gets its own answer."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from runtime.domain.errors import Unavailable
+from runtime.storage.state.gathering import Gathering
+from runtime.storage.state.redis import RedisState
+
+
+async def test_one_trip_for_those_who_ask_together() -> None:
+    """A hundred callers make one trip; whoever asks later makes the next."""
+    trips: list[int] = []
+
+    async def ask(questions: Sequence[int]) -> list[int]:
+        trips.append(len(questions))
+        await asyncio.sleep(0)
+        return [question * 2 for question in questions]
+
+    gathering = Gathering(ask)
+
+    answers = await asyncio.gather(*(gathering.answer(number) for number in range(100)))
+    assert answers == [number * 2 for number in range(100)]
+    assert await gathering.answer(7) == 14
+    assert trips == [100, 1]
+
+
+async def test_failure_is_told_to_everyone() -> None:
+    """Every caller of a trip that failed hears of it, and the next trip is a new one."""
+    failing = True
+
+    async def ask(questions: Sequence[int]) -> list[int]:
+        if failing:
+            raise Unavailable("away")
+        return list(questions)
+
+    gathering = Gathering(ask)
+
+    told = await asyncio.gather(*(gathering.answer(number) for number in range(3)), return_exceptions=True)
+    assert [type(each) for each in told] == [Unavailable] * 3
+    failing = False
+    assert await gathering.answer(1) == 1
+
+
+async def test_a_caller_who_gives_up_does_not_disturb_the_others() -> None:
+    """A request that is cancelled while it waits leaves the trip as it is."""
+    going = asyncio.Event()
+
+    async def ask(questions: Sequence[int]) -> list[int]:
+        await going.wait()
+        return list(questions)
+
+    gathering = Gathering(ask)
+    first, second = (asyncio.ensure_future(gathering.answer(number)) for number in (1, 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    going.set()
+
+    assert await second == 2
+
+
+async def test_many_at_once_in_redis(redis_state: RedisState) -> None:
+    """Concurrent puts and fetches of overlapping keys each get what they asked for."""
+    await asyncio.gather(
+        *(redis_state.put(f"k{number}", b"%d" % number, ttl_seconds=60) for number in range(50))
+    )
+
+    found = await asyncio.gather(*(redis_state.fetch([f"k{number}", "none", "k0"]) for number in range(50)))
+
+    assert found == [[b"%d" % number, None, b"0"] for number in range(50)]
