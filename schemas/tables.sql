@@ -1,20 +1,5 @@
 -- Written from the kinds and the hand-written tables, for PostgreSQL. SQLite has the same tables.
 
-CREATE TABLE service_secrets (
-    name VARCHAR NOT NULL,
-    wrapped BYTEA NOT NULL,
-    CONSTRAINT service_secrets_pkey PRIMARY KEY (name)
-);
-
-CREATE TABLE organization_heads (
-    organization_id VARCHAR NOT NULL,
-    revision BIGINT NOT NULL,
-    audit_sequence BIGINT NOT NULL,
-    audit_hash VARCHAR NOT NULL,
-    CONSTRAINT organization_heads_pkey PRIMARY KEY (organization_id),
-    CONSTRAINT organization_heads_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
 CREATE TABLE api_keys (
     id VARCHAR NOT NULL,
     organization_id VARCHAR NOT NULL,
@@ -29,79 +14,30 @@ CREATE TABLE api_keys (
 
 CREATE INDEX api_keys_organization_id_idx ON api_keys (organization_id);
 
-CREATE TABLE zone_internals (
-    zone_id VARCHAR NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    data_key_wrapped BYTEA NOT NULL,
-    access_token_algorithm VARCHAR NOT NULL,
-    epoch BIGINT NOT NULL,
-    policy_schema_version VARCHAR NOT NULL,
-    CONSTRAINT zone_internals_pkey PRIMARY KEY (zone_id),
-    CONSTRAINT zone_internals_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE TABLE zone_keys (
-    kid VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    algorithm VARCHAR NOT NULL,
-    private_sealed BYTEA NOT NULL,
-    public_jwk JSON NOT NULL,
-    publish_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    activate_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    retire_at TIMESTAMP WITH TIME ZONE,
-    remove_at TIMESTAMP WITH TIME ZONE,
-    CONSTRAINT zone_keys_pkey PRIMARY KEY (kid),
-    CONSTRAINT zone_keys_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
-);
-
-CREATE INDEX zone_keys_zone_id_idx ON zone_keys (zone_id);
-
-CREATE TABLE user_credentials (
+CREATE TABLE application_credentials (
     id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    user_id VARCHAR NOT NULL,
-    type VARCHAR NOT NULL,
-    provider_id VARCHAR,
-    issuer VARCHAR,
-    subject VARCHAR,
-    password_hash VARCHAR,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT user_credentials_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT user_credentials_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT user_credentials_provider_id_fkey FOREIGN KEY(zone_id, provider_id) REFERENCES providers (zone_id, id)
-);
-
-CREATE UNIQUE INDEX user_credentials_password_key ON user_credentials (zone_id, user_id) WHERE type = 'password';
-
-CREATE INDEX user_credentials_provider_id_idx ON user_credentials (zone_id, provider_id);
-
-CREATE UNIQUE INDEX user_credentials_subject_key ON user_credentials (zone_id, issuer, subject);
-
-CREATE INDEX user_credentials_user_id_idx ON user_credentials (zone_id, user_id);
-
-CREATE TABLE group_members (
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
-    group_id VARCHAR NOT NULL,
-    user_id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT group_members_pkey PRIMARY KEY (zone_id, group_id, user_id),
-    CONSTRAINT group_members_group_id_fkey FOREIGN KEY(zone_id, group_id) REFERENCES groups (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT group_members_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE
+    application_id VARCHAR NOT NULL,
+    slug VARCHAR NOT NULL,
+    secret_hash BYTEA,
+    type VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    CONSTRAINT application_credentials_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT application_credentials_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT application_credentials_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE
 );
 
-CREATE INDEX group_members_user_id_idx ON group_members (zone_id, user_id);
+CREATE INDEX application_credentials_application_id_idx ON application_credentials (zone_id, application_id);
 
-CREATE TABLE group_invitees (
-    zone_id VARCHAR NOT NULL,
-    group_id VARCHAR NOT NULL,
-    email VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT group_invitees_pkey PRIMARY KEY (zone_id, group_id, email),
-    CONSTRAINT group_invitees_group_id_fkey FOREIGN KEY(zone_id, group_id) REFERENCES groups (zone_id, id) ON DELETE CASCADE
-);
+CREATE INDEX application_credentials_created_at_idx ON application_credentials (zone_id, created_at, id);
 
-CREATE INDEX group_invitees_email_idx ON group_invitees (zone_id, email);
+CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier);
+
+CREATE UNIQUE INDEX application_credentials_slug_key ON application_credentials (zone_id, slug);
 
 CREATE TABLE application_dependencies (
     zone_id VARCHAR NOT NULL,
@@ -116,61 +52,76 @@ CREATE TABLE application_dependencies (
 
 CREATE INDEX application_dependencies_resource_id_idx ON application_dependencies (zone_id, resource_id);
 
-CREATE TABLE policy_set_bindings (
-    zone_id VARCHAR NOT NULL,
-    target_type VARCHAR NOT NULL,
-    target_id VARCHAR NOT NULL,
-    mode VARCHAR NOT NULL,
-    policy_set_id VARCHAR NOT NULL,
-    policy_set_version_id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT policy_set_bindings_pkey PRIMARY KEY (zone_id, target_type, target_id, mode),
-    CONSTRAINT policy_set_bindings_policy_set_id_fkey FOREIGN KEY(zone_id, policy_set_id) REFERENCES policy_sets (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT policy_set_bindings_policy_set_version_id_fkey FOREIGN KEY(zone_id, policy_set_version_id) REFERENCES policy_set_versions (zone_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX policy_set_bindings_policy_set_id_idx ON policy_set_bindings (zone_id, policy_set_id);
-
-CREATE INDEX policy_set_bindings_policy_set_version_id_idx ON policy_set_bindings (zone_id, policy_set_version_id);
-
-CREATE TABLE sessions (
+CREATE TABLE applications (
     id VARCHAR NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    user_id VARCHAR,
-    application_id VARCHAR,
-    session_type VARCHAR NOT NULL,
-    status VARCHAR NOT NULL,
-    epoch BIGINT NOT NULL,
-    authenticated_at TIMESTAMP WITH TIME ZONE,
-    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    acr VARCHAR,
-    amr JSON,
-    provider_id VARCHAR,
-    issuer VARCHAR,
-    subject VARCHAR,
-    session_data JSON,
-    metadata JSON,
-    parent_id VARCHAR,
-    cookie_hash BYTEA,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT sessions_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT sessions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT sessions_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT sessions_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT sessions_parent_id_fkey FOREIGN KEY(zone_id, parent_id) REFERENCES sessions (zone_id, id) ON DELETE CASCADE
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    slug VARCHAR NOT NULL,
+    owner_type VARCHAR NOT NULL,
+    consent VARCHAR NOT NULL,
+    description VARCHAR,
+    metadata JSON,
+    protocols JSON,
+    traits JSON,
+    CONSTRAINT applications_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT applications_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );
 
-CREATE INDEX sessions_application_id_idx ON sessions (zone_id, application_id);
+CREATE INDEX applications_created_at_idx ON applications (zone_id, created_at, id);
 
-CREATE UNIQUE INDEX sessions_cookie_hash_key ON sessions (cookie_hash);
+CREATE UNIQUE INDEX applications_identifier_key ON applications (zone_id, identifier);
 
-CREATE INDEX sessions_created_at_idx ON sessions (zone_id, created_at, id);
+CREATE UNIQUE INDEX applications_slug_key ON applications (zone_id, slug);
 
-CREATE INDEX sessions_parent_id_idx ON sessions (zone_id, parent_id);
+CREATE TABLE audit_events (
+    organization_id VARCHAR NOT NULL,
+    sequence BIGINT NOT NULL,
+    id VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    actor_type VARCHAR NOT NULL,
+    actor_id VARCHAR NOT NULL,
+    action VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    entity_id VARCHAR NOT NULL,
+    zone_id VARCHAR,
+    changeset_id VARCHAR,
+    request_id VARCHAR,
+    before JSON,
+    after JSON,
+    previous_hash VARCHAR NOT NULL,
+    hash VARCHAR NOT NULL,
+    CONSTRAINT audit_events_pkey PRIMARY KEY (organization_id, sequence)
+);
 
-CREATE INDEX sessions_user_id_idx ON sessions (zone_id, user_id);
+CREATE INDEX audit_events_entity_id_idx ON audit_events (organization_id, entity_id);
+
+CREATE TABLE changesets (
+    id VARCHAR NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    owner VARCHAR NOT NULL,
+    plan_digest VARCHAR NOT NULL,
+    body_digest VARCHAR NOT NULL,
+    base_revision BIGINT NOT NULL,
+    revision BIGINT NOT NULL,
+    operations BIGINT NOT NULL,
+    source JSON,
+    result JSON NOT NULL,
+    audit_first BIGINT,
+    audit_last BIGINT,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    created_by VARCHAR NOT NULL,
+    CONSTRAINT changesets_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT changesets_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX changesets_created_at_idx ON changesets (organization_id, created_at, id);
+
+CREATE UNIQUE INDEX changesets_plan_digest_key ON changesets (organization_id, plan_digest);
 
 CREATE TABLE consents (
     zone_id VARCHAR NOT NULL,
@@ -218,6 +169,240 @@ CREATE INDEX delegated_grants_resource_id_idx ON delegated_grants (zone_id, reso
 
 CREATE UNIQUE INDEX delegated_grants_user_id_key ON delegated_grants (zone_id, user_id, resource_id, provider_id);
 
+CREATE TABLE group_invitees (
+    zone_id VARCHAR NOT NULL,
+    group_id VARCHAR NOT NULL,
+    email VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT group_invitees_pkey PRIMARY KEY (zone_id, group_id, email),
+    CONSTRAINT group_invitees_group_id_fkey FOREIGN KEY(zone_id, group_id) REFERENCES groups (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX group_invitees_email_idx ON group_invitees (zone_id, email);
+
+CREATE TABLE group_members (
+    zone_id VARCHAR NOT NULL,
+    group_id VARCHAR NOT NULL,
+    user_id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT group_members_pkey PRIMARY KEY (zone_id, group_id, user_id),
+    CONSTRAINT group_members_group_id_fkey FOREIGN KEY(zone_id, group_id) REFERENCES groups (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT group_members_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX group_members_user_id_idx ON group_members (zone_id, user_id);
+
+CREATE TABLE groups (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    external BOOLEAN NOT NULL,
+    CONSTRAINT groups_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT groups_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX groups_created_at_idx ON groups (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX groups_identifier_key ON groups (zone_id, identifier);
+
+CREATE TABLE organization_heads (
+    organization_id VARCHAR NOT NULL,
+    revision BIGINT NOT NULL,
+    audit_sequence BIGINT NOT NULL,
+    audit_hash VARCHAR NOT NULL,
+    CONSTRAINT organization_heads_pkey PRIMARY KEY (organization_id),
+    CONSTRAINT organization_heads_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE TABLE organizations (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    label VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    sso_enabled BOOLEAN NOT NULL,
+    zone_id VARCHAR,
+    CONSTRAINT organizations_pkey PRIMARY KEY (id)
+);
+
+CREATE INDEX organizations_created_at_idx ON organizations (created_at, id);
+
+CREATE UNIQUE INDEX organizations_label_key ON organizations (label);
+
+CREATE TABLE ownerships (
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR,
+    kind VARCHAR NOT NULL,
+    entity_id VARCHAR NOT NULL,
+    owner VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    fields JSON NOT NULL,
+    applied JSON NOT NULL,
+    secret_versions JSON NOT NULL,
+    source JSON,
+    protect BOOLEAN NOT NULL,
+    revision BIGINT NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT ownerships_pkey PRIMARY KEY (organization_id, kind, entity_id),
+    CONSTRAINT ownerships_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
+    CONSTRAINT ownerships_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization_id, kind, name) WHERE zone_id IS NULL;
+
+CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, name) WHERE zone_id IS NOT NULL;
+
+CREATE TABLE policies (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    description VARCHAR,
+    owner_type VARCHAR NOT NULL,
+    target_type VARCHAR NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE,
+    created_by VARCHAR NOT NULL,
+    latest_schema_version VARCHAR,
+    latest_version BIGINT,
+    latest_version_id VARCHAR,
+    updated_by VARCHAR,
+    CONSTRAINT policies_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT policies_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX policies_created_at_idx ON policies (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX policies_name_key ON policies (zone_id, name) WHERE archived_at IS NULL;
+
+CREATE TABLE policy_set_bindings (
+    zone_id VARCHAR NOT NULL,
+    target_type VARCHAR NOT NULL,
+    target_id VARCHAR NOT NULL,
+    mode VARCHAR NOT NULL,
+    policy_set_id VARCHAR NOT NULL,
+    policy_set_version_id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT policy_set_bindings_pkey PRIMARY KEY (zone_id, target_type, target_id, mode),
+    CONSTRAINT policy_set_bindings_policy_set_id_fkey FOREIGN KEY(zone_id, policy_set_id) REFERENCES policy_sets (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT policy_set_bindings_policy_set_version_id_fkey FOREIGN KEY(zone_id, policy_set_version_id) REFERENCES policy_set_versions (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX policy_set_bindings_policy_set_id_idx ON policy_set_bindings (zone_id, policy_set_id);
+
+CREATE INDEX policy_set_bindings_policy_set_version_id_idx ON policy_set_bindings (zone_id, policy_set_version_id);
+
+CREATE TABLE policy_set_versions (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    policy_set_id VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    schema_version VARCHAR NOT NULL,
+    manifest JSON NOT NULL,
+    manifest_sha VARCHAR NOT NULL,
+    attestation JSON,
+    owner_type VARCHAR NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE,
+    archived_by VARCHAR,
+    created_by VARCHAR NOT NULL,
+    CONSTRAINT policy_set_versions_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT policy_set_versions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT policy_set_versions_policy_set_id_fkey FOREIGN KEY(zone_id, policy_set_id) REFERENCES policy_sets (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX policy_set_versions_created_at_idx ON policy_set_versions (zone_id, policy_set_id, created_at, id);
+
+CREATE UNIQUE INDEX policy_set_versions_version_key ON policy_set_versions (zone_id, policy_set_id, version);
+
+CREATE TABLE policy_sets (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    owner_type VARCHAR NOT NULL,
+    target_type VARCHAR NOT NULL,
+    target_id VARCHAR,
+    archived_at TIMESTAMP WITH TIME ZONE,
+    created_by VARCHAR NOT NULL,
+    latest_version BIGINT,
+    latest_version_id VARCHAR,
+    updated_by VARCHAR,
+    CONSTRAINT policy_sets_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT policy_sets_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX policy_sets_created_at_idx ON policy_sets (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX policy_sets_name_key ON policy_sets (zone_id, name) WHERE archived_at IS NULL;
+
+CREATE TABLE policy_versions (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    policy_id VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    schema_version VARCHAR NOT NULL,
+    cedar_json JSON,
+    cedar_raw VARCHAR,
+    sha VARCHAR NOT NULL,
+    owner_type VARCHAR NOT NULL,
+    archived_at TIMESTAMP WITH TIME ZONE,
+    archived_by VARCHAR,
+    created_by VARCHAR NOT NULL,
+    CONSTRAINT policy_versions_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT policy_versions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT policy_versions_policy_id_fkey FOREIGN KEY(zone_id, policy_id) REFERENCES policies (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX policy_versions_created_at_idx ON policy_versions (zone_id, policy_id, created_at, id);
+
+CREATE UNIQUE INDEX policy_versions_version_key ON policy_versions (zone_id, policy_id, version);
+
+CREATE TABLE providers (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    slug VARCHAR NOT NULL,
+    owner_type VARCHAR NOT NULL,
+    type VARCHAR NOT NULL,
+    client_id VARCHAR,
+    client_secret BYTEA,
+    description VARCHAR,
+    metadata JSON,
+    protocols JSON,
+    CONSTRAINT providers_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT providers_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX providers_created_at_idx ON providers (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX providers_identifier_key ON providers (zone_id, identifier);
+
+CREATE UNIQUE INDEX providers_slug_key ON providers (zone_id, slug);
+
 CREATE TABLE refresh_families (
     id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
@@ -248,228 +433,6 @@ CREATE INDEX refresh_families_previous_hash_idx ON refresh_families (previous_ha
 CREATE INDEX refresh_families_session_id_idx ON refresh_families (zone_id, session_id);
 
 CREATE INDEX refresh_families_user_id_idx ON refresh_families (zone_id, user_id);
-
-CREATE TABLE ownerships (
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR,
-    kind VARCHAR NOT NULL,
-    entity_id VARCHAR NOT NULL,
-    owner VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    fields JSON NOT NULL,
-    applied JSON NOT NULL,
-    secret_versions JSON NOT NULL,
-    source JSON,
-    protect BOOLEAN NOT NULL,
-    revision BIGINT NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT ownerships_pkey PRIMARY KEY (organization_id, kind, entity_id),
-    CONSTRAINT ownerships_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
-    CONSTRAINT ownerships_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization_id, kind, name) WHERE zone_id IS NULL;
-
-CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, name) WHERE zone_id IS NOT NULL;
-
-CREATE TABLE changesets (
-    id VARCHAR NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    owner VARCHAR NOT NULL,
-    plan_digest VARCHAR NOT NULL,
-    body_digest VARCHAR NOT NULL,
-    base_revision BIGINT NOT NULL,
-    revision BIGINT NOT NULL,
-    operations BIGINT NOT NULL,
-    source JSON,
-    result JSON NOT NULL,
-    audit_first BIGINT,
-    audit_last BIGINT,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    created_by VARCHAR NOT NULL,
-    CONSTRAINT changesets_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT changesets_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
-CREATE INDEX changesets_created_at_idx ON changesets (organization_id, created_at, id);
-
-CREATE UNIQUE INDEX changesets_plan_digest_key ON changesets (organization_id, plan_digest);
-
-CREATE TABLE audit_events (
-    organization_id VARCHAR NOT NULL,
-    sequence BIGINT NOT NULL,
-    id VARCHAR NOT NULL,
-    at TIMESTAMP WITH TIME ZONE NOT NULL,
-    actor_type VARCHAR NOT NULL,
-    actor_id VARCHAR NOT NULL,
-    action VARCHAR NOT NULL,
-    kind VARCHAR NOT NULL,
-    entity_id VARCHAR NOT NULL,
-    zone_id VARCHAR,
-    changeset_id VARCHAR,
-    request_id VARCHAR,
-    before JSON,
-    after JSON,
-    previous_hash VARCHAR NOT NULL,
-    hash VARCHAR NOT NULL,
-    CONSTRAINT audit_events_pkey PRIMARY KEY (organization_id, sequence)
-);
-
-CREATE INDEX audit_events_entity_id_idx ON audit_events (organization_id, entity_id);
-
-CREATE TABLE token_events (
-    id VARCHAR NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    at TIMESTAMP WITH TIME ZONE NOT NULL,
-    event VARCHAR NOT NULL,
-    outcome VARCHAR NOT NULL,
-    reason VARCHAR,
-    step BIGINT,
-    user_id VARCHAR,
-    application_id VARCHAR,
-    resource_id VARCHAR,
-    actors JSON,
-    determining JSON,
-    request_id VARCHAR,
-    CONSTRAINT token_events_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT token_events_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
-CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
-
-CREATE TABLE organizations (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    label VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    sso_enabled BOOLEAN NOT NULL,
-    zone_id VARCHAR,
-    CONSTRAINT organizations_pkey PRIMARY KEY (id)
-);
-
-CREATE INDEX organizations_created_at_idx ON organizations (created_at, id);
-
-CREATE UNIQUE INDEX organizations_label_key ON organizations (label);
-
-CREATE TABLE service_accounts (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    description VARCHAR,
-    CONSTRAINT service_accounts_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT service_accounts_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
-CREATE INDEX service_accounts_created_at_idx ON service_accounts (organization_id, created_at, id);
-
-CREATE UNIQUE INDEX service_accounts_name_key ON service_accounts (organization_id, name);
-
-CREATE TABLE service_account_credentials (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    service_account_id VARCHAR NOT NULL,
-    client_id VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    description VARCHAR,
-    last_used_at TIMESTAMP WITH TIME ZONE,
-    secret_hash BYTEA,
-    CONSTRAINT service_account_credentials_pkey PRIMARY KEY (organization_id, id),
-    CONSTRAINT service_account_credentials_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
-    CONSTRAINT service_account_credentials_service_account_id_fkey FOREIGN KEY(organization_id, service_account_id) REFERENCES service_accounts (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE UNIQUE INDEX service_account_credentials_client_id_key ON service_account_credentials (client_id);
-
-CREATE INDEX service_account_credentials_created_at_idx ON service_account_credentials (organization_id, service_account_id, created_at, id);
-
-CREATE TABLE zones (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    slug VARCHAR NOT NULL,
-    owner_type VARCHAR NOT NULL,
-    protocols JSON NOT NULL,
-    description VARCHAR,
-    default_mcp_gateway_application_id VARCHAR,
-    default_resource_id VARCHAR,
-    encryption_key JSON,
-    external_sync_enabled BOOLEAN NOT NULL,
-    requires_invitation BOOLEAN NOT NULL,
-    user_identity_provider_id VARCHAR,
-    CONSTRAINT zones_pkey PRIMARY KEY (id),
-    CONSTRAINT zones_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
-);
-
-CREATE INDEX zones_created_at_idx ON zones (organization_id, created_at, id);
-
-CREATE UNIQUE INDEX zones_id_key ON zones (organization_id, id);
-
-CREATE UNIQUE INDEX zones_slug_key ON zones (organization_id, slug);
-
-CREATE TABLE providers (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    identifier VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    slug VARCHAR NOT NULL,
-    owner_type VARCHAR NOT NULL,
-    type VARCHAR NOT NULL,
-    client_id VARCHAR,
-    client_secret BYTEA,
-    description VARCHAR,
-    metadata JSON,
-    protocols JSON,
-    CONSTRAINT providers_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT providers_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX providers_created_at_idx ON providers (zone_id, created_at, id);
-
-CREATE UNIQUE INDEX providers_identifier_key ON providers (zone_id, identifier);
-
-CREATE UNIQUE INDEX providers_slug_key ON providers (zone_id, slug);
-
-CREATE TABLE applications (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    identifier VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    slug VARCHAR NOT NULL,
-    owner_type VARCHAR NOT NULL,
-    consent VARCHAR NOT NULL,
-    description VARCHAR,
-    metadata JSON,
-    protocols JSON,
-    traits JSON,
-    CONSTRAINT applications_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT applications_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX applications_created_at_idx ON applications (zone_id, created_at, id);
-
-CREATE UNIQUE INDEX applications_identifier_key ON applications (zone_id, identifier);
-
-CREATE UNIQUE INDEX applications_slug_key ON applications (zone_id, slug);
 
 CREATE TABLE resources (
     id VARCHAR NOT NULL,
@@ -506,30 +469,175 @@ CREATE UNIQUE INDEX resources_identifier_key ON resources (zone_id, identifier);
 
 CREATE UNIQUE INDEX resources_slug_key ON resources (zone_id, slug);
 
-CREATE TABLE application_credentials (
+CREATE TABLE role_assignments (
     id VARCHAR NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     revision BIGINT NOT NULL,
     organization_id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
-    application_id VARCHAR NOT NULL,
-    slug VARCHAR NOT NULL,
-    secret_hash BYTEA,
-    type VARCHAR NOT NULL,
-    identifier VARCHAR NOT NULL,
-    CONSTRAINT application_credentials_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT application_credentials_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT application_credentials_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE
+    principal_id VARCHAR NOT NULL,
+    principal_type VARCHAR NOT NULL,
+    role_id VARCHAR NOT NULL,
+    role_identifier VARCHAR NOT NULL,
+    role_owner_type VARCHAR NOT NULL,
+    scope_id VARCHAR,
+    scope_type VARCHAR,
+    CONSTRAINT role_assignments_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT role_assignments_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT role_assignments_role_id_fkey FOREIGN KEY(zone_id, role_id) REFERENCES roles (zone_id, id) ON DELETE CASCADE
 );
 
-CREATE INDEX application_credentials_application_id_idx ON application_credentials (zone_id, application_id);
+CREATE INDEX role_assignments_created_at_idx ON role_assignments (zone_id, created_at, id);
 
-CREATE INDEX application_credentials_created_at_idx ON application_credentials (zone_id, created_at, id);
+CREATE INDEX role_assignments_principal_id_idx ON role_assignments (zone_id, principal_type, principal_id);
 
-CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier);
+CREATE INDEX role_assignments_role_id_idx ON role_assignments (zone_id, role_id);
 
-CREATE UNIQUE INDEX application_credentials_slug_key ON application_credentials (zone_id, slug);
+CREATE TABLE roles (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    owner_type VARCHAR NOT NULL,
+    description VARCHAR,
+    CONSTRAINT roles_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT roles_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX roles_created_at_idx ON roles (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX roles_identifier_key ON roles (zone_id, owner_type, identifier);
+
+CREATE TABLE service_account_credentials (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    service_account_id VARCHAR NOT NULL,
+    client_id VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    description VARCHAR,
+    last_used_at TIMESTAMP WITH TIME ZONE,
+    secret_hash BYTEA,
+    CONSTRAINT service_account_credentials_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT service_account_credentials_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
+    CONSTRAINT service_account_credentials_service_account_id_fkey FOREIGN KEY(organization_id, service_account_id) REFERENCES service_accounts (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE UNIQUE INDEX service_account_credentials_client_id_key ON service_account_credentials (client_id);
+
+CREATE INDEX service_account_credentials_created_at_idx ON service_account_credentials (organization_id, service_account_id, created_at, id);
+
+CREATE TABLE service_accounts (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    description VARCHAR,
+    CONSTRAINT service_accounts_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT service_accounts_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX service_accounts_created_at_idx ON service_accounts (organization_id, created_at, id);
+
+CREATE UNIQUE INDEX service_accounts_name_key ON service_accounts (organization_id, name);
+
+CREATE TABLE service_secrets (
+    name VARCHAR NOT NULL,
+    wrapped BYTEA NOT NULL,
+    CONSTRAINT service_secrets_pkey PRIMARY KEY (name)
+);
+
+CREATE TABLE sessions (
+    id VARCHAR NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    user_id VARCHAR,
+    application_id VARCHAR,
+    session_type VARCHAR NOT NULL,
+    status VARCHAR NOT NULL,
+    epoch BIGINT NOT NULL,
+    authenticated_at TIMESTAMP WITH TIME ZONE,
+    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    acr VARCHAR,
+    amr JSON,
+    provider_id VARCHAR,
+    issuer VARCHAR,
+    subject VARCHAR,
+    session_data JSON,
+    metadata JSON,
+    parent_id VARCHAR,
+    cookie_hash BYTEA,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT sessions_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT sessions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
+    CONSTRAINT sessions_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT sessions_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT sessions_parent_id_fkey FOREIGN KEY(zone_id, parent_id) REFERENCES sessions (zone_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX sessions_application_id_idx ON sessions (zone_id, application_id);
+
+CREATE UNIQUE INDEX sessions_cookie_hash_key ON sessions (cookie_hash);
+
+CREATE INDEX sessions_created_at_idx ON sessions (zone_id, created_at, id);
+
+CREATE INDEX sessions_parent_id_idx ON sessions (zone_id, parent_id);
+
+CREATE INDEX sessions_user_id_idx ON sessions (zone_id, user_id);
+
+CREATE TABLE token_events (
+    id VARCHAR NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    event VARCHAR NOT NULL,
+    outcome VARCHAR NOT NULL,
+    reason VARCHAR,
+    step BIGINT,
+    user_id VARCHAR,
+    application_id VARCHAR,
+    resource_id VARCHAR,
+    actors JSON,
+    determining JSON,
+    request_id VARCHAR,
+    CONSTRAINT token_events_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT token_events_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
+
+CREATE TABLE user_credentials (
+    id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    user_id VARCHAR NOT NULL,
+    type VARCHAR NOT NULL,
+    provider_id VARCHAR,
+    issuer VARCHAR,
+    subject VARCHAR,
+    password_hash VARCHAR,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT user_credentials_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT user_credentials_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT user_credentials_provider_id_fkey FOREIGN KEY(zone_id, provider_id) REFERENCES providers (zone_id, id)
+);
+
+CREATE UNIQUE INDEX user_credentials_password_key ON user_credentials (zone_id, user_id) WHERE type = 'password';
+
+CREATE INDEX user_credentials_provider_id_idx ON user_credentials (zone_id, provider_id);
+
+CREATE UNIQUE INDEX user_credentials_subject_key ON user_credentials (zone_id, issuer, subject);
+
+CREATE INDEX user_credentials_user_id_idx ON user_credentials (zone_id, user_id);
 
 CREATE TABLE users (
     id VARCHAR NOT NULL,
@@ -560,167 +668,59 @@ CREATE UNIQUE INDEX users_identifier_key ON users (zone_id, identifier);
 
 CREATE INDEX users_subject_idx ON users (zone_id, issuer, subject);
 
-CREATE TABLE roles (
+CREATE TABLE zone_internals (
+    zone_id VARCHAR NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    data_key_wrapped BYTEA NOT NULL,
+    access_token_algorithm VARCHAR NOT NULL,
+    epoch BIGINT NOT NULL,
+    policy_schema_version VARCHAR NOT NULL,
+    CONSTRAINT zone_internals_pkey PRIMARY KEY (zone_id),
+    CONSTRAINT zone_internals_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE TABLE zone_keys (
+    kid VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    algorithm VARCHAR NOT NULL,
+    private_sealed BYTEA NOT NULL,
+    public_jwk JSON NOT NULL,
+    publish_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    activate_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    retire_at TIMESTAMP WITH TIME ZONE,
+    remove_at TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT zone_keys_pkey PRIMARY KEY (kid),
+    CONSTRAINT zone_keys_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX zone_keys_zone_id_idx ON zone_keys (zone_id);
+
+CREATE TABLE zones (
     id VARCHAR NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     revision BIGINT NOT NULL,
     organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    identifier VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    slug VARCHAR NOT NULL,
     owner_type VARCHAR NOT NULL,
+    protocols JSON NOT NULL,
     description VARCHAR,
-    CONSTRAINT roles_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT roles_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+    default_mcp_gateway_application_id VARCHAR,
+    default_resource_id VARCHAR,
+    encryption_key JSON,
+    external_sync_enabled BOOLEAN NOT NULL,
+    requires_invitation BOOLEAN NOT NULL,
+    user_identity_provider_id VARCHAR,
+    CONSTRAINT zones_pkey PRIMARY KEY (id),
+    CONSTRAINT zones_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );
 
-CREATE INDEX roles_created_at_idx ON roles (zone_id, created_at, id);
+CREATE INDEX zones_created_at_idx ON zones (organization_id, created_at, id);
 
-CREATE UNIQUE INDEX roles_identifier_key ON roles (zone_id, owner_type, identifier);
+CREATE UNIQUE INDEX zones_id_key ON zones (organization_id, id);
 
-CREATE TABLE groups (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    identifier VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    external BOOLEAN NOT NULL,
-    CONSTRAINT groups_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT groups_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX groups_created_at_idx ON groups (zone_id, created_at, id);
-
-CREATE UNIQUE INDEX groups_identifier_key ON groups (zone_id, identifier);
-
-CREATE TABLE role_assignments (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    principal_id VARCHAR NOT NULL,
-    principal_type VARCHAR NOT NULL,
-    role_id VARCHAR NOT NULL,
-    role_identifier VARCHAR NOT NULL,
-    role_owner_type VARCHAR NOT NULL,
-    scope_id VARCHAR,
-    scope_type VARCHAR,
-    CONSTRAINT role_assignments_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT role_assignments_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT role_assignments_role_id_fkey FOREIGN KEY(zone_id, role_id) REFERENCES roles (zone_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX role_assignments_created_at_idx ON role_assignments (zone_id, created_at, id);
-
-CREATE INDEX role_assignments_principal_id_idx ON role_assignments (zone_id, principal_type, principal_id);
-
-CREATE INDEX role_assignments_role_id_idx ON role_assignments (zone_id, role_id);
-
-CREATE TABLE policies (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    description VARCHAR,
-    owner_type VARCHAR NOT NULL,
-    target_type VARCHAR NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE,
-    created_by VARCHAR NOT NULL,
-    latest_schema_version VARCHAR,
-    latest_version BIGINT,
-    latest_version_id VARCHAR,
-    updated_by VARCHAR,
-    CONSTRAINT policies_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT policies_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX policies_created_at_idx ON policies (zone_id, created_at, id);
-
-CREATE UNIQUE INDEX policies_name_key ON policies (zone_id, name) WHERE archived_at IS NULL;
-
-CREATE TABLE policy_versions (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    policy_id VARCHAR NOT NULL,
-    version BIGINT NOT NULL,
-    schema_version VARCHAR NOT NULL,
-    cedar_json JSON,
-    cedar_raw VARCHAR,
-    sha VARCHAR NOT NULL,
-    owner_type VARCHAR NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE,
-    archived_by VARCHAR,
-    created_by VARCHAR NOT NULL,
-    CONSTRAINT policy_versions_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT policy_versions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT policy_versions_policy_id_fkey FOREIGN KEY(zone_id, policy_id) REFERENCES policies (zone_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX policy_versions_created_at_idx ON policy_versions (zone_id, policy_id, created_at, id);
-
-CREATE UNIQUE INDEX policy_versions_version_key ON policy_versions (zone_id, policy_id, version);
-
-CREATE TABLE policy_sets (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    name VARCHAR NOT NULL,
-    owner_type VARCHAR NOT NULL,
-    target_type VARCHAR NOT NULL,
-    target_id VARCHAR,
-    archived_at TIMESTAMP WITH TIME ZONE,
-    created_by VARCHAR NOT NULL,
-    latest_version BIGINT,
-    latest_version_id VARCHAR,
-    updated_by VARCHAR,
-    CONSTRAINT policy_sets_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT policy_sets_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX policy_sets_created_at_idx ON policy_sets (zone_id, created_at, id);
-
-CREATE UNIQUE INDEX policy_sets_name_key ON policy_sets (zone_id, name) WHERE archived_at IS NULL;
-
-CREATE TABLE policy_set_versions (
-    id VARCHAR NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    revision BIGINT NOT NULL,
-    organization_id VARCHAR NOT NULL,
-    zone_id VARCHAR NOT NULL,
-    policy_set_id VARCHAR NOT NULL,
-    version BIGINT NOT NULL,
-    schema_version VARCHAR NOT NULL,
-    manifest JSON NOT NULL,
-    manifest_sha VARCHAR NOT NULL,
-    attestation JSON,
-    owner_type VARCHAR NOT NULL,
-    archived_at TIMESTAMP WITH TIME ZONE,
-    archived_by VARCHAR,
-    created_by VARCHAR NOT NULL,
-    CONSTRAINT policy_set_versions_pkey PRIMARY KEY (zone_id, id),
-    CONSTRAINT policy_set_versions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT policy_set_versions_policy_set_id_fkey FOREIGN KEY(zone_id, policy_set_id) REFERENCES policy_sets (zone_id, id) ON DELETE CASCADE
-);
-
-CREATE INDEX policy_set_versions_created_at_idx ON policy_set_versions (zone_id, policy_set_id, created_at, id);
-
-CREATE UNIQUE INDEX policy_set_versions_version_key ON policy_set_versions (zone_id, policy_set_id, version);
+CREATE UNIQUE INDEX zones_slug_key ON zones (organization_id, slug);
 
 ALTER TABLE zones ADD CONSTRAINT zones_default_mcp_gateway_application_id_fkey FOREIGN KEY(id, default_mcp_gateway_application_id) REFERENCES applications (zone_id, id);
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from runtime.contract.bodies import (
-    AssignmentBody,
     apply_patch,
     create_body,
     patch_body,
@@ -14,6 +13,7 @@ from runtime.contract.bodies import (
     read_body,
     settable,
 )
+from runtime.contract.written import AssignmentBody
 from runtime.domain import kinds
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb

@@ -1,14 +1,14 @@
 """Request bodies: which members of a kind a caller may send, read strictly and with every problem named.
 
 A body class is made from an entity class by leaving out what the service decides. Bodies that are not just
-that are written by hand at the end.
+that are in `written`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -16,18 +16,17 @@ from pydantic import (
     Field,
     PlainSerializer,
     SecretStr,
-    StringConstraints,
     ValidationError,
     create_model,
     field_validator,
-    model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
+from runtime.contract.written import ActivationBody, PolicyVersionBody
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds.base import Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members, part_of
-from runtime.domain.kinds.values import PLAIN_PATTERN, Id, Name, OwnerType, Part
+from runtime.domain.kinds.values import PLAIN_PATTERN, Id, Name
 
 Model = TypeVar("Model", bound=BaseModel)
 Changed = TypeVar("Changed", bound=Entity)
@@ -447,56 +446,6 @@ def _reset(part: type[BaseModel], current: Mapping[str, Any]) -> dict[str, Any]:
 
 def _has_value(part: Any) -> bool:
     return not isinstance(part, Mapping) or any(value is not None for value in part.values())
-
-
-class AssignmentBody(Part):
-    """Which role to give, by id or by name, and what it is limited to."""
-
-    role_id: Id | None = None
-    role_identifier: Id | None = None
-    owner_type: OwnerType | None = None
-    scope_id: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
-    scope_type: Annotated[str, StringConstraints(min_length=1, max_length=255)] | None = None
-
-    @model_validator(mode="after")
-    def _one_way_of_naming(self) -> Self:
-        if (self.role_id is None) == (self.role_identifier is None):
-            raise ValueError("give exactly one of `role_id` and `role_identifier`")
-        if (self.role_identifier is None) != (self.owner_type is None):
-            raise ValueError("`owner_type` belongs to `role_identifier`: give both or neither")
-        if (self.scope_id is None) != (self.scope_type is None):
-            raise ValueError("`scope_id` and `scope_type` belong together")
-        return self
-
-
-class MemberBody(Part):
-    """Who joins a group."""
-
-    user_id: Id
-
-
-class EmptyBody(Part):
-    """A body that says nothing: absent or `{}`."""
-
-
-class PolicyVersionBody(Part):
-    """A policy's new text, in one of Cedar's two notations."""
-
-    schema_version: Annotated[str, StringConstraints(min_length=1, max_length=63)]
-    cedar_raw: Annotated[str, StringConstraints(max_length=262_144)] | None = None
-    cedar_json: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _one_notation(self) -> Self:
-        if (self.cedar_raw is None) == (self.cedar_json is None):
-            raise ValueError("give exactly one of `cedar_raw` and `cedar_json`")
-        return self
-
-
-class ActivationBody(Part):
-    """Binds a version of a policy set; there is no unbinding."""
-
-    active: Literal[True]
 
 
 _WRITTEN: dict[tuple[str, Verb], type[BaseModel]] = {

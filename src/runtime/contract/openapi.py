@@ -8,7 +8,8 @@ from pydantic import BaseModel
 from runtime.contract import schema
 from runtime.contract.answers import shown_members
 from runtime.contract.bodies import Body
-from runtime.contract.routes import ROUTES, Query, Route, Wrap
+from runtime.contract.queries import Query
+from runtime.contract.routes import ROUTES, Route, Wrap
 from runtime.contract.schema import Schema
 from runtime.domain.errors import (
     BadRequest,

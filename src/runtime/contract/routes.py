@@ -7,16 +7,24 @@ from typing import Any
 from pydantic import BaseModel
 
 from runtime.contract import answers, changes
-from runtime.contract.bodies import AssignmentBody, EmptyBody, MemberBody, bodies
+from runtime.contract.bodies import bodies
+from runtime.contract.queries import (
+    AFTER,
+    BEFORE,
+    FORMAT,
+    LIMIT,
+    ORDER,
+    SCOPE,
+    Query,
+    expand,
+    list_query,
+    paging,
+    retrieve_query,
+)
+from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind, Verb
 from runtime.domain.kinds.policy import PolicySchema
-from runtime.domain.kinds.values import (
-    ApplicationTrait,
-    OwnerType,
-    PolicyTargetType,
-    ProviderType,
-)
 
 METHODS = {
     Verb.LIST: "GET",
@@ -26,29 +34,6 @@ METHODS = {
     Verb.DELETE: "DELETE",
     Verb.ARCHIVE: "DELETE",
 }
-
-
-@dataclass(frozen=True)
-class Query:
-    """One query parameter.
-
-    Attributes:
-        name: as OpenAPI shows it; the spellings in `aliases` mean the same.
-        type: the JSON type of one value.
-        many: whether it can be repeated.
-        values: the only values it takes, when it is limited to some.
-        limit: how many values it takes at most, or how large an integer may be.
-        deprecated: whether it is only kept for older clients.
-    """
-
-    name: str
-    type: str = "string"
-    many: bool = False
-    values: tuple[str, ...] = ()
-    limit: int | None = None
-    deprecated: bool = False
-    aliases: tuple[str, ...] = ()
-    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,70 +87,6 @@ class Wrap(StrEnum):
     ITEMS = "ItemsOnly"
 
 
-def _values(enum: type[StrEnum]) -> tuple[str, ...]:
-    return tuple(str(value) for value in enum)
-
-
-# Members whose filters take only some values: name -> the values.
-_LIMITED: dict[str, tuple[str, ...]] = {
-    "owner_type": _values(OwnerType),
-    "target_type": _values(PolicyTargetType),
-    "type": _values(ProviderType),
-}
-
-AFTER = Query("after", about="the cursor that the page starts after")
-BEFORE = Query("before", about="the cursor that the page ends before; not together with `after`")
-LIMIT = Query("limit", "integer", limit=100, about="entries a page, 50 when absent")
-CURSOR = Query("cursor", deprecated=True, about="older name of `after`")
-ORDER = Query("order", values=("asc", "desc"), about="`desc` when absent")
-FORMAT = Query("format", values=("cedar", "json"), about="which notation of Cedar texts the answer has")
-SCOPE = (
-    Query("scope_type", about="with `scope_id`: the pair the assignment was made with"),
-    Query("scope_id", about="with `scope_type`"),
-)
-TRAITS = _values(ApplicationTrait)
-
-
-def _expand(*values: str) -> Query:
-    return Query("expand[]", many=True, values=values, aliases=("expand",))
-
-
-def _paging(*expands: str, cursor: bool = False) -> tuple[Query, ...]:
-    return (AFTER, BEFORE, LIMIT, *((CURSOR,) if cursor else ()), _expand(*(expands or ("total_count",))))
-
-
-# Query parameters of single lists that no member of the kind stands behind.
-_MORE: dict[str, tuple[Query, ...]] = {
-    "applications.list": (
-        Query("traits", many=True, values=TRAITS, about="has any of these traits"),
-        Query("traits[all]", many=True, values=TRAITS, about="has all of these traits"),
-    ),
-    "resources.list": (
-        Query(
-            "filter[traits]",
-            many=True,
-            about="traits of the application that provides it: a comma means and, repeating means or",
-        ),
-    ),
-    "users.list": (
-        Query("filter[groups]", many=True, about="ids of groups the user is in"),
-        Query("filter[role]", many=True, limit=100, about="identifiers of roles assigned directly"),
-        Query("role_source", values=("user", "group", "all"), about="`user` when absent"),
-    ),
-    "users.retrieve": (Query("role_source", values=("user", "group", "all"), about="`user` when absent"),),
-    "policies.list": (),
-    "policy_versions.list": (FORMAT,),
-    "policy_versions.retrieve": (FORMAT,),
-    "policy_sets.list": (
-        Query("filter[active]", "boolean"),
-        Query("active", "boolean", deprecated=True),
-        Query("filter[scope_type]", many=True, values=("zone",), deprecated=True),
-    ),
-}
-
-# What a retrieve can expand, where that is not what the list can without `total_count`.
-_RETRIEVE_EXPANDS: dict[str, tuple[str, ...]] = {"users": ("role-assignments", "groups")}
-
 _SUMMARIES = {
     Verb.LIST: "List {many}",
     Verb.CREATE: "Create {one}",
@@ -174,64 +95,6 @@ _SUMMARIES = {
     Verb.DELETE: "Delete {one}",
     Verb.ARCHIVE: "Archive {one}",
 }
-
-
-def list_query(kind: Kind) -> tuple[Query, ...]:
-    """The query parameters of a kind's list."""
-    listing = kind.listing
-    if listing is None:
-        return ()
-    found = [AFTER, BEFORE, LIMIT]
-    if listing.cursor:
-        found.append(CURSOR)
-    members = kind.members()
-    for name in listing.filters:
-        values = _LIMITED.get(name, ())
-        boolean = name in members and members[name].annotation is not str and name == "external"
-        single = (
-            boolean or kind.name in ("Zone", "Role") or (kind.name == "Resource" and name == "owner_type")
-        )
-        found.append(
-            Query(
-                f"filter[{name}]",
-                "boolean" if boolean else "string",
-                many=not single,
-                values=values,
-                limit=100 if name == "id" else None,
-            )
-        )
-    for spelled, member in listing.plain.items():
-        values = _LIMITED.get(member, ())
-        older = f"filter[{member}]" if member in listing.filters else ""
-        found.append(
-            Query(spelled, values=values, about=f"older form of `{older}`" if older else f"`{member}` equals")
-        )
-    if listing.search:
-        found.append(_search(listing.ordered))
-        found.extend(Query(f"query[{name}]", many=True) for name in listing.search)
-    if listing.sorts != ("created_at",) or listing.ordered:
-        found.append(Query("sort", values=listing.sorts, about="a leading `-` means descending"))
-    if listing.ordered:
-        found.append(ORDER)
-    found.extend(_MORE.get(f"{kind.operations}.list", ()))
-    found.append(_expand(*listing.expands))
-    return tuple(found)
-
-
-def _search(plain: bool) -> Query:
-    """The search over every searchable member; policy paths write it without brackets."""
-    name, alias = ("query", "query[]") if plain else ("query[]", "query")
-    return Query(name, many=True, aliases=(alias,), about="contained in any searchable member, in any case")
-
-
-def _retrieve_query(kind: Kind) -> tuple[Query, ...]:
-    expands: tuple[str, ...] = ()
-    if kind.listing is not None:
-        keep_total = kind.listing.envelope is Envelope.ORGANIZATION
-        expands = tuple(value for value in kind.listing.expands if keep_total or value != "total_count")
-    expands = _RETRIEVE_EXPANDS.get(kind.operations, expands)
-    more = _MORE.get(f"{kind.operations}.retrieve", ())
-    return (*more, _expand(*expands)) if expands else more
 
 
 # Answers of creates that show a secret once, in place of the plain entity.
@@ -250,7 +113,7 @@ def _generic(kind: Kind, verb: Verb) -> Route:
     if verb is Verb.LIST:
         query, errors = list_query(kind), [400, *errors]
     elif verb is Verb.RETRIEVE:
-        query = _retrieve_query(kind)
+        query = retrieve_query(kind)
     elif verb in (Verb.CREATE, Verb.UPDATE):
         body, errors = bodies(kind, verb), [400, *errors, 409]
         if verb is Verb.CREATE:
@@ -297,7 +160,7 @@ _VERSION = kinds.POLICY_SET_VERSION.item_path
 _SCHEMAS = f"{kinds.ZONE.item_path}/policy-schemas"
 _ORGANIZATION = kinds.ORGANIZATION.item_path
 _ASSIGNMENT = kinds.ROLE_ASSIGNMENT.classes
-_ASSIGNED_QUERY = (Query("filter[id]", many=True, limit=100, about="ids of assignments"), *_paging())
+_ASSIGNED_QUERY = (Query("filter[id]", many=True, limit=100, about="ids of assignments"), *paging())
 
 
 def _assignments(owner: Kind, name: str, add: str, remove: str) -> tuple[Route, ...]:
@@ -350,7 +213,7 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "List the roles that organizations and zones know",
         kind=kinds.ORGANIZATION,
-        query=(Query("scope", values=("organization", "zone")), _expand("permissions", "total_count")),
+        query=(Query("scope", values=("organization", "zone")), expand("permissions", "total_count")),
         response=(answers.OrganizationRoleInfo,),
         envelope=Wrap.ITEMS,
     ),
@@ -361,7 +224,7 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "List the credentials of an application",
         kind=kinds.APPLICATION_CREDENTIAL,
-        query=_paging(cursor=True),
+        query=paging(cursor=True),
         response=kinds.APPLICATION_CREDENTIAL.classes,
         envelope=Envelope.ZONE_FULL,
     ),
@@ -372,7 +235,7 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "List the resources that an application provides",
         kind=kinds.RESOURCE,
-        query=_paging(cursor=True),
+        query=paging(cursor=True),
         response=kinds.RESOURCE.classes,
         envelope=Envelope.ZONE,
     ),
@@ -383,7 +246,7 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "List the resources that an application depends on",
         kind=kinds.RESOURCE,
-        query=(Query("when_accessing", about="the id of a resource"), *_paging(cursor=True)),
+        query=(Query("when_accessing", about="the id of a resource"), *paging(cursor=True)),
         response=kinds.RESOURCE.classes,
         envelope=Envelope.ZONE,
     ),
@@ -425,7 +288,7 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "List the members of a group",
         kind=kinds.GROUP,
-        query=(Query("filter[id]", many=True, limit=100, about="ids of users"), *_paging()),
+        query=(Query("filter[id]", many=True, limit=100, about="ids of users"), *paging()),
         response=(answers.GroupMember,),
         envelope=Envelope.ZONE,
     ),
@@ -464,7 +327,7 @@ IRREGULAR: tuple[Route, ...] = (
             FORMAT,
             Query("filter[default]", "boolean"),
             Query("is_default", "boolean", deprecated=True),
-            _expand("total_count", "user"),
+            expand("total_count", "user"),
         ),
         response=(PolicySchema,),
         envelope=Envelope.ZONE,
@@ -504,7 +367,7 @@ IRREGULAR: tuple[Route, ...] = (
             Query("sort", values=("created_at",)),
             ORDER,
             FORMAT,
-            _expand("total_count", "user"),
+            expand("total_count", "user"),
         ),
         response=kinds.POLICY_VERSION.classes,
         envelope=Envelope.ZONE,
@@ -552,7 +415,7 @@ IRREGULAR: tuple[Route, ...] = (
         f"{_ORGANIZATION}/changesets",
         200,
         "List what was applied, newest first",
-        query=_paging("permissions", "total_count"),
+        query=paging("permissions", "total_count"),
         response=(changes.Receipt,),
         envelope=Envelope.ORGANIZATION,
     ),

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl
 
-from runtime.contract.routes import Query, Route
+from runtime.contract.queries import Query
+from runtime.contract.routes import Route
 from runtime.domain.errors import BadRequest, ValidationFailed
 
 MAX_PARAMETERS = 250

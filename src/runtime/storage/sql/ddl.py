@@ -15,7 +15,7 @@ def dump() -> str:
         "-- Written from the kinds and the hand-written tables, for PostgreSQL. SQLite has the same tables."
     ]
     late = []
-    for table in METADATA.tables.values():
+    for _, table in sorted(METADATA.tables.items()):
         parts.append(_tidy(str(CreateTable(table).compile(dialect=dialect))))
         parts += [_index(index, dialect) for index in _sorted(table)]
         keys = sorted(table.foreign_key_constraints, key=lambda key: str(key.name))
