@@ -11,10 +11,14 @@ MAX_NESTING = 50
 MAX_OPERATORS = 2_000  # in one statement; the engine nests them
 MAX_CONDITIONALS = 100  # `if` in one statement
 MAX_PATH = 32  # names in one dotted path
+MAX_ESCAPES = 1_000  # of the rare sorts, in the text; the engine takes long over many wrong ones
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|//[^\n]*)
-    |(?P<string>"(?:[^"\\]|\\.)*")
+    # A comment ends where the engine's ends, at either line end, or rules could hide in it. A string that is
+    # not closed is one token: trying again at each quote in it would take a minute.
+    r"""(?P<space>\s+|//[^\n\r]*)
+    |(?P<string>"(?:[^"\\]++|\\.)*+")
+    |(?P<unclosed>"(?:[^"\\]++|\\.)*+)
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |(?P<number>[0-9]+)
     |(?P<slot>\?[a-z]+)
@@ -24,6 +28,9 @@ _TOKEN = re.compile(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_COMMON_ESCAPES = frozenset("nrt0'\"\\*")
+_NESTED = ("[", "when", "unless")  # an index goes one deeper each time, and so does a further condition
 _QUOTED = re.compile(r"`([^`]+)`")
 _PREFIX = re.compile(r"^for policy `policy\d+`, |^Policy parse error: ")
 _UNFINISHED = "unexpected end of input"
@@ -100,6 +107,8 @@ def measure(text: str) -> list[PolicyProblem]:
     """Why the text is more than the engine should be given; empty when it is not."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_POLICY_BYTES:
         return [PolicyProblem(f"a policy text has at most {MAX_POLICY_BYTES} bytes", 1, 1)]
+    if sum(character not in _COMMON_ESCAPES for character in _ESCAPE.findall(text)) > MAX_ESCAPES:
+        return [PolicyProblem(f"a policy text has at most {MAX_ESCAPES} escapes like `\\u` and `\\x`", 1, 1)]
     statements = split(text)
     if len(statements) > MAX_STATEMENTS:
         return [PolicyProblem(f"a policy text has at most {MAX_STATEMENTS} rules", 1, 1)]
@@ -111,7 +120,7 @@ def _measure_statement(statement: Statement) -> PolicyProblem | None:
     previous = ""
     for token in statement.tokens:
         depth += (token.kind == "open") - (token.kind == "close")
-        operators += token.kind == "operator" and token.text != "::"
+        operators += token.text in _NESTED or (token.kind == "operator" and token.text != "::")
         conditionals += token.text == "if"
         path = path + 1 if token.text == "." else path if previous == "." else 0
         previous = token.text
@@ -166,7 +175,7 @@ def _first_bad(statement: Statement, error: str, parse_error: Callable[[str], st
             low = middle + 1
         else:
             high = middle
-    if low < len(statement.tokens) - 1:
+    if low < len(statement.tokens) - 1 or last.kind == "unclosed":
         return statement.tokens[low].offset
     # It is well formed and means nothing: the message names the culprit.
     named = _QUOTED.findall(error) or [error.rpartition(": ")[2]]

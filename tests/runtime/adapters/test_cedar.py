@@ -1,6 +1,7 @@
 """The policy engine."""
 
 from datetime import UTC, datetime
+from time import perf_counter
 
 import pytest
 
@@ -204,14 +205,22 @@ def test_problems_have_a_place(text, message, line, column):
         "principal has " + ".".join(["a"] * 30_000),
         "!" * 60_000 + "true",
         '"' + "x" * 70_000 + '" == "y"',
+        "//\r" + "(" * 20_000 + "true" + ")" * 20_000 + "\n",
+        "context" + '["x"]' * 10_000,
+        "true }" + " when { true }" * 4_000 + " when { true",
+        '"' + "\\a" * 30_000 + '" == "y"',
+        '"' + '\\"' * 30_000,
     ],
     ids=lambda condition: condition[:14],
 )
 def test_texts_made_to_exhaust_are_refused_before_the_engine_reads_them(condition):
-    """Nesting and size that would take the process down are problems like any other."""
+    """Nesting and size that would take the process down are problems like any other, and told at once."""
+    assert check("permit(principal, action, resource) when { //\r (true)\n };", SCHEMA) == []
     text = f"permit(principal, action, resource) when {{ {condition} }};"
+    started = perf_counter()
 
     assert check(text, SCHEMA)
+    assert perf_counter() - started < 2
     for read in (cedar.format_text, cedar.to_json, lambda text: policies(text)):
         with pytest.raises(PolicyBroken):
             read(text)
