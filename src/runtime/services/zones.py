@@ -29,13 +29,9 @@ from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
 from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql.exchange import (
-    NO_MEMBERSHIPS,
-    Credential,
-    DelegatedGrantRow,
-    SessionRow,
-    ZoneInternals,
-)
+from runtime.storage.sql import roots
+from runtime.storage.sql.exchange import Credential, ZoneInternals
+from runtime.storage.sql.roots import NO_MEMBERSHIPS, DelegatedGrantRow, SessionRow
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -265,7 +261,7 @@ class ZoneView:
         if held and published[0] is not None and published[0] <= held.user.epoch:
             return held
         async with self._parts.database.querying() as conn:
-            user = await storage.user(conn, self.id, user_id)
+            user = await roots.user(conn, self.id, user_id)
             found = await self._viewed(conn, user) if user else None
         if found:
             await epochs.publish(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
@@ -277,7 +273,7 @@ class ZoneView:
         if held is None or held.user.epoch != user.epoch:
             found = NO_MEMBERSHIPS
             if has_memberships:
-                found = await storage.memberships(conn, user.zone_id, user.id)
+                found = await roots.memberships(conn, user.zone_id, user.id)
             groups = tuple(requests.Group(name, title, roles) for name, title, roles in found.groups)
             held = UserView(user, requests.User(user.identifier, str(user.email), groups, found.roles))
             self._users.put(user.id, held)
@@ -291,12 +287,12 @@ class ZoneView:
         """The root of that session as it stands now, from the database."""
         # The epochs are read first: what is read after them can only be newer than they say.
         async with self._parts.database.querying() as conn:
-            found = await storage.session(conn, self.id, session_id)
+            found = await roots.session(conn, self.id, session_id)
             if found is None:
                 self._roots.drop(session_id)
                 return None
             session, user = found
-            delegated = await storage.delegated(conn, self.id, user.id) if session.has_delegated else ()
+            delegated = await roots.delegated(conn, self.id, user.id) if session.has_delegated else ()
             viewed = await self._viewed(conn, user, has_memberships=session.has_memberships)
             root = RootView(session, viewed, delegated)
         self._roots.put(session_id, root)

@@ -8,8 +8,8 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import Consent
 from runtime.services.exchange.target import authorization_required
 from runtime.services.zones import Client, RootView, ZoneView
-from runtime.storage.sql import exchange as storage
-from runtime.storage.sql.exchange import DelegatedGrantRow
+from runtime.storage.sql import roots
+from runtime.storage.sql.roots import DelegatedGrantRow
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -47,7 +47,7 @@ async def require_allowance(
     mine = [grant for grant in root.delegated if grant.resource_id == resource.id]
     if not all(_stands(grant, now) for grant in mine):
         async with parts.database.querying() as conn:
-            again = await storage.delegated(conn, view.id, root.user.user.id)
+            again = await roots.delegated(conn, view.id, root.user.user.id)
         mine = [grant for grant in again if grant.resource_id == resource.id]
         if not all(_stands(grant, now) for grant in mine):
             raise authorization_required(view, client, resource, internal="the grant was ended")
@@ -76,7 +76,7 @@ async def _consent(
     if held is not None and held[0] == root.session.user_epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with parts.database.querying() as conn:
-        scopes = await storage.consent(conn, view.id, user.id, client.application.id, resource.id)
+        scopes = await roots.consent(conn, view.id, user.id, client.application.id, resource.id)
     if scopes is not None:
         view.consents.put(key, (root.session.user_epoch, scopes))
     return scopes

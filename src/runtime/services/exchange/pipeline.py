@@ -30,7 +30,7 @@ from runtime.services.exchange.subject import (
 )
 from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
 from runtime.services.zones import Client, RootView, ZoneView
-from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import roots
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -202,7 +202,7 @@ async def _standing_root(
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
             async with parts.database.querying() as conn:
-                stored = await storage.root_epochs(conn, view.id, root.session.id, root.session.user_id)
+                stored = await roots.root_epochs(conn, view.id, root.session.id, root.session.user_id)
             is_fresh = stored == root.epochs
     elif int(session_epoch) <= root.session.epoch and int(user_epoch) <= root.session.user_epoch:
         return root

@@ -1,0 +1,216 @@
+"""Where the authority in a chain comes from: sessions and their users, and what the users allowed."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import BindParameter, and_, bindparam, exists, literal, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import USER
+from runtime.domain.kinds.role import User
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_users = TABLES["User"]
+_groups = TABLES["Group"]
+_assignments = TABLES["RoleAssignment"]
+_members = METADATA.tables["group_members"]
+_sessions = METADATA.tables["sessions"]
+_consents = METADATA.tables["consents"]
+_delegated = METADATA.tables["delegated_grants"]
+
+# Statements of the hot path are made once: making one costs as much as running it.
+_ZONE: BindParameter[str] = bindparam("zone")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """The root of a chain as it stands now, and the epochs it was read under.
+
+    Attributes:
+        has_memberships, has_delegated: whether there is more to read about the user.
+    """
+
+    id: str
+    epoch: int
+    status: str
+    authenticated_at: datetime | None
+    expires_at: datetime
+    acr: str | None
+    user_id: str
+    user_epoch: int
+    has_memberships: bool
+    has_delegated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Identifier, name and role identifiers of a user's groups; and the roles assigned directly."""
+
+    groups: tuple[tuple[str, str, tuple[str, ...]], ...]
+    roles: tuple[str, ...]
+
+
+NO_MEMBERSHIPS = Memberships((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class DelegatedGrantRow:
+    """What a user delegated for a resource, at one provider."""
+
+    resource_id: str
+    provider_id: str
+    scopes: frozenset[str]
+    status: str
+    expires_at: datetime | None
+
+
+_SESSION = (
+    select(
+        _sessions.c.epoch.label("session_epoch"),
+        _sessions.c.status.label("session_status"),
+        _sessions.c.authenticated_at.label("session_authenticated_at"),
+        _sessions.c.expires_at.label("session_expires_at"),
+        _sessions.c.acr.label("session_acr"),
+        exists()
+        .where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id)
+        .label("session_groups"),
+        exists()
+        .where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id)
+        .label("session_roles"),
+        exists()
+        .where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id)
+        .label("session_delegated"),
+        *_users.c,
+    )
+    .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
+    .where(_sessions.c.zone_id == _ZONE, _sessions.c.id == bindparam("session"))
+)
+
+
+async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple[SessionRow, User] | None:
+    """A session of a user, and that user."""
+    found = await conn.execute(_SESSION, {"zone": zone_id, "session": session_id})
+    row = found.mappings().one_or_none()
+    if row is None:
+        return None
+    stored = {name: value for name, value in row.items() if not name.startswith("session_")}
+    user = cast(User, USER.read(stored))
+    return (
+        SessionRow(
+            id=session_id,
+            epoch=row["session_epoch"],
+            status=row["session_status"],
+            authenticated_at=row["session_authenticated_at"],
+            expires_at=row["session_expires_at"],
+            acr=row["session_acr"],
+            user_id=user.id,
+            user_epoch=user.epoch,
+            has_memberships=bool(row["session_groups"] or row["session_roles"]),
+            has_delegated=bool(row["session_delegated"]),
+        ),
+        user,
+    )
+
+
+_ROOT_EPOCHS = union_all(
+    select(literal("session").label("of"), _sessions.c.epoch).where(
+        _sessions.c.zone_id == _ZONE, _sessions.c.id == bindparam("session")
+    ),
+    select(literal("user").label("of"), _users.c.epoch).where(
+        _users.c.zone_id == _ZONE, _users.c.id == bindparam("user")
+    ),
+)
+
+
+async def root_epochs(
+    conn: AsyncConnection, zone_id: str, session_id: str, user_id: str
+) -> tuple[int | None, int | None]:
+    """The epochs of a session and of its user; None for one that is gone."""
+    found = await conn.execute(_ROOT_EPOCHS, {"zone": zone_id, "session": session_id, "user": user_id})
+    by_name = {row.of: row.epoch for row in found}
+    return by_name.get("session"), by_name.get("user")
+
+
+async def user(conn: AsyncConnection, zone_id: str, user_id: str) -> User | None:
+    """The user of that id."""
+    found = await conn.execute(select(_users).where(_users.c.zone_id == zone_id, _users.c.id == user_id))
+    row = found.mappings().one_or_none()
+    return cast(User, USER.read(dict(row))) if row else None
+
+
+_HELD = (_assignments.c.zone_id == _ZONE, _assignments.c.scope_id.is_(None))
+_MEMBERSHIPS = union_all(
+    select(_groups.c.identifier, _groups.c.name, _assignments.c.role_identifier)
+    .select_from(
+        _members.join(
+            _groups, and_(_groups.c.id == _members.c.group_id, _groups.c.zone_id == _members.c.zone_id)
+        )
+    )
+    .outerjoin(
+        _assignments,
+        and_(_assignments.c.principal_type == "group", _assignments.c.principal_id == _groups.c.id, *_HELD),
+    )
+    .where(_members.c.zone_id == _ZONE, _members.c.user_id == bindparam("user")),
+    select(literal(None), literal(None), _assignments.c.role_identifier).where(
+        _assignments.c.principal_type == "user", _assignments.c.principal_id == bindparam("user"), *_HELD
+    ),
+)
+
+
+async def memberships(conn: AsyncConnection, zone_id: str, user_id: str) -> Memberships:
+    """The groups and roles of a user, in one statement."""
+    found = await conn.execute(_MEMBERSHIPS, {"zone": zone_id, "user": user_id})
+    names: dict[str, str] = {}
+    group_roles: dict[str, set[str]] = {}
+    roles: set[str] = set()
+    for identifier, name, role in found:
+        if identifier is None:
+            roles.add(role)
+            continue
+        names[identifier] = name
+        group_roles.setdefault(identifier, set()).update({role} if role else ())
+    groups = tuple(
+        (identifier, names[identifier], tuple(sorted(group_roles[identifier])))
+        for identifier in sorted(names)
+    )
+    return Memberships(groups, tuple(sorted(roles)))
+
+
+_DELEGATED = select(
+    _delegated.c.resource_id,
+    _delegated.c.provider_id,
+    _delegated.c.scopes,
+    _delegated.c.status,
+    _delegated.c.expires_at,
+).where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == bindparam("user"))
+
+
+async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[DelegatedGrantRow, ...]:
+    """Everything a user delegated, whether it still stands or not."""
+    rows = await conn.execute(_DELEGATED, {"zone": zone_id, "user": user_id})
+    return tuple(
+        DelegatedGrantRow(
+            row.resource_id, row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at
+        )
+        for row in rows
+    )
+
+
+_CONSENT = select(_consents.c.scopes).where(
+    _consents.c.zone_id == _ZONE,
+    _consents.c.user_id == bindparam("user"),
+    _consents.c.application_id == bindparam("application"),
+    _consents.c.resource_id == bindparam("resource"),
+)
+
+
+async def consent(
+    conn: AsyncConnection, zone_id: str, user_id: str, application_id: str, resource_id: str
+) -> frozenset[str] | None:
+    """The scopes a user allowed an application at a resource; None when nothing was allowed."""
+    scopes = await conn.scalar(
+        _CONSENT,
+        {"zone": zone_id, "user": user_id, "application": application_id, "resource": resource_id},
+    )
+    return frozenset(scopes) if scopes is not None else None
