@@ -407,6 +407,7 @@ CREATE TABLE refresh_families (
     id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
     application_id VARCHAR NOT NULL,
+    client_id VARCHAR NOT NULL,
     session_id VARCHAR NOT NULL,
     user_id VARCHAR NOT NULL,
     scopes JSON NOT NULL,

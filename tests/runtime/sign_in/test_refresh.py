@@ -120,6 +120,41 @@ def test_scopes_and_resources_only_narrow(site: Site, browser: Browser) -> None:
     assert claims(whole["access_token"])["aud"] == files.identifier
 
 
+@pytest.mark.parametrize("consent", ["implicit", "required"])
+def test_what_was_granted_at_one_resource_does_not_count_at_another(
+    site: Site, browser: Browser, consent: str
+) -> None:
+    """Scopes of the same name at two resources are two things. Spec: RFC 6749 section 6."""
+    zone = site.zone()
+    files = site.run(site.company.resource(zone, "https://files.example", scopes=["read", "write"]))
+    mail = site.run(site.company.resource(zone, "https://mail.example", scopes=["write"]))
+    site.user(zone)
+    client = site.app(zone, dependencies=[files, mail], consent=consent)
+    # Of mail no scope is named, which means all it has; of files only one.
+    both = [files.identifier, mail.identifier]
+    token = client.sign_in(browser, resources=both, scope="openid read")["refresh_token"]
+
+    written = client.refresh(token, resource=mail.identifier).json()
+    read = client.refresh(written["refresh_token"], resource=files.identifier).json()
+
+    assert claims(written["access_token"])["scope"] == "write"
+    assert claims(read["access_token"])["scope"] == "read"
+
+
+def test_another_credential_of_the_application_gets_nothing(site: Site) -> None:
+    """What was issued to a client with a secret is no use to one that anybody can claim to be."""
+    client = prepared(site)
+    token = client.sign_in()["refresh_token"]
+    public = site.run(site.company.credential(client.zone, client.app.application, public=True))
+
+    stolen = client.token(
+        authenticate=False, grant_type="refresh_token", refresh_token=token, client_id=public.client_id
+    )
+
+    assert (stolen.status_code, stolen.json()["error"]) == (400, "invalid_grant")
+    assert client.refresh(token).status_code == 200
+
+
 def test_a_refused_request_does_not_use_the_token_up(site: Site) -> None:
     """Asking for too much is a mistake, not a theft."""
     client = prepared(site)

@@ -14,7 +14,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, tokens
-from runtime.services.sign_in.requests import SIGN_IN_SCOPES, RequestedResource
+from runtime.services.sign_in.requests import RequestedResource
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import Client, ZoneView
 from runtime.storage.sql import exchange as lookups
@@ -33,15 +33,15 @@ def new_family(
 ) -> tuple[str, RefreshFamily]:
     """The first refresh token of a new family, and the family to keep."""
     token = _new_token(family_id)
-    resource_scopes = frozenset[str]().union(*(each.scopes for each in authority.resources))
     return token, RefreshFamily(
         id=family_id,
         zone_id=view.id,
         application_id=authority.client.application.id,
+        client_id=authority.client.client_id,
         session_id=authority.session.id,
         user_id=authority.user.id,
-        scopes=sorted(authority.scopes | resource_scopes),
-        resources=[each.id for each in authority.resources],
+        scopes=sorted(authority.scopes),
+        resources={each.id: sorted(each.scopes) for each in authority.resources},
         current_hash=parts.hasher.hash(token),
         expires_at=authority.session.expires_at,
         created_at=now,
@@ -87,7 +87,8 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
     family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
     async with parts.database.querying() as conn:
         family = await storage.find(conn, family_id, zone_id=view.id) if family_id else None
-    if family is None or family.application_id != client.application.id:
+    owner = (client.application.id, client.client_id)
+    if family is None or (family.application_id, family.client_id) != owner:
         raise InvalidGrant(REFUSED, internal="unknown, or of another client")
     if family.status != "active" or family.expires_at <= now:
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
@@ -115,18 +116,17 @@ async def _standing(
 async def _authority(
     parts: Parts, view: ZoneView, client: Client, family: RefreshFamily, session: Session, user: User
 ) -> Authority:
-    scopes = frozenset(family.scopes)
     resources = []
     async with parts.database.reading() as conn:
-        for resource_id in family.resources:
+        for resource_id, granted in family.resources.items():
             resource = await lookups.resource(conn, view.id, resource_id)
             if resource is not None:
-                offered = scopes - SIGN_IN_SCOPES
-                of_it = offered if resource.scopes is None else offered & frozenset(resource.scopes)
+                of_it = frozenset(granted)
+                of_it = of_it if resource.scopes is None else of_it & frozenset(resource.scopes)
                 resources.append(
                     RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it)
                 )
-    return Authority(session, user, client, scopes & SIGN_IN_SCOPES, tuple(resources))
+    return Authority(session, user, client, frozenset(family.scopes), tuple(resources))
 
 
 async def _successor(

@@ -285,6 +285,7 @@ refresh_families = Table(
     text("id"),
     text("zone_id"),
     text("application_id"),
+    text("client_id"),
     text("session_id"),
     text("user_id"),
     json("scopes", nullable=False),

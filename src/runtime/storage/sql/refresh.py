@@ -21,7 +21,9 @@ class RefreshFamily:
     """A family as it is kept.
 
     Attributes:
-        resources: ids of the resources the user authorized; narrowing happens per request.
+        client_id: what the family was issued to; another credential of the application cannot use it.
+        scopes: the sign-in scopes.
+        resources: id of a resource the user authorized -> its scopes; narrowing happens per request.
         successor_sealed: the current token, sealed, for the holder of the previous one.
         rotated_at: when the previous token was used.
     """
@@ -29,10 +31,11 @@ class RefreshFamily:
     id: str
     zone_id: str
     application_id: str
+    client_id: str
     session_id: str
     user_id: str
     scopes: list[str]
-    resources: list[str]
+    resources: dict[str, list[str]]
     current_hash: bytes
     expires_at: datetime
     created_at: datetime
@@ -98,5 +101,5 @@ async def revoke(conn: AsyncConnection, family_id: str, *, zone_id: str) -> None
 
 def _read(row: RowMapping) -> RefreshFamily:
     values = {name: row[name] for name in RefreshFamily.__slots__}
-    values["scopes"], values["resources"] = values["scopes"] or [], values["resources"] or []
+    values["scopes"], values["resources"] = values["scopes"] or [], values["resources"] or {}
     return RefreshFamily(**values)

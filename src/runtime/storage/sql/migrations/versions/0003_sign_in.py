@@ -149,6 +149,7 @@ def _sessions() -> None:
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("zone_id", sa.String(), nullable=False),
         sa.Column("application_id", sa.String(), nullable=False),
+        sa.Column("client_id", sa.String(), nullable=False),
         sa.Column("session_id", sa.String(), nullable=False),
         sa.Column("user_id", sa.String(), nullable=False),
         sa.Column("scopes", JSON, nullable=False),
