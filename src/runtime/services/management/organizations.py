@@ -103,7 +103,9 @@ async def create_organization(parts: Parts, name: str) -> tuple[Organization, st
         made = Organization(id=organization_id, created_at=now, updated_at=now, label=label, name=name)
         await storage.insert(unit.conn, ORGANIZATION, made)
         await ledger.begin(unit.conn, organization_id)
-        zone = await zones.make(unit, {"name": name}, owner_type=OwnerType.PLATFORM)
+        # Named apart from the organization, so that a zone of git may have the name and slug of its own.
+        named = {"name": f"{name[:240]} (organization)"}
+        zone = await zones.make(unit, named, owner_type=OwnerType.PLATFORM)
         after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
         await storage.replace(unit.conn, ORGANIZATION, after, within={})
         await unit.write(ORGANIZATION, "organizations.create", None, after)
