@@ -353,9 +353,9 @@ def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: P
         return made
 
     first, second = asyncio.run(issuers())
-    assert first == "https://twin.zones.test"
+    assert first == "https://twin-organization.zones.test"
     assert second != first
-    assert second.startswith("https://twin-")
+    assert second.startswith("https://twin-organization-")
 
 
 def test_guessing_a_secret_is_slowed_down(api: Api) -> None:
