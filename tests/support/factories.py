@@ -167,7 +167,7 @@ class Company:
             shown = unit.shown_once.get(credential.id, {})
         return App(application, credential.identifier, shown.get("password"), credential.id)
 
-    async def user(self, zone: Zone, email: str) -> User:
+    async def user(self, zone: Zone, email: str, *, verified: bool = True) -> User:
         """A user of a zone."""
         now = self.parts.clock()
         user = User(
@@ -176,7 +176,7 @@ class Company:
             zone_id=zone.id,
             identifier=email,
             email=email,
-            email_verified=True,
+            email_verified=verified,
             created_at=now,
             updated_at=now,
         )

@@ -275,7 +275,9 @@ class ZoneView:
             if has_memberships:
                 found = await roots.memberships(conn, user.zone_id, user.id)
             groups = tuple(requests.Group(name, title, roles) for name, title, roles in found.groups)
-            held = UserView(user, requests.User(user.identifier, str(user.email), groups, found.roles))
+            # An address that nobody has proved to be theirs must not open what a policy gives to it.
+            email = str(user.email) if user.email_verified else None
+            held = UserView(user, requests.User(user.identifier, email, groups, found.roles))
             self._users.put(user.id, held)
         return held
 

@@ -54,6 +54,24 @@ async def test_groups_decide(own_scene: Scene) -> None:
         await own_scene.exchange(app, tokens[ann], api)
 
 
+async def test_only_a_verified_address_is_known_to_policy(own_scene: Scene) -> None:
+    """Registering with somebody else's address does not open what a policy gives to that address."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://payroll.test")
+    app = await company.app(zone, "app", dependencies=[api])
+    text = (
+        '@id("chief") permit (principal is User, action, resource)'
+        ' when { principal has email && principal.email == "%s" };'
+    )
+    await company.policies(zone, *(text % email for email in ("ann@acme.test", "ceo@acme.test")))
+    ann = await company.signed_in(zone, await company.user(zone, "ann@acme.test"))
+    impostor = await company.signed_in(zone, await company.user(zone, "ceo@acme.test", verified=False))
+
+    assert await own_scene.exchange(app, await company.token(zone, app, ann), api)
+    with pytest.raises(AccessDenied):
+        await own_scene.exchange(app, await company.token(zone, app, impostor), api)
+
+
 async def test_chain_and_actor_are_known_to_policy(own_scene: Scene) -> None:
     """A rule can tell the first hop from a later one, and who has acted."""
     company, zone = own_scene.company, own_scene.zone
