@@ -90,6 +90,21 @@ class TestPage:
 
         assert "a program on this device" in asked(browser, client).text
 
+    @pytest.mark.threat(24)
+    def test_a_private_scheme_has_no_host(self, site: Site, browser: Browser) -> None:
+        """What looks like one is not shown, and a yes to the host does not count for the scheme."""
+        private = "app.notebook://files.example/callback"
+        web = "https://files.example/callback"
+        client, _ = agent(site, protocols={"oauth2": {"redirect_uris": [private, web]}})
+
+        page = asked(browser, client, redirect_uri=web)
+        assert "It answers at files.example" in page.text
+        assert isinstance(browser.send(page, decision="allow"), Answer)
+
+        again = asked(browser, client, redirect_uri=private)
+        assert "It answers at app.notebook:" in again.text
+        assert "files.example" not in again.text
+
     def test_implicit_consent_asks_nothing(self, site: Site, browser: Browser) -> None:
         """Unless the application itself wants the user to be asked."""
         zone = site.zone()

@@ -247,6 +247,29 @@ class TestRegistration:
         tokens = client.redeem(answer.code).json()
         assert client.userinfo(tokens["access_token"]).json()["email_verified"] is False
 
+    def test_policies_know_only_verified_addresses(self, site: Site, browser: Browser) -> None:
+        """Whoever registers with somebody's address does not get what is theirs."""
+        zone = site.zone(requires_invitation=False)
+        pay = site.run(site.company.resource(zone, "https://pay.example", scopes=["pay"]))
+        client = site.app(zone, dependencies=[pay])
+        people = '["ada@acme.example", "ceo@acme.example"].contains(principal.email)'
+        rule = f"permit (principal is User, action, resource) when {{ principal has email && {people} }};"
+        site.run(site.company.policies(zone, rule))
+        site.user(zone)
+        asked = client.url(resources=[pay.identifier], scope="openid pay")
+        assert client.redeem(browser.sign_in(browser.open(asked)).code).status_code == 200
+
+        stranger = Browser()
+        page = stranger.open(asked)
+        assert isinstance(page, Page)
+        form = stranger.open(page.action.replace("sign-in", "sign-up") + f"?request={page.fields['request']}")
+        assert isinstance(form, Page)
+        answer = stranger.send(form, email="ceo@acme.example", password=PASSWORD)
+
+        assert isinstance(answer, Answer)
+        refused = client.redeem(answer.code)
+        assert (refused.status_code, refused.json()["reason"]) == (400, "policy_denied")
+
     @pytest.mark.parametrize(
         ("email", "password", "said"),
         [

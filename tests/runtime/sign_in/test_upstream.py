@@ -61,7 +61,7 @@ def foreign() -> Iterator[Foreign]:
     with running(
         MockUser(sub="ada", claims=ADA),
         MockUser(sub="ghost", claims={}),
-        MockUser(sub="mallory", claims={"email": "ada@acme.example"}),
+        MockUser(sub="mallory", claims={"email": "ada@acme.example", "upn": "billing"}),
         MockUser(sub="twin", claims={**ADA, "email": "twin@acme.example"}),
     ) as provider:
         yield provider
@@ -173,6 +173,41 @@ class TestForeignProvider:
 
         assert isinstance(sign_in(browser, client), Answer)
         refused = sign_in(Browser(), client, "twin")
+
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+        assert [user.identifier for user in users_of(site, zone)] == ["ada.lovelace"]
+
+    @pytest.mark.parametrize("claim", ["user_identifier_claim", "external_id_claim"])
+    def test_an_address_that_tells_people_apart_is_verified(
+        self, site: Site, foreign: Foreign, claim: str
+    ) -> None:
+        """Whoever only claims an address becomes neither its owner's user nor the user of that name."""
+        openid = {"openid": {claim: "email"}, "oauth2": {"issuer": foreign.issuer}}
+        zone = federated(site, foreign.issuer, protocols=openid)
+        client = site.app(zone)
+
+        refused = sign_in(Browser(), client, "mallory")
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+        assert users_of(site, zone) == []
+
+        assert isinstance(sign_in(Browser(), client), Answer)
+        (owner,) = users_of(site, zone)
+        again = sign_in(Browser(), client, "mallory")
+        assert isinstance(again, Page)
+        assert_page(again.response, 403)
+        assert users_of(site, zone) == [owner]
+
+    def test_nobody_is_named_like_an_application(self, site: Site, foreign: Foreign) -> None:
+        """Both stand in tokens as `sub`. Spec: RFC 9068 section 5."""
+        openid = {"openid": {"user_identifier_claim": "upn"}, "oauth2": {"issuer": foreign.issuer}}
+        zone = federated(site, foreign.issuer, protocols=openid)
+        client = site.app(zone)
+        assert isinstance(sign_in(Browser(), client), Answer)
+        site.app(zone, "billing")
+
+        refused = sign_in(Browser(), client, "mallory")
 
         assert isinstance(refused, Page)
         assert_page(refused.response, 403)

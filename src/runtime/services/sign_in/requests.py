@@ -128,7 +128,9 @@ class AuthorizationRequest(BaseModel):
     def redirect_host(self) -> str:
         """Who gets the answer, in words a person can compare: a host, or the scheme of a private address."""
         parts = urlsplit(self.redirect_uri)
-        return parts.hostname or f"{parts.scheme}:"
+        # What stands where a host would in `app.private://bank.example` is nobody's.
+        is_web = parts.scheme in ("http", "https")
+        return (parts.hostname if is_web else None) or f"{parts.scheme}:"
 
 
 async def recognise(view: ZoneView, parameters: Parameters) -> tuple[str, Application, ReturnAddress]:

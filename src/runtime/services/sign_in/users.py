@@ -11,7 +11,7 @@ from runtime.adapters.identity_providers.oidc import ProviderIdentity
 from runtime.adapters.passwords import MAX_PASSWORD_CHARS
 from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import Email, Identifier, UserStatus
 from runtime.services.exchange import epochs
@@ -78,8 +78,12 @@ async def admit_federated(
 
     Args:
         claims: of the ID token, completed by userinfo.
-    Raises: SignInRefused for a disabled user, one without an address, or an identifier that another user has.
+    Raises: SignInRefused for a disabled user, one without an address, one whom only an address that is not
+        verified tells apart, or an identifier that somebody else has.
     """
+    openid = _openid(provider)
+    if openid.external_id_claim == "email":
+        _require_verified(claims)
     of_identity = {"issuer": identity.issuer, "subject": identity.subject}
     user = await storage.find_by_subject(conn, zone_id=view.id, **of_identity)
     if user is None:
@@ -116,9 +120,9 @@ async def _create_federated(
 ) -> User:
     identifier = _claimed_identifier(provider, claims)
     if identifier and await storage.identifier_taken(conn, zone_id=view.id, identifier=identifier):
-        # Policies match on identifiers: two people must never share one, so nobody is merged or renamed here.
+        # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
         raise SignInRefused(
-            f"another user of this zone is known as `{identifier}`; ask the people who run it"
+            f"somebody else in this zone is known as `{identifier}`; ask the people who run it"
         )
     user = _new(
         view,
@@ -175,15 +179,26 @@ def _new(view: ZoneView, email: str, now: datetime, *, verified: bool, **members
 
 def _claimed_identifier(provider: Provider, claims: Mapping[str, Any]) -> str | None:
     """The identifier a provider's claim gives a new user. Spec: `ProviderOpenID.user_identifier_claim`."""
-    openid = provider.protocols.openid if provider.protocols else None
-    claim = openid.user_identifier_claim if openid else None
+    claim = _openid(provider).user_identifier_claim
     value = claims.get(claim) if claim else None
     if not isinstance(value, str):
         return None
+    if claim == "email":
+        _require_verified(claims)
     try:
         return _IDENTIFIER.validate_python(value)
     except ValidationError:
         return None
+
+
+def _openid(provider: Provider) -> ProviderOpenID:
+    return (provider.protocols.openid if provider.protocols else None) or ProviderOpenID()
+
+
+def _require_verified(claims: Mapping[str, Any]) -> None:
+    """Refuse somebody who only says what their address is, where the address says who they are."""
+    if not _is_verified(claims):
+        raise SignInRefused("your identity provider has not verified your e-mail address")
 
 
 def _claimed_email(claims: Mapping[str, Any]) -> str:

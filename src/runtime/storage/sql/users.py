@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import USER
+from runtime.domain.kinds import APPLICATION, USER
 from runtime.domain.kinds.role import User
 from runtime.storage.sql import entities
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -67,9 +67,11 @@ async def find_by_password(conn: AsyncConnection, *, zone_id: str, email: str) -
 
 
 async def identifier_taken(conn: AsyncConnection, *, zone_id: str, identifier: str) -> bool:
-    """Tell whether a user of the zone has that identifier."""
-    found = await entities.find_by(conn, USER, "identifier", identifier, within={"zone_id": zone_id})
-    return found is not None
+    """Tell whether a user or an application of the zone has that identifier: tokens call both `sub`."""
+    for kind in (USER, APPLICATION):
+        if await entities.find_by(conn, kind, "identifier", identifier, within={"zone_id": zone_id}):
+            return True
+    return False
 
 
 async def add(conn: AsyncConnection, user: User) -> None:
