@@ -19,8 +19,8 @@ from benchmarks.table import Row
 PERSON = "ada@acme.example"
 TOOLS = "https://tools.acme.example/mcp"
 CALLBACK = "http://localhost:8600/callback"
-# So many that a random choice of them is hardly ever asked for twice.
-SCOPES = [f"tool.{number:02}" for number in range(24)]
+# So many that the same five of them are hardly ever asked for twice.
+SCOPES = [f"tool.{number:02}" for number in range(48)]
 
 
 def measure(directory: Path) -> Iterator[Row]:
@@ -54,7 +54,7 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
         cleanup.callback(server.stop)
         agent, subject = _prepare(server, directory / f"config-{server.port}")
         for algorithm in ("RS256", "ES256"):
-            server.run("keys", "rotate", "--zone", "acme-product", "--algorithm", algorithm)
+            server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
             server.stop()
             server.start()
             form = {

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+_CHOSEN = 5  # of the scopes, in each request
+
 
 @dataclass(frozen=True)
 class Load:
@@ -75,7 +77,7 @@ class _Tally:
         scopes = self.load.scopes
         if not scopes:
             return self.fixed
-        chosen = self.random.sample(scopes, self.random.randint(3, len(scopes)))
+        chosen = self.random.sample(scopes, _CHOSEN)
         return self._request(f"{self.load.body}&scope={'+'.join(chosen)}")
 
 

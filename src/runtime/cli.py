@@ -176,21 +176,50 @@ def keys() -> None:
     """Signing keys of zones."""
 
 
+def _tell_when(settings: Settings) -> None:
+    """Say when a running server knows: epochs reach it through Redis, or run out."""
+    if not settings.redis_url:
+        click.echo("a running server notices within a minute; restart it to have it at once", err=True)
+
+
+_ALGORITHM = click.Choice(["RS256", "ES256"])
+
+
 @keys.command("rotate")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.option(
-    "--algorithm",
-    type=click.Choice(["RS256", "ES256"]),
-    help="What access tokens are signed with from now on.",
+    "--algorithm", type=_ALGORITHM, default="RS256", show_default=True, help="Which of its keys to replace."
+)
+@click.option(
+    "--at-once",
+    is_flag=True,
+    help="The present key may be known to others: withdraw it and refuse every token it signed.",
 )
 @click.pass_obj
-def rotate_keys(settings: Settings, zone: str, algorithm: Any) -> None:
-    """Publish and activate a new signing key; tokens of the old one stay verifiable until they expire."""
+def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
+    """Publish a zone's next signing key and print its kid; it signs once verifiers had time to fetch it."""
 
     async def rotate(parts: Parts) -> str:
-        return await zone_keys.rotate(parts, await parts.zones.find_id(zone), algorithm)
+        zone_id = await parts.zones.find_id(zone)
+        return await zone_keys.rotate(parts, zone_id, algorithm, at_once=at_once)
 
     click.echo(_with_parts(settings, rotate))
+    _tell_when(settings)
+
+
+@keys.command("use")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--algorithm", type=_ALGORITHM, required=True, help="What access tokens are signed with.")
+@click.pass_obj
+def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
+    """Sign a zone's access tokens with that algorithm from now on; it has had a key for each all along."""
+
+    async def use(parts: Parts) -> None:
+        await zone_keys.use_algorithm(parts, await parts.zones.find_id(zone), algorithm)
+
+    _with_parts(settings, use)
+    click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
+    _tell_when(settings)
 
 
 @main.command()

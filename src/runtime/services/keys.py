@@ -84,8 +84,8 @@ async def rotate(
     """Make the next signing key of a zone; its kid.
 
     Args:
-        at_once: sign with it from now on, because the present key may be known to others: that key is
-            taken out of the JWK set, and every token it signed stops being accepted.
+        at_once: sign with it from now on, because the present key may be known to others: every other key
+            of the algorithm is taken out of the JWK set, and no token it signed is accepted any more.
     """
     now = parts.clock()
     key = await asyncio.to_thread(SigningKey.generate, algorithm)

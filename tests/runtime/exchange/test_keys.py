@@ -50,6 +50,18 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
     assert before in later.keys
 
 
+async def test_replacing_at_once_withdraws_what_a_planned_change_left(company: Company, zone: Zone) -> None:
+    """A key that was only waiting for its planned end is withdrawn too, and so is the one to follow it."""
+    before = (await company.parts.zones.view(zone.id)).signing("RS256").kid
+    planned = await keys.rotate(company.parts, zone.id)
+
+    after = await keys.rotate(company.parts, zone.id, at_once=True)
+
+    view = await company.parts.zones.view(zone.id)
+    assert view.signing("RS256").kid == after
+    assert not {before, planned} & view.keys.keys()
+
+
 async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> None:
     """A view that was made before a key takes over is not used after that."""
     minutes = [0]

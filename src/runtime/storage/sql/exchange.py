@@ -161,10 +161,14 @@ async def add_key(conn: AsyncConnection, zone_id: str, key: StoredKey) -> None:
 async def retire_keys(
     conn: AsyncConnection, zone_id: str, algorithm: str, *, retire_at: datetime, remove_at: datetime
 ) -> None:
-    """Give every key of that algorithm, which has no end yet, one."""
+    """Give every key of that algorithm an end, unless it has an earlier one already."""
     await conn.execute(
         update(_keys)
-        .where(_keys.c.zone_id == zone_id, _keys.c.algorithm == algorithm, _keys.c.retire_at.is_(None))
+        .where(
+            _keys.c.zone_id == zone_id,
+            _keys.c.algorithm == algorithm,
+            or_(_keys.c.remove_at.is_(None), _keys.c.remove_at > remove_at),
+        )
         .values(retire_at=retire_at, remove_at=remove_at)
     )
 

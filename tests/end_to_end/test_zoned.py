@@ -1,0 +1,161 @@
+"""`zoned` as operators use it: set up once, looked after, and refusals in one line."""
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from acme import Application, Server, Unexpected, written_secret
+
+CONFIG = {
+    "zonectl.yaml": "owner: acme/keys\n",
+    "zone.yaml": "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: keys}\nspec: {name: Keys}\n",
+    "app.yaml": """\
+apiVersion: zonewright/v1
+kind: Resource
+metadata: {zone: keys, name: api}
+spec:
+  name: API
+  identifier: https://api.acme.example
+  credential_provider: {external: service-sts}
+---
+apiVersion: zonewright/v1
+kind: Application
+metadata: {zone: keys, name: job}
+spec: {name: Job, dependencies: [api]}
+---
+apiVersion: zonewright/v1
+kind: ApplicationCredential
+metadata: {zone: keys, name: job}
+spec: {application: job, type: password}
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A running server with one zone, an API in it, and a job that may call it."""
+    directory = tmp_path_factory.mktemp("zoned")
+    made = Server(directory / "data")
+    made.init()
+    made.start()
+    (directory / "config").mkdir()
+    for name, text in CONFIG.items():
+        (directory / "config" / name).write_text(text)
+    secrets = str(made.directory / "secrets")
+    made.zonectl("apply", str(directory / "config"), "--yes", "--secrets-dir", secrets)
+    yield made
+    made.stop()
+
+
+def change(server: Server, *arguments: str) -> str:
+    """What a command prints; the server, which has no Redis to hear of it through, is restarted."""
+    said = server.run(*arguments)
+    server.stop()
+    server.start()
+    return said.strip()
+
+
+def header(server: Server) -> dict[str, str]:
+    """The header of a new access token of the job."""
+    issuer = server.zone("keys")["protocols"]["oauth2"]["issuer"]
+    job = Application(issuer, "job", written_secret(server.directory / "secrets", "keys", "job"))
+    answer = job.token({"grant_type": "client_credentials", "resource": "https://api.acme.example"})
+    assert answer.status_code == 200, answer.text
+    first = answer.json()["access_token"].split(".")[0]
+    read: dict[str, str] = json.loads(base64.urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+    return read
+
+
+def published(server: Server) -> list[str]:
+    """The kids in the zone's JWK set."""
+    address = server.zone("keys")["protocols"]["oauth2"]["jwks_uri"]
+    return [key["kid"] for key in httpx.get(address, trust_env=False).json()["keys"]]
+
+
+def test_init_runs_once(server: Server):
+    """A second `init` on the same data is refused, and changes nothing."""
+    with pytest.raises(Unexpected, match="set up already"):
+        server.run("init", "--json")
+
+
+def test_init_is_for_this_user_alone(server: Server):
+    """Nobody else on the machine reads the key that wraps all others."""
+    assert (server.directory / "key-encryption.key").stat().st_mode & 0o077 == 0
+
+
+def test_serve_wants_an_initialised_directory(tmp_path: Path):
+    """Starting on nothing says what to run first."""
+    with pytest.raises(Unexpected, match="zoned init"):
+        Server(tmp_path).run("serve")
+
+
+def test_two_workers_want_redis(server: Server):
+    """A combination that cannot be correct is refused with what to set."""
+    with pytest.raises(Unexpected, match="ZONED_REDIS_URL"):
+        Server(server.directory, {"ZONED_WORKERS": "2"}).run("serve")
+
+
+def test_migrate_and_doctor(server: Server):
+    """A set-up server is up to date and well."""
+    assert "up to date" in server.run("migrate")
+    assert "ok" in server.run("doctor")
+
+
+def test_openapi_is_the_documented_contract(server: Server):
+    """What the command prints is what is checked in."""
+    checked_in = Path(__file__).resolve().parents[2] / "schemas" / "openapi.json"
+    assert json.loads(server.run("openapi")) == json.loads(checked_in.read_text("utf-8"))
+
+
+def test_an_added_key_works(server: Server):
+    """`api-key add` prints a key that calls the management API."""
+    organization = server.organization_id
+    key = server.run("api-key", "add", "--organization", organization, "--name", "ci", "--role", "org_viewer")
+    headers = {"Authorization": f"Bearer {key.strip()}"}
+    assert httpx.get(f"{server.url}/zones", headers=headers, trust_env=False).status_code == 200
+    made = httpx.post(f"{server.url}/zones", headers=headers, json={"name": "No"}, trust_env=False)
+    assert made.status_code == 403
+
+
+def test_an_unknown_zone_is_one_line(server: Server):
+    """A refusal is told in one line, not as a traceback."""
+    with pytest.raises(Unexpected, match="there is no zone `nowhere`") as refused:
+        server.run("keys", "rotate", "--zone", "nowhere")
+    assert "Traceback" not in str(refused.value)
+
+
+def test_the_algorithm_of_access_tokens_is_chosen(server: Server):
+    """A zone has a key for each algorithm from the start, and signs with the one it is told to."""
+    before = header(server)["alg"]
+    change(server, "keys", "use", "--zone", "keys", "--algorithm", "ES256")
+    assert (before, header(server)["alg"]) == ("RS256", "ES256")
+    change(server, "keys", "use", "--zone", "keys", "--algorithm", "RS256")
+
+
+def test_a_rotated_key_is_published_before_it_signs(server: Server):
+    """Verifiers see the next key first; tokens are signed with the present one meanwhile."""
+    before = header(server)["kid"]
+    kid = change(server, "keys", "rotate", "--zone", "keys")
+    assert kid in published(server)
+    assert header(server)["kid"] == before
+
+
+def test_a_key_that_is_known_to_others_is_replaced_at_once(server: Server):
+    """`--at-once` signs with the new key immediately, and the old one is gone from the set."""
+    before = header(server)["kid"]
+    kid = change(server, "keys", "rotate", "--zone", "keys", "--at-once")
+    assert header(server)["kid"] == kid
+    assert before not in published(server)
+
+
+def test_a_restart_changes_nothing(make_server: Callable[..., Server]):
+    """What was there before a stop is there after a start: keys, organization and API key."""
+    server = make_server()
+    for _ in range(2):
+        server.start()
+        with server.management() as client:
+            assert client.get("/organizations").json()["items"][0]["id"] == server.organization_id
+        server.stop()
