@@ -122,7 +122,7 @@ async def _authority(
             resource = await lookups.resource(conn, view.id, resource_id)
             if resource is not None:
                 of_it = frozenset(granted)
-                of_it = of_it if resource.scopes is None else of_it & frozenset(resource.scopes)
+                of_it &= frozenset(resource.scopes or ())
                 resources.append(
                     RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it)
                 )

@@ -174,8 +174,7 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
     await require_own_tokens(view, client, resource)
     if not await consent.stands(parts, view, application, authority.user, asked):
         raise authorization_required(view, client, resource, internal="withdrawn since")
-    scopes = asked.scopes if resource.scopes is None else asked.scopes & frozenset(resource.scopes)
-    return Target(resource, scopes)
+    return Target(resource, asked.scopes & frozenset(resource.scopes or ()))
 
 
 async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
