@@ -471,6 +471,43 @@ async def test_bad_operation_applies_none(
     assert await git.revision() == revision
 
 
+@pytest.mark.threat(27)
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        {"address_of": {"id": ""}, "member": "__class__"},
+        {"address_of": {"id": ""}, "member": ["issuer"]},
+        {"address_of": {"id": ["x"]}, "member": "issuer"},
+        {"address_of": 5, "member": "issuer"},
+        {"external": "x", "kind": "Nope"},
+        {"external": "x", "kind": ["Provider"]},
+        {"external": "x", "kind": "Provider", "owner_type": ["platform"]},
+        {"external": "x", "kind": "RoleAssignment"},
+        {"external": "robot", "kind": "ServiceAccount"},
+    ],
+    ids=str,
+)
+async def test_pointers_lead_nowhere_else(git: Git, zone: str, pointer: dict[str, Any]) -> None:
+    """What a pointer may say is checked wherever it stands, and shows nothing that the caller cannot see."""
+    await git.apply(app("agent", zone), create("ServiceAccount", "robot", name="robot"))
+    key = create(
+        "ApplicationCredential", "k", zone, application_id=git.id("Application", "agent"), type="public"
+    )
+    await git.apply(key)
+    issuer = {"address_of": {"id": zone}, "member": "issuer"}
+    subject = git.id("ApplicationCredential", "k")
+    await git.apply(update("ApplicationCredential", subject, "k", zone, identifier=issuer))
+
+    if pointer.get("address_of") == {"id": ""}:
+        pointer = {**pointer, "address_of": {"id": zone}}
+    for operation in (
+        update("ApplicationCredential", subject, "k", zone, identifier=pointer),
+        create("Group", "g", zone, name=pointer),
+    ):
+        with pytest.raises(ValidationFailed):
+            await git.as_role("zone_manager").apply(operation)
+
+
 async def test_all_bad_specs_are_told_at_once(git: Git, zone: str) -> None:
     """What can be seen without the database is told for all operations together."""
     with pytest.raises(ValidationFailed) as refused:

@@ -123,6 +123,24 @@ async def test_protected_is_not_deleted(git: Git) -> None:
     assert await git.names("Application") == set()
 
 
+@pytest.mark.parametrize("above", ["Application", "Zone"])
+async def test_protected_is_not_taken_along(git: Git, above: str) -> None:
+    """Protection holds whoever deletes what the protected entity is part of."""
+    zone, other = zone_of(git), git.as_owner("somebody/else")
+    key = {"application_id": agent_of(git), "type": "public"}
+    await other.apply({**create("ApplicationCredential", "key", zone, **key), "protect": True})
+    subject = (await git.found("ApplicationCredential", "key"))["id"]
+    deletion = on("delete", above, git.id(above, "agent" if above == "Application" else "acme"))
+
+    with pytest.raises(Conflict, match="`key` of `somebody/else` would go too"):
+        await git.apply(deletion)
+    assert await git.names("ApplicationCredential") == {"key"}
+
+    await other.apply({**update("ApplicationCredential", subject, "key", zone), "protect": False})
+    await git.apply(deletion)
+    assert await git.names("ApplicationCredential") == set()
+
+
 async def test_names_can_be_exchanged(git: Git) -> None:
     """Two entities swap their names in one changeset."""
     zone = zone_of(git)

@@ -12,6 +12,7 @@ from runtime.contract.changes import Operation
 from runtime.domain.errors import ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, Kind, Verb
 from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.values import OwnerType
 
 ADDRESSES = ("issuer", "redirect_uri", "token_endpoint", "authorization_endpoint", "jwks_uri")
 
@@ -81,13 +82,18 @@ def stand_in(pointer: Mapping[str, Any]) -> str:
             raise ValidationFailed("`local_id` must be a string")
         return _SOME_ID
     if "external" in pointer:
-        if not isinstance(pointer["external"], str) or pointer["kind"] not in BY_NAME:
-            raise ValidationFailed("`external` must be a handle, beside a known `kind`")
+        kind = BY_NAME.get(str(pointer["kind"]))
+        # What is found in a zone is there to be seen; service accounts, say, not everybody sees.
+        if not isinstance(pointer["external"], str) or kind is None or not (kind.zoned and kind.handle):
+            raise ValidationFailed("`external` must be a handle, beside a `kind` of a zone that has handles")
+        if pointer.get("owner_type") not in (None, *OwnerType):
+            raise ValidationFailed(f"`owner_type` must be one of {', '.join(OwnerType)}")
         return _SOME_ID
     if pointer["member"] not in ADDRESSES:
         raise ValidationFailed(f"unknown address `{pointer['member']}`; there are {', '.join(ADDRESSES)}")
     target = pointer["address_of"]
-    if not isinstance(target, dict) or target.keys() not in ({"id"}, {"local_id"}):
+    keyed = isinstance(target, dict) and target.keys() in ({"id"}, {"local_id"})
+    if not keyed or not isinstance(next(iter(target.values())), str):
         raise ValidationFailed('`address_of` must be `{"id": ..}` or `{"local_id": ..}`')
     return _SOME_ADDRESS
 

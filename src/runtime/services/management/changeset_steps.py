@@ -332,6 +332,7 @@ class Steps:
                 verb = Verb.ARCHIVE if Verb.ARCHIVE in kind.verbs else Verb.DELETE
                 parents = self._parents(kind, target.zone_id)
                 await OPERATIONS[kind.name, verb](self.unit, kind, parents, target.id)
+                await self.owners.refuse_losses(self.unit, kind, target.id)
         except NotFound:
             # It was there when the changeset began: it went with something deleted just before.
             if (kind.name, target.id) not in self.standing:

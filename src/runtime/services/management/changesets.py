@@ -166,10 +166,11 @@ async def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]
 
 
 def _check_spec(index: int, operation: Operation, checked: dict[int, SpecParts], *, dry_run: bool) -> None:
+    spec = resolved(operation.spec, stand_in)
     if BY_NAME[operation.kind].variants and operation.op != "create":
         return  # which variant it is, only the entity knows
     if has_pointers(operation.spec):
-        take_apart(operation, resolved(operation.spec, stand_in), dry_run=dry_run)
+        take_apart(operation, spec, dry_run=dry_run)
     else:
         checked[index] = take_apart(operation, operation.spec, dry_run=dry_run)
 

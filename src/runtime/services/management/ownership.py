@@ -1,6 +1,6 @@
 """Who owns what, while a changeset runs: the records it begins with, and those it will leave behind."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,8 +28,9 @@ class Owners:
     _names: dict[tuple[str | None, str, str], str] = field(default_factory=dict)
     _new: dict[Key, Record] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
+    _protected: dict[Key, Record] = field(default_factory=dict)
 
-    async def load(self, unit: Unit, operations: Iterable[Operation]) -> None:
+    async def load(self, unit: Unit, operations: Sequence[Operation]) -> None:
         """Look up the records of all entities and all names that the operations mention, kind by kind."""
         ids: dict[str, set[str]] = {}
         names: dict[str, set[str]] = {}
@@ -38,6 +39,9 @@ class Owners:
                 ids.setdefault(operation.kind, set()).add(operation.id)
             if operation.name is not None:
                 names.setdefault(operation.kind, set()).add(operation.name)
+        if any(operation.op == "delete" for operation in operations):
+            guarded = await storage.protected(unit.conn, unit.organization_id)
+            self._protected = {(record.kind, record.entity_id): record for record in guarded}
         kinds = {name: BY_NAME[name] for name in ids.keys() | names.keys()}
         await storage.drop_archived(unit.conn, unit.organization_id, kinds.values())
         for name, kind in kinds.items():
@@ -102,6 +106,21 @@ class Owners:
         raise Conflict(
             f"the name `{name}` is that of {kind.name} `{holder}`, which belongs to `{record.owner}`"
         )
+
+    async def refuse_losses(self, unit: Unit, kind: Kind, entity_id: str) -> None:
+        """Raise Conflict when the deletion of an entity has taken something protected along."""
+        self._protected.pop((kind.name, entity_id), None)
+        if not self._protected:
+            return
+        left = await storage.protected(unit.conn, unit.organization_id)
+        lost = self._protected.keys() - {(record.kind, record.entity_id) for record in left}
+        for key in sorted(lost):
+            record = self._new.get(key) or self._protected[key]
+            if record.protect and key not in self._gone:
+                raise Conflict(
+                    f"{record.kind} `{record.name}` of `{record.owner}` would go too, and is protected;"
+                    " apply `protect: false` first"
+                )
 
     def put(self, record: Record) -> None:
         """Leave this record behind, in place of the one the entity has."""

@@ -88,6 +88,16 @@ async def of_entities(
     return found
 
 
+async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]:
+    """The records of everything in the organization that no changeset may delete."""
+    rows = await conn.execute(
+        select(*_COLUMNS).where(
+            ownerships.c.organization_id == organization_id, ownerships.c.protect.is_(True)
+        )
+    )
+    return [_record(row) for row in rows]
+
+
 async def with_names(
     conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str]
 ) -> list[Record]:
