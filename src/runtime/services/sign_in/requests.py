@@ -260,15 +260,9 @@ def _scopes(
     rest = asked - SIGN_IN_SCOPES
     granted = []
     for resource in resources:
-        offered = frozenset(resource.scopes) if resource.scopes is not None else None
-        chosen = rest if offered is None else rest & offered
-        granted.append(
-            RequestedResource(
-                id=resource.id,
-                identifier=resource.identifier,
-                scopes=chosen or (offered if offered is not None else frozenset()),
-            )
-        )
+        offered = frozenset(resource.scopes or ())
+        chosen = rest & offered or offered
+        granted.append(RequestedResource(id=resource.id, identifier=resource.identifier, scopes=chosen))
     if not sign_in and not any(rest & each.scopes for each in granted):
         raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
     return sign_in, tuple(granted)
