@@ -35,7 +35,7 @@ from runtime.storage.state import open_state
 
 # Sanic's own limits: what a request may cost before any of our code sees it.
 _LIMITS = {
-    "REQUEST_MAX_SIZE": 64 * 1024 * 1024,  # a changeset; every other route reads far less
+    "REQUEST_MAX_SIZE": 2 * 1024 * 1024,  # changesets alone may have more, from callers who are known
     "REQUEST_MAX_HEADER_SIZE": 16 * 1024,
     "REQUEST_TIMEOUT": 30,
     "RESPONSE_TIMEOUT": 300,

@@ -1,7 +1,9 @@
 """Snapshots and changesets over HTTP."""
 
 import json
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -123,6 +125,29 @@ def test_refused(api: Any, headers: dict[str, str], more: dict[str, Any], status
     """A changeset that cannot begin is refused with its status, in either form."""
     response = post(api, {**changeset(api, a_zone()), **more}, headers=headers)
     assert (response.status_code, response.json()["code"]) == (status, code)
+
+
+@pytest.mark.threat(31)
+def test_only_changesets_are_large_and_only_from_those_who_are_known(api: Any) -> None:
+    """Nobody makes the service keep more of a body than its operation has a use for."""
+    much = a_zone() | {"fields": ["x" * 1000] * 5000}
+    assert post(api, changeset(api, much)).status_code == 200
+
+    path = f"/organizations/{api.organization_id}/changesets"
+    assert answered_before_the_body(api, path) == 401
+    assert answered_before_the_body(api, path, "Bearer zwk_none") == 401
+    for other in ("/zones", "/service-account-token", "/z/nowhere/oauth/token"):
+        assert answered_before_the_body(api, other) == 413
+
+
+def answered_before_the_body(api: Any, path: str, authorization: str | None = None) -> int:
+    """The status of the answer to the head of a request that announces 50 MB."""
+    server = urlsplit(api.server.url)
+    told = f"Authorization: {authorization}\r\n" if authorization else ""
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\n{told}Content-Length: 52428800\r\n\r\n{{"
+    with socket.create_connection((server.hostname, server.port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        return int(connection.recv(64).split()[1])
 
 
 def test_key_must_be_the_digest(api: Any) -> None:

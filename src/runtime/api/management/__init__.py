@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management import changes, generic, others, relations
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
+from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
@@ -36,10 +37,14 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
     uuid = route.path.startswith("/organizations")
+    large = route.operation_id == "changesets.create"
 
     async def serve(request: Request, **path: str) -> HTTPResponse | None:
         parts = request.app.ctx.parts
         caller = await authenticate(parts, request.headers.get("authorization"))
+        if large and request.stream is not None:  # read only now that the caller is known
+            request.stream.request_max_size = MAX_CHANGESET_BYTES
+            await request.receive_body()  # type: ignore[no-untyped-call]
         check_client_request_id(request, uuid=uuid)
         if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
             raise NotFound("there is nothing at this address")
@@ -51,7 +56,7 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
         route.path.replace("{", "<").replace("}", ":str>"),
         methods=[route.method],
         name=_name(route),
-        stream=False,
+        stream=large,
     )
 
 
