@@ -36,6 +36,7 @@ MAY_IMPORT["runtime.schemas"] = frozenset(
     {"runtime.contract", "runtime.domain", "runtime.services", "runtime.storage"}
 )
 MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app", "runtime.schemas"}
+MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
 MAY_IMPORT["reconciler.kinds"] = frozenset()
 for _part in ("manifests", "plan", "client"):

@@ -1,0 +1,17 @@
+"""Where the `zoned` command begins: the base install has the command, but not what the service is made of."""
+
+import sys
+
+
+def main() -> None:
+    """Run `zoned`, or say which extra to install."""
+    try:
+        from runtime.cli import main as command
+    except ModuleNotFoundError as missing:
+        if missing.name is not None and missing.name.split(".")[0] in ("runtime", "reconciler"):
+            raise
+        sys.exit(
+            f"zoned: `{missing.name}` is not installed; "
+            "the service needs the extra `zonewright[runtime]` ([postgres] and [redis] for their drivers)"
+        )
+    command()
