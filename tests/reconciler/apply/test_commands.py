@@ -336,6 +336,16 @@ class TestSecrets:
         with pytest.raises(TypeError):
             pickle.dumps(secret)
 
+    def test_own_credential_is_no_secret_of_a_manifest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A manifest cannot have it sent to a provider that its author has chosen."""
+        for name in ("OKTA", "ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
+            monkeypatch.setenv(name, "s3cr3t")
+        assert read_secret({"from_env": "OKTA"}, Path()).reveal() == "s3cr3t"
+
+        for name in ("ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
+            with pytest.raises(SecretMissing, match="zonectl's own"):
+                read_secret({"from_env": name}, Path())
+
     @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", b"x" * 100_000])
     def test_that_are_no_secrets_are_refused(self, tmp_path: Path, content: bytes) -> None:
         """Empty, binary or huge files are mistakes."""
