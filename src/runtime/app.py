@@ -22,7 +22,6 @@ from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, shared
 from runtime.domain.errors import ServiceError
-from runtime.domain.identifiers import new_id
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
@@ -113,11 +112,15 @@ async def close_parts(parts: Parts) -> None:
     await parts.database.close()
 
 
-def build(settings: Settings) -> Sanic[Any, Any]:
-    """The service as a Sanic application. Raises UnsafeSettings."""
+def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
+    """The service as a Sanic application. Raises UnsafeSettings.
+
+    Args:
+        name: one process holds one application of a name, and workers find theirs by it.
+    """
     check(settings)
     configure_logs(settings)
-    app: Sanic[Any, Any] = Sanic(f"zoned-{new_id()}", config=Config(env_prefix=None), configure_logging=False)
+    app: Sanic[Any, Any] = Sanic(name, config=Config(env_prefix=None), configure_logging=False)
     app.config.update(_LIMITS)
     app.ctx.settings = settings
     shared.bind(app)

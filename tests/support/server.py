@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.app import build, key_encryption_of, listening_socket
+from runtime.domain.identifiers import new_id
 from runtime.services.management import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
@@ -60,7 +61,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
         stopping = asyncio.Event()
         box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
         await migrations.migrate(chosen.resolved_database_url)
-        app = build(chosen)
+        app = build(chosen, name=f"zoned-{new_id()}")
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
         server = await app.create_server(sock=bound, return_asyncio_server=True)
         await server.startup()

@@ -1,0 +1,142 @@
+"""Two workers on PostgreSQL and Redis: what one of them does, the other knows at once."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from acme import Application, Browser, Page, Server, written_secret
+
+PASSWORD = "correct horse battery staple"
+CALLBACK = "http://localhost:8600/callback"
+CONFIG = """\
+apiVersion: zonewright/v1
+kind: Zone
+metadata: {name: shop}
+spec: {name: Shop}
+---
+apiVersion: zonewright/v1
+kind: Resource
+metadata: {zone: shop, name: api}
+spec: {name: API, identifier: "https://api.shop.example"}
+---
+apiVersion: zonewright/v1
+kind: Application
+metadata: {zone: shop, name: job}
+spec: {name: Job, dependencies: [api]}
+---
+apiVersion: zonewright/v1
+kind: ApplicationCredential
+metadata: {zone: shop, name: job}
+spec: {application: job, type: password}
+---
+apiVersion: zonewright/v1
+kind: Application
+metadata: {zone: shop, name: till}
+spec:
+  name: Till
+  consent: implicit
+  protocols: {oauth2: {redirect_uris: ["http://localhost:8600/callback"]}}
+---
+apiVersion: zonewright/v1
+kind: ApplicationCredential
+metadata: {zone: shop, name: till}
+spec: {application: till, type: public}
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path, postgres_url: str, redis_url: str) -> Iterator[Server]:
+    """Two workers with one zone."""
+    made = Server(
+        tmp_path / "data",
+        {"ZONED_WORKERS": "2", "ZONED_DATABASE_URL": postgres_url, "ZONED_REDIS_URL": redis_url},
+    )
+    made.init()
+    made.start()
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "zonectl.yaml").write_text("owner: shop/identity\n")
+    (tmp_path / "config" / "shop.yaml").write_text(CONFIG)
+    _wait_for_workers(made, 2)
+    made.zonectl("apply", str(tmp_path / "config"), "--yes", "--secrets-dir", str(tmp_path / "secrets"))
+    yield made
+    made.stop()
+
+
+def _wait_for_workers(server: Server, count: int) -> None:
+    """Return when that many workers have said that they are ready. Raises AssertionError after a while."""
+    deadline = time.monotonic() + 60
+    # Each says so once, at its start.
+    while server.log.read_text().count("outbound fetches may reach private addresses") < count:
+        assert time.monotonic() < deadline, server.log.read_text()
+        time.sleep(0.05)
+
+
+def issuer(server: Server) -> str:
+    address: str = server.zone("shop")["protocols"]["oauth2"]["issuer"]
+    return address
+
+
+def test_a_withdrawn_credential_is_refused_by_both(server: Server, tmp_path: Path):
+    """Each request comes over a connection of its own, to whichever worker takes it."""
+    secret = written_secret(tmp_path / "secrets", "shop", "job")
+    job = Application(issuer(server), "job", secret)
+    form = {"grant_type": "client_credentials", "resource": "https://api.shop.example"}
+    assert {job.token(form).status_code for _ in range(20)} == {200}
+    with server.management() as management:
+        zone = server.zone("shop")["id"]
+        credentials = management.get(f"/zones/{zone}/application-credentials").json()["items"]
+        [credential] = [each for each in credentials if each["identifier"] == "job"]
+        management.delete(f"/zones/{zone}/application-credentials/{credential['id']}").raise_for_status()
+
+    assert {job.token(form).status_code for _ in range(20)} == {401}
+
+
+@dataclass(frozen=True)
+class Racing(Application):
+    """Redeems its code fifty times at once."""
+
+    answers: list[httpx.Response] = field(default_factory=list)
+
+    def token(self, form: Mapping[str, str] | list[tuple[str, str]]) -> httpx.Response:
+        """The answer that brought tokens."""
+        with ThreadPoolExecutor(50) as pool:
+            self.answers.extend(pool.map(lambda _: super(Racing, self).token(form), range(50)))
+        return next(answer for answer in self.answers if answer.status_code == 200)
+
+
+@pytest.mark.threat(3)
+def test_code_single_use_race(server: Server):
+    """Of fifty at once, over two workers, exactly one gets tokens; since others tried, those are ended."""
+    server.run(
+        "user", "add", "--zone", "shop", "--email", "ada@shop.example", "--password-stdin", stdin=PASSWORD
+    )
+    till = Racing(issuer(server), "till")
+
+    def sign_in(browser: Browser, page: Page, until: str) -> Page | str:
+        return browser.submit(page, {"email": "ada@shop.example", "password": PASSWORD}, until=until)
+
+    tokens = till.sign_in(Browser(), CALLBACK, sign_in, scope="openid")
+
+    assert sorted(answer.status_code for answer in till.answers) == [200] + [400] * 49
+    assert {answer.json()["error"] for answer in till.answers if answer.status_code == 400} == {
+        "invalid_grant"
+    }
+    userinfo = httpx.get(
+        f"{till.issuer}/openid/userinfo",
+        headers={"Authorization": f"Bearer {tokens['access_token']}"},
+        trust_env=False,
+    )
+    assert userinfo.status_code == 401
+
+
+def test_stops_when_asked(server: Server):
+    """A termination signal ends both workers and the process that watches them."""
+    assert server.process is not None
+    os.kill(server.process.pid, signal.SIGTERM)
+    assert server.process.wait(25) == 0
