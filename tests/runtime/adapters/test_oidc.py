@@ -288,6 +288,7 @@ AT = int(NOW.timestamp())
         {"sub": "x" * 256},
         {"at_hash": at_hash("another", "RS256")},
         {"auth_time": "yesterday"},
+        {"auth_time": 253_402_300_800},  # the year 10000, which no calendar here has
     ],
 )
 async def test_an_id_token_for_another_purpose_is_refused(providers, outbound, changes):

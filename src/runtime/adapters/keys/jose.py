@@ -19,6 +19,9 @@ class MalformedToken(InvalidToken):
     """It is not even a compact JWS with JSON inside."""
 
 
+YEAR_10000 = 253_402_300_800  # seconds since 1970
+
+
 @dataclass(frozen=True, slots=True)
 class CompactJws:
     """The parts of a token whose signature nobody has looked at yet."""
@@ -54,8 +57,8 @@ def same_type(given: object, wanted: str) -> bool:
 
 
 def is_time(value: object) -> TypeGuard[float]:
-    """Tell whether a claim is a NumericDate: a finite number that is not a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+    """Tell whether a claim is a NumericDate that the calendar has: a number from 1970 to the year 9999."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000
 
 
 def _decode(part: str) -> bytes:
