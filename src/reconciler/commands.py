@@ -109,6 +109,13 @@ def open_api(connection: Connection, *, writes: bool) -> Iterator[Api]:
             yield api
     except Conflicting as error:
         raise Failure(STALE, error.message) from error
+    except Rejected as error:
+        if error.status != 401:
+            raise Failure(FAILED, str(error)) from error
+        what = "API key" if connection.api_key else "service account"
+        raise Failure(
+            FAILED, f"{connection.server} does not accept this {what}: {printable(str(error))}"
+        ) from error
     except ApiError as error:
         raise Failure(FAILED, str(error)) from error
 

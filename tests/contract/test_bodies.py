@@ -167,6 +167,7 @@ def test_every_problem_is_told() -> None:
         (kinds.POLICY, {"description": None}, "description", "must be a string"),
         (kinds.ROLE, {"identifier": "x"}, "identifier", "is read-only"),
         (kinds.USER, {"email": "nobody"}, "email", "must be an e-mail address"),
+        (kinds.ROLE, {"description": "<b>"}, "description", "must not have `<`, `>` or control characters"),
         (kinds.POLICY_SET_VERSION, {"active": False}, "active", "must be True"),
         (
             kinds.PROVIDER,

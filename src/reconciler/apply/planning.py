@@ -25,9 +25,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        at = f" `{self.field}`" if self.field else ""
-        where = f"{self.reason}: " if self.reason else ""
-        return f"{where}{self.title}{at}: {self.message}" if self.title else self.message
+        about = " ".join(each for each in (self.title, f"`{self.field}`" if self.field else "") if each)
+        return ": ".join(each for each in (self.reason, about, self.message) if each)
 
 
 def make_plan(api: Api, configuration: Configuration, kinds: Kinds, *, owner: str, server: str) -> Plan:

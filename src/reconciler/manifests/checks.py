@@ -201,9 +201,10 @@ def _simple(error: Any, name: str, path: Path) -> tuple[bool, str, str]:
     if name == "const":
         return False, "not-allowed", f"{member} must be `{error.kind.expected_value}`"
     if name == "format":
-        return False, "wrong-format", f"{member} must be a valid {error.kind.format}"
+        wanted = "an absolute URI" if error.kind.format == "uri" else f"a valid {error.kind.format}"
+        return False, "wrong-format", f"{member} must be {wanted}"
     if name == "pattern":
-        return False, "wrong-format", f"{member} must match `{error.kind.pattern}`"
+        return False, "wrong-format", f"{member} {_pattern_told(error.kind.pattern)}"
     if name == "maxProperties":
         return True, "ambiguous", f"{member} takes {_at_most(error.kind.limit)}"
     if name in ("minLength", "minItems", "minProperties") and error.kind.limit == 1:
@@ -212,6 +213,22 @@ def _simple(error: Any, name: str, path: Path) -> tuple[bool, str, str]:
     if _SECRET_NAME.search(str(path[-1]) if path else ""):
         message = f"does not satisfy `{name}`"
     return False, "invalid", f"{member}: {message}"
+
+
+# What the patterns of the schemas mean, by something that only that pattern takes or refuses.
+_EMAIL, _URI, _PLAIN = "a@b", "a:b", "a b"
+
+
+def _pattern_told(pattern: str) -> str:
+    """A pattern in words, as far as trying it shows what it is for."""
+    taken = {each for each in (_EMAIL, _URI, _PLAIN, "ab", "<") if re.search(pattern, each)}
+    if taken == {_EMAIL}:
+        return "must be an e-mail address"
+    if taken == {_URI}:
+        return "must be an absolute URI"
+    if taken == {_EMAIL, _URI, _PLAIN, "ab"}:
+        return "must not have `<`, `>` or control characters"
+    return f"must match `{pattern}`"
 
 
 def _explain_alternatives(error: Any, schema: Mapping[str, Any], path: Path) -> Iterator[Finding]:

@@ -86,6 +86,8 @@ def _read_file(
 
 def _explain_file(name: str, text: str, validators: Validators) -> Iterable[Diagnostic]:
     for document in read_documents(text, places=True):
+        if validators.is_valid(document.value):
+            continue
         findings = validators.findings(document.value)
         named = document.value.get("kind") if isinstance(document.value, dict) else None
         kind = validators.kinds.by_name.get(named) if isinstance(named, str) else None

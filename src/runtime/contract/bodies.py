@@ -377,7 +377,7 @@ def _pattern_told(pattern: str) -> str:
         return "must not have `<`, `>` or control characters"
     if pattern.startswith("^[A-Za-z][A-Za-z0-9+.-]*:"):
         return "must be an absolute URI"
-    return "must be an e-mail address" if "@" in pattern else f"must match `{pattern}`"
+    return "must be an e-mail address" if pattern.startswith("^[^@") else f"must match `{pattern}`"
 
 
 def _listed(values: Iterable[str]) -> str:

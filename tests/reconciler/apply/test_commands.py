@@ -12,9 +12,12 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.reconciler.factories import plan_for
 from tests.reconciler.fake_server import FakeServer, World
 
+from reconciler.apply import explain_rejection
 from reconciler.apply.secrets import Secret, SecretMissing, read_secret
+from reconciler.client import Rejected
 
 HEAD = "apiVersion: zonewright/v1\n"
 ZONE = HEAD + "kind: Zone\nmetadata: {name: workforce}\nspec: {name: workforce}\n"
@@ -56,6 +59,25 @@ class TestPlan:
         assert zonectl("plan", config).exit_code == 5
         assert zonectl("plan", config, "--nonsense").exit_code == 64
         assert zonectl("plan", config, "--consent", "everything=1").exit_code == 64
+
+    def test_says_whose_key_is_not_accepted(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The key of another server is the likeliest mistake."""
+        monkeypatch.setenv("ZONECTL_API_KEY", "zwk_other")
+        config.write("zone.yaml", ZONE)
+        result = zonectl("plan", config)
+
+        assert result.exit_code == 1
+        assert f"{server.url} does not accept this API key: who are you?" in result.err
+
+    def test_says_which_member_is_refused(self, world: World) -> None:
+        """Also when it is not one of an operation, such as the owner."""
+        error = Rejected(400, "validation_error", "no", [{"field": "owner", "message": "is too long"}])
+
+        assert [str(each) for each in explain_rejection(error, plan_for(world, []))] == [
+            "`owner`: is too long"
+        ]
 
     def test_needs_the_same_requests_whatever_the_size(
         self, config: Any, server: FakeServer, zonectl: Zonectl

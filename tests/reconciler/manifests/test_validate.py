@@ -125,6 +125,36 @@ def test_says_what_is_wrong_and_where(
     assert (found["line"], found["column"]) == place
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "kind: Group\nmetadata: {zone: acme, name: g}\nspec: {name: G, members: [ada]}\n",
+            "an e-mail address",
+        ),
+        (
+            "kind: Application\nmetadata: {zone: acme, name: a}\nspec: {name: A, metadata: {docs_url: x}}\n",
+            "an absolute URI",
+        ),
+        ("kind: Role\nmetadata: {zone: acme, name: r}\nspec: {description: a<b}\n", "`<`, `>` or control"),
+        ("kind: Role\nmetadata: {zone: acme, name: r}\nspec: {identifier: A B}\n", "must match `^[a-z0-9]"),
+    ],
+)
+def test_says_what_a_pattern_is_for(
+    problem: Callable[[str], dict[str, Any]], text: str, message: str
+) -> None:
+    """Nobody should have to read a regular expression to learn that an address is meant."""
+    assert message in problem(text)["message"]
+
+
+def test_a_mistake_says_nothing_about_its_neighbours(config: Any, zonectl: Callable[..., Any]) -> None:
+    """The other documents of the same file are as good as they were."""
+    config.write("all.yaml", ZONE + "---\n" + AGENT.replace("name: Agent", "nme: Agent") + "---\n" + ZONE)
+    found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
+
+    assert [(each["line"], each["code"]) for each in found] == [(9, "unknown-member")]
+
+
 def test_shows_the_line_with_a_caret(
     config: Any, zonectl: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
