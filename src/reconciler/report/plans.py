@@ -1,6 +1,7 @@
 """A plan as text: worst news first, and every change with why."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import unified_diff
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ from .diagnostics import counted, printable
 
 MOST_ACTIONS = 200
 MOST_CHARACTERS = 240
+MOST_LINES = 60
 
 _SIGNS = {
     Op.DELETE: ("-", "red"),
@@ -23,6 +25,7 @@ _SIGNS = {
     Op.CREATE: ("+", "green"),
 }
 _ORDER = tuple(_SIGNS)
+_LINE_COLORS = {"-": "red", "+": "green", "@": "cyan"}
 _STATES = {
     State.DRIFT: "drift: changed on the server, git puts it back",
     State.CONFLICT: "conflict: changed both in git and on the server",
@@ -85,7 +88,24 @@ def action_lines(action: Action) -> Iterator[str]:
     head = click.style(f"{sign} {action.op} {printable(action.title)}", fg=color)
     yield f"{head}{note}  {click.style(action.reason, dim=True)}"
     if action.op is not Op.DELETE:
-        yield from (change_line(change, action.op) for change in action.changes)
+        for change in action.changes:
+            yield from change_lines(change, action.op)
+
+
+def change_lines(change: FieldChange, op: Op) -> Iterator[str]:
+    """One member, before and after; of two texts of many lines, the lines that differ."""
+    before, after = change.before, change.after
+    texts = isinstance(before, str) and isinstance(after, str) and "\n" in before + after
+    if not texts or op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE, State.CONFLICT):
+        yield change_line(change, op)
+        return
+    note = click.style(f"  [{_STATES[change.state]}]", fg="magenta") if change.state in _STATES else ""
+    yield f"    {printable(change.path)}:{note}"
+    differing = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
+    for line in differing[:MOST_LINES]:
+        yield click.style(f"      {printable(line)}", fg=_LINE_COLORS.get(line[:1]))
+    if len(differing) > MOST_LINES:
+        yield f"      and {len(differing) - MOST_LINES} more lines (`--output json` shows all)"
 
 
 def change_line(change: FieldChange, op: Op) -> str:

@@ -73,3 +73,16 @@ def test_nothing_acts_upon_the_terminal() -> None:
 def test_a_long_value_is_cut() -> None:
     """One line each."""
     assert len(shown("x" * 1000)) < 300
+
+
+def test_two_texts_are_compared_line_by_line() -> None:
+    """A changed policy shows the lines that differ, not two long strings."""
+    change = FieldChange(
+        "cedar", "permit (\n  principal,\n  action\n);\n", "permit (\n  principal,\n  resource\n);\n"
+    )
+    lines = click.unstyle(plan_text(plan(action(Op.UPDATE, "p", change)))).splitlines()
+
+    assert "    cedar:" in lines
+    assert "      -  action" in lines
+    assert "      +  resource" in lines
+    assert not any("permit" in line for line in lines)
