@@ -3,17 +3,21 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from sanic import Sanic
 from sanic.worker.loader import AppLoader
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from runtime.adapters.keys.sealing import KeyUnusable
+from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import (
     UnsafeSettings,
     build,
@@ -28,10 +32,13 @@ from runtime.services import keys as zone_keys
 from runtime.services.management import api_keys, organizations
 from runtime.services.parts import Parts
 from runtime.services.sign_in import users
-from runtime.settings import Settings
+from runtime.settings import Settings, SettingsUnreadable
 from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql.database import DatabaseUnknown
 
 _T = TypeVar("_T")
+# Drivers that are loaded when they are needed -> the extra that installs them.
+_EXTRAS = {"asyncpg": "postgres", "redis": "redis"}
 
 
 class Refused(click.ClickException):
@@ -50,14 +57,53 @@ def main(context: click.Context, config: Path | None) -> None:
         context.obj = Settings.load(config)
         check(context.obj)
     except ValidationError as failure:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in failure.errors())
-        raise Refused(f"settings: {problems}") from None
-    except UnsafeSettings as failure:
+        raise Refused("settings: " + "; ".join(_told(each) for each in failure.errors())) from None
+    except (UnsafeSettings, SettingsUnreadable) as failure:
         raise Refused(str(failure)) from None
+
+
+def _told(error: ErrorDetails) -> str:
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        return f"{name}: {error['msg']}"
+    close = get_close_matches(name, Settings.model_fields, n=1)
+    return f"unknown setting `{name}`" + (f"; did you mean `{close[0]}`?" if close else "")
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Tell what an operator can mend in one line, instead of a traceback."""
+    try:
+        yield
+    except ServiceError as refusal:
+        raise Refused(refusal.detail) from None
+    except KeyUnusable as refusal:
+        raise Refused(str(refusal)) from None
+    except SealBroken:
+        raise Refused("the key-encryption key is not the one that this database was set up with") from None
+    except (DatabaseUnknown, ArgumentError) as refusal:
+        raise Refused(f"ZONED_DATABASE_URL: {refusal}") from None
+    except DBAPIError as refusal:
+        raise Refused(f"the database cannot be used: {refusal.orig}") from None
+    except OSError as failure:
+        if failure.filename is None:
+            raise
+        raise Refused(f"`{failure.filename}`: {failure.strerror}") from None
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRAS:
+            raise
+        raise Refused(
+            f"`{missing.name}` is not installed; it comes with `zonewright[{_EXTRAS[missing.name]}]`"
+        ) from None
 
 
 def _with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]]) -> _T:
     """Run one piece of work against the connected parts, and tell refusals in one line."""
+    if settings.database_url is None and not settings.database_file.exists():
+        raise Refused(
+            f"there is no database in `{settings.data_dir}`: run `zoned init`, "
+            "or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is"
+        )
 
     async def run() -> _T:
         if not await migrations.is_current(settings.resolved_database_url):
@@ -70,12 +116,8 @@ def _with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, 
         finally:
             await close_parts(parts)
 
-    try:
+    with _in_one_line():
         return asyncio.run(run())
-    except ServiceError as refusal:
-        raise Refused(refusal.detail) from None
-    except KeyUnusable as refusal:
-        raise Refused(str(refusal)) from None
 
 
 @main.command()
@@ -84,13 +126,17 @@ def _with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, 
 @click.pass_obj
 def init(settings: Settings, organization: str, as_json: bool) -> None:
     """Create storage, keys, the first organization and its API key. The key is shown once."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key_encryption_of(settings, create=True)
-    asyncio.run(migrations.migrate(settings.resolved_database_url))
+    with _in_one_line():
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key_encryption_of(settings, create=True)
+        asyncio.run(migrations.migrate(settings.resolved_database_url))
 
     async def create(parts: Parts) -> tuple[str, str]:
-        if await organizations.exists_any(parts):
-            raise Refused("this service is set up already; `zoned api-key add` makes another key")
+        if (label := await organizations.any_label(parts)) is not None:
+            raise Refused(
+                "this service is set up already; another key for its organization: "
+                f"`zoned api-key add --organization {label} --name NAME`"
+            )
         made, api_key = await organizations.create_organization(parts, organization)
         return made.id, api_key
 
@@ -107,12 +153,19 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
 @click.pass_obj
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
-    if not asyncio.run(migrations.is_current(settings.resolved_database_url)):
-        raise Refused("the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)")
+
+    async def nothing(_parts: Parts) -> None:
+        """Connecting is what is tried: a worker that cannot would only say so in its log."""
+
+    _with_parts(settings, nothing)
     try:
         bound = listening_socket(settings.listen)
     except OSError as failure:
-        raise Refused(f"cannot listen on `{settings.listen}`: {failure.strerror}") from None
+        raise Refused(f"cannot listen on `{settings.listen}` (ZONED_LISTEN): {failure.strerror}") from None
+    except (ValueError, OverflowError):
+        raise Refused(
+            f"ZONED_LISTEN `{settings.listen}` is not an address and a port, as in `127.0.0.1:8080`"
+        ) from None
     loader = AppLoader(factory=partial(build, settings))
     app = loader.load()
     single = settings.workers == 1
@@ -127,8 +180,9 @@ def serve(settings: Settings) -> None:
 @click.pass_obj
 def migrate(settings: Settings) -> None:
     """Bring the database's tables up to date. Start-up never does this by itself."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    asyncio.run(migrations.migrate(settings.resolved_database_url))
+    with _in_one_line():
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        asyncio.run(migrations.migrate(settings.resolved_database_url))
     click.echo("the database is up to date")
 
 

@@ -13,6 +13,10 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
+class SettingsUnreadable(ValueError):
+    """The settings file is not what it should be; the message says how."""
+
+
 class Settings(BaseSettings):
     """The service's settings; a value once built, never changed."""
 
@@ -52,12 +56,32 @@ class Settings(BaseSettings):
 
     @classmethod
     def load(cls, config: Path | None = None, **overrides: Any) -> Self:
-        """The settings in force; overrides come before the environment. Raises `pydantic.ValidationError`."""
-        written = yaml.safe_load(config.read_text()) or {} if config else {}
+        """The settings in force; overrides come before the environment.
+
+        Raises:
+            SettingsUnreadable: the file is not YAML, or not a mapping.
+            pydantic.ValidationError: a setting is unknown or has a wrong value.
+        """
+        written = _read(config) if config else {}
         unset = {name: value for name, value in written.items() if f"ZONED_{name.upper()}" not in environ}
         return cls(**(unset | overrides))
 
     @property
     def resolved_database_url(self) -> str:
         """The URL of the database, the embedded default spelled out."""
-        return self.database_url or f"sqlite+aiosqlite:///{(self.data_dir / 'zonewright.db').resolve()}"
+        return self.database_url or f"sqlite+aiosqlite:///{self.database_file.resolve()}"
+
+    @property
+    def database_file(self) -> Path:
+        """Where the embedded database is."""
+        return self.data_dir / "zonewright.db"
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        written = yaml.safe_load(config.read_text("utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as failure:
+        raise SettingsUnreadable(f"`{config}` cannot be read: {failure}") from None
+    if not isinstance(written, dict):
+        raise SettingsUnreadable(f"`{config}`: expected settings, as in `listen: 127.0.0.1:8080`")
+    return {str(name): value for name, value in written.items()}

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def published(server: Server) -> list[str]:
 
 def test_init_runs_once(server: Server):
     """A second `init` on the same data is refused, and changes nothing."""
-    with pytest.raises(Unexpected, match="set up already"):
+    with pytest.raises(Unexpected, match="api-key add --organization default-organization"):
         server.run("init", "--json")
 
 
@@ -86,10 +87,75 @@ def test_init_is_for_this_user_alone(server: Server):
     assert (server.directory / "key-encryption.key").stat().st_mode & 0o077 == 0
 
 
-def test_serve_wants_an_initialised_directory(tmp_path: Path):
-    """Starting on nothing says what to run first."""
-    with pytest.raises(Unexpected, match="zoned init"):
-        Server(tmp_path).run("serve")
+@pytest.mark.parametrize("command", ["serve", "doctor"])
+@pytest.mark.parametrize("directory", [".", "not/there"])
+def test_wants_an_initialised_directory(tmp_path: Path, command: str, directory: str):
+    """Starting on nothing says what to run first, and makes nothing."""
+    with pytest.raises(Unexpected, match=r"there is no database in .* run `zoned init`"):
+        Server(tmp_path / directory).run(command)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path):
+    """Its name, and why."""
+    (tmp_path / "file").touch()
+    with pytest.raises(Unexpected, match="file/data`: Not a directory"):
+        Server(tmp_path / "file" / "data").run("init")
+
+
+def test_wants_the_key_that_the_database_was_set_up_with(tmp_path: Path):
+    """A lost or another key is told in one line: what it sealed cannot be read without it."""
+    server = Server(tmp_path)
+    server.init()
+    other = base64.b64encode(b"k" * 32).decode()
+    with pytest.raises(Unexpected, match="not the one that this database") as refused:
+        Server(tmp_path, {"ZONED_KEY_ENCRYPTION_KEY": other}).run("serve")
+    assert "Traceback" not in str(refused.value)
+
+    (tmp_path / "key-encryption.key").unlink()
+    with pytest.raises(Unexpected, match="there is no key file") as refused:
+        server.run("serve")
+    assert "Traceback" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"ZONED_DATABASE_URL": "mysql://127.0.0.1/x"}, "ZONED_DATABASE_URL: unknown database `mysql`"),
+        ({"ZONED_DATABASE_URL": "nonsense"}, "ZONED_DATABASE_URL: "),
+        ({"ZONED_DATABASE_URL": "sqlite:////not/there/x.db"}, "the database cannot be used"),
+        ({"ZONED_DATABASE_URL": "postgresql://127.0.0.1:1/x"}, "the database cannot be reached"),
+    ],
+)
+def test_settings_that_do_not_work_are_one_line(server: Server, settings: dict[str, str], told: str):
+    """Which setting it is, not where the program stood."""
+    with pytest.raises(Unexpected, match=told) as refused:
+        Server(server.directory, settings).run("serve")
+    assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_port_that_cannot_be_listened_on_is_one_line(server: Server):
+    """No port at all, or one that is taken."""
+    with pytest.raises(Unexpected, match="is not an address and a port"):
+        Server(server.directory, port=99_999).run("serve")
+    with pytest.raises(Unexpected, match=r"ZONED_LISTEN\): Address already in use"):
+        Server(server.directory, port=server.port).run("serve")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lisen: 127.0.0.1:0", "unknown setting `lisen`; did you mean `listen`?"),
+        ("[listen]", "expected settings"),
+        ("a: [", "cannot be read"),
+    ],
+)
+def test_a_settings_file_is_checked(server: Server, tmp_path: Path, text: str, told: str):
+    """A typo in the file must not pass silently."""
+    (tmp_path / "zoned.yaml").write_text(text)
+    with pytest.raises(Unexpected, match=re.escape(told)) as refused:
+        server.run("--config", str(tmp_path / "zoned.yaml"), "doctor")
+    assert "Traceback" not in str(refused.value)
 
 
 def test_two_workers_want_redis(server: Server):

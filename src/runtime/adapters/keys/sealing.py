@@ -98,6 +98,11 @@ class LocalKeyEncryption:
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
             text = path.read_text("ascii")
+        except FileNotFoundError:
+            raise KeyUnusable(
+                f"there is no key file `{path}`: `zoned init` makes the first one; "
+                "a database that is there already needs the one it was set up with"
+            ) from None
         except (OSError, UnicodeDecodeError) as failure:
             raise KeyUnusable(f"cannot read the key file `{path}`: {type(failure).__name__}") from None
         if mode & 0o027:

@@ -85,10 +85,12 @@ async def list_roles(unit: Unit, id_or_label: str, scope: str | None) -> list[Or
     return [role for role in ROLES if scope in (None, role.scope)]
 
 
-async def exists_any(parts: Parts) -> bool:
-    """Tell whether the service has an organization already."""
+async def any_label(parts: Parts) -> str | None:
+    """The label of the oldest organization, or None while the service has none."""
+    table = TABLES[ORGANIZATION.name]
     async with parts.database.reading() as conn:
-        return (await conn.execute(TABLES[ORGANIZATION.name].select().limit(1))).first() is not None
+        first = (await conn.execute(table.select().order_by(table.c.created_at).limit(1))).first()
+    return None if first is None else str(first.label)
 
 
 async def create_organization(parts: Parts, name: str) -> tuple[Organization, str]:

@@ -23,6 +23,10 @@ BUSY_SECONDS = 15
 _BEGIN = "zonewright_begin"
 
 
+class DatabaseUnknown(ValueError):
+    """A URL names a database that this service does not work with."""
+
+
 class Database:
     """An open database. What it is asked raises `Unavailable` while it is away.
 
@@ -41,12 +45,14 @@ class Database:
         """The database at a SQLAlchemy URL; connections are made as they are needed.
 
         Raises:
-            ValueError: the URL names a database that is neither SQLite nor PostgreSQL.
+            DatabaseUnknown: the URL names a database that is neither SQLite nor PostgreSQL.
         """
         address = make_url(url)
         dialect = address.get_backend_name()
         if dialect not in DIALECTS:
-            raise ValueError(f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg")
+            raise DatabaseUnknown(
+                f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg"
+            )
         drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
         options: dict[str, Any] = {
             "json_serializer": _dumps,
