@@ -99,5 +99,6 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         references=tuple((path, shape.ref) for path, shape in paths if shape.ref),
         addresses=tuple(path for path, shape in paths if shape.address),
         secrets=tuple(path for path, shape in paths if shape.secret),
+        sole=tuple(name for name, shape in spec.members.items() if shape.sole),
         shown_once=_SHOWN_ONCE.get(about["kind"]),
     )

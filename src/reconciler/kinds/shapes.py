@@ -41,6 +41,7 @@ class Shape:
         fixed: set at creation, constant afterwards.
         unordered: an array compared as a set.
         kept: once given it may change but not be cleared.
+        sole: true for one object of a zone at most.
         address: a URI that may be given as the address of another zone.
     """
 
@@ -53,6 +54,7 @@ class Shape:
     address: bool = False
     array: bool = False
     kept: bool = False
+    sole: bool = False
     required: frozenset[str] = frozenset()
     default: Any = ABSENT
 
@@ -88,6 +90,7 @@ class Kind:
         files: spec members that hold a path -> the member that takes the file's text.
         references, addresses: paths (spec member names) of all members that refer to others.
         secrets: paths of members that take a secret reference.
+        sole: spec members that are true for one object of a zone at most.
         shown_once: members of a spec whose creation answers a secret that is never shown again.
         wire: spec as the management API has it: shapes under their wire names.
     """
@@ -106,6 +109,7 @@ class Kind:
     references: tuple[tuple[tuple[str, ...], Ref], ...]
     addresses: tuple[tuple[str, ...], ...]
     secrets: tuple[tuple[str, ...], ...]
+    sole: tuple[str, ...] = ()
     shown_once: Mapping[str, Any] | None = None
     _leaves: dict[str, Shape] = field(default_factory=dict, compare=False, repr=False)
 
@@ -146,6 +150,7 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
         "fixed": fixed or bool(marks.get("x-fixed")),
         "unordered": bool(marks.get("x-set")),
         "kept": bool(marks.get("x-kept")),
+        "sole": bool(marks.get("x-sole")),
         "array": "array" in types,
         "default": marks.get("default", ABSENT),
     }

@@ -25,6 +25,7 @@ def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Man
         check.zone(manifest)
         check.references(manifest)
         check.addresses(manifest)
+        check.sole(manifest)
     return completed, check.found
 
 
@@ -36,6 +37,7 @@ class _Check:
         self.zoned = {manifest.kind.name: manifest.kind.zoned for manifest in manifests}
         self.zones = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
         self.found: list[Diagnostic] = []
+        self._sole: dict[tuple[str | None, str, str], Manifest] = {}
         self._read: dict[str, tuple[str, dict[int, Document]]] = {}
 
     def duplicates(self) -> None:
@@ -88,6 +90,19 @@ class _Check:
                     zone = each.get("of_zone")
                     message = f"there is no Zone `{zone}`{suggest(zone, self.zones)}"
                     self.tell(manifest, ("spec", *at, "of_zone"), "unknown-zone", message)
+
+    def sole(self, manifest: Manifest) -> None:
+        """What one object of a zone has at most: two would take it from each other at every apply."""
+        for member in manifest.kind.sole:
+            if manifest.spec.get(member, manifest.kind.spec.members[member].default) is not True:
+                continue
+            first = self._sole.setdefault((manifest.zone, manifest.kind.name, member), manifest)
+            if first is not manifest:
+                message = (
+                    f"only one {manifest.kind.name} of a zone can have `{member}: true`, "
+                    f"and `{first.name}` at {first.origin} has it; write `{member}: false` in one of them"
+                )
+                self.tell(manifest, ("spec", member), "not-sole", message)
 
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""

@@ -1,7 +1,7 @@
 """One JSON Schema for each kind that a manifest can describe: what editors check and the reconciler reads.
 
 Besides plain JSON Schema the members of `spec` carry keywords that say what the marks say: `x-ref`,
-`x-fixed`, `x-set`, `x-kept`, `x-secret` and `x-address`.
+`x-fixed`, `x-set`, `x-kept`, `x-sole`, `x-secret` and `x-address`.
 """
 
 from typing import Any
@@ -210,6 +210,8 @@ def _member(member: Member, entity: type[BaseModel]) -> Schema:
         found["x-fixed"] = True
     if member.has(Mark.KEPT):
         found["x-kept"] = True
+    if member.has(Mark.SOLE):
+        found["x-sole"] = True
     default = _default(entity, member.name)
     if default is not None:
         found["default"] = default

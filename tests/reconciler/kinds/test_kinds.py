@@ -25,6 +25,7 @@ def test_reads_the_marks_of_a_kind(shelf: Kind) -> None:
     assert {path for path, _ in shelf.references} == {("box",), ("boxes",), ("holder", "box")}
     assert shelf.addresses == (("links",),)
     assert shelf.secrets == (("lock",),)
+    assert shelf.sole == ("topmost",)
     assert shelf.spec.required == {"label"}
 
 

@@ -178,6 +178,22 @@ def test_duplicates_name_both_places(config: Any, zonectl: Callable[..., Any]) -
     assert "already described at a.yaml:1" in found["message"]
 
 
+def test_one_policy_set_of_a_zone_is_active(config: Any, zonectl: Callable[..., Any]) -> None:
+    """Two would take turns: each apply would give the other one back, and call it drift."""
+    one = HEAD + "kind: PolicySet\nmetadata: {zone: acme, name: one}\nspec: {policies: []}\n"
+    two = one.replace("name: one", "name: two").replace("[]", "[], active: true")
+    config.write("a.yaml", ZONE + "---\n" + one)
+    config.write("b.yaml", two)
+    found = only(zonectl("validate", config, "--output", "json"))
+
+    assert (found["path"], found["line"], found["code"]) == ("b.yaml", 4, "not-sole")
+    assert "`one` at a.yaml:6 has it" in found["message"]
+
+    config.write("b.yaml", two.replace("true", "false"))
+    config.write("c.yaml", (ZONE + "---\n" + one).replace("acme", "other"))
+    assert zonectl("validate", config).exit_code == 0
+
+
 def test_a_name_may_be_used_once_in_each_zone(config: Any, zonectl: Callable[..., Any]) -> None:
     """References stay within their zone, and say so when they would not."""
     config.write("a.yaml", ZONE + "---\n" + ZONE.replace("acme", "beta") + "---\n" + AGENT)

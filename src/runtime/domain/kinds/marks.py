@@ -23,6 +23,7 @@ class Mark(Enum):
     MADE = auto()  # required in an entity, optional at creation: the service makes one when it is absent
     LATER = auto()  # set by an update, not at creation
     SET = auto()  # an array whose order means nothing
+    SOLE = auto()  # true for one entity of a zone at most: the others lose it
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class PolicySetContent(Part):
     """What a manifest of a policy set has besides: its policies, each at its latest version."""
 
     policies: Annotated[list[Id], Ref("Policy")]
-    active: bool = True
+    active: Annotated[bool, Mark.SOLE] = True
 
 
 class PolicySetManifestEntry(Part):
