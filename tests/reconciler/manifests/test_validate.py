@@ -292,9 +292,9 @@ class TestFiles:
     ) -> None:
         """The repository is the nearest parent with `.git`."""
         (tmp_path / ".git").mkdir()
-        (tmp_path / "shared.cedar").write_text("x")
+        (tmp_path / "outside.cedar").write_text("x")
         config.write("zone.yaml", ZONE)
-        text = "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: ../shared.cedar}\n"
+        text = "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: ../outside.cedar}\n"
         config.write("p.yaml", HEAD + text)
         found = load_configuration(find_source([config.path]), kinds)
 
