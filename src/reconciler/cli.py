@@ -78,7 +78,7 @@ def cli() -> None:
 @_output
 @click.option("--no-cache", is_flag=True, help="Parse every file again.")
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
-    """Check manifests without a server: files, or directories with all that is in them."""
+    """Check files, or all that is in directories, without a server."""
     from reconciler.report.diagnostics import counted, diagnostics_text, validation_json
 
     configuration = _load(paths, use_cache=not no_cache)
@@ -145,7 +145,7 @@ def drift(path: Path, output: str, **options: Any) -> None:
 @_connection
 @_guards
 def apply(path: Path, **options: Any) -> None:
-    """Apply PATH, or a saved plan, as one changeset: all of it or nothing."""
+    """Apply PATH, or a saved plan: all of it or nothing."""
     from reconciler import commands
 
     commands.apply_command(path, options, show=_print_plan, ask=_ask)
@@ -171,7 +171,7 @@ def watch(path: Path, applies: bool, **options: Any) -> None:
     "--glob", "globs", multiple=True, help="Files that are manifests; default: the folders that hold some."
 )
 def schema(directory: Path, globs: tuple[str, ...]) -> None:
-    """Write settings with which YAML editors complete and check manifests."""
+    """Write settings for YAML editors to complete and check manifests."""
     from reconciler.kinds import load_kinds
     from reconciler.report import editors
 

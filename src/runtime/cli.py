@@ -251,7 +251,7 @@ _ALGORITHM = click.Choice(["RS256", "ES256"])
 )
 @click.pass_obj
 def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
-    """Publish a zone's next signing key and print its kid; it signs once verifiers had time to fetch it."""
+    """Publish a zone's next signing key and print its kid. It signs once verifiers had time to fetch it."""
 
     async def rotate(parts: Parts) -> str:
         zone_id = await parts.zones.find_id(zone)
@@ -266,7 +266,7 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 @click.option("--algorithm", type=_ALGORITHM, required=True, help="What access tokens are signed with.")
 @click.pass_obj
 def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
-    """Sign a zone's access tokens with that algorithm from now on; it has had a key for each all along."""
+    """Sign a zone's access tokens with that algorithm from now on. It has had a key for each all along."""
 
     async def use(parts: Parts) -> None:
         await zone_keys.use_algorithm(parts, await parts.zones.find_id(zone), algorithm)
@@ -279,7 +279,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 @main.command()
 @click.pass_obj
 def doctor(settings: Settings) -> None:
-    """Check settings, keys, database and short-lived state; exit 1 when something is wrong."""
+    """Check settings, keys and storage; exit 1 when something is wrong."""
 
     async def look(parts: Parts) -> list[tuple[str, str]]:
         found = []

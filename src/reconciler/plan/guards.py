@@ -46,7 +46,8 @@ def _empty_source(plan: Plan) -> Iterator[Refusal]:
         managed = sum(plan.owned.values())
         yield Refusal(
             "empty-source",
-            f"there is no manifest, and `{plan.owner}` manages {managed} objects; is this the right path?",
+            f"there is no manifest, and `{plan.owner}` manages {managed} objects; is this the right path? "
+            "No consent removes everything: leave one manifest at least",
         )
 
 

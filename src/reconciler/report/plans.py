@@ -39,7 +39,7 @@ def plan_text(plan: Plan, refusals: Sequence[Refusal] = ()) -> str:
     lines = list(_actions(plan.actions))
     lines.append(summary_line(plan))
     if not plan.empty:
-        lines.append(f"  {plan.digest} on revision {plan.base_revision}")
+        lines.append(f"  digest {plan.digest} on revision {plan.base_revision}")
     lines.extend(f"{click.style('refused', fg='red')}: {printable(each.message)}" for each in refusals)
     return "\n".join(lines)
 
