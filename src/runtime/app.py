@@ -20,7 +20,7 @@ from runtime.adapters.keys.sealing import (
 )
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
-from runtime.api import management, oauth, shared
+from runtime.api import management, oauth, reference, shared
 from runtime.domain.errors import ServiceError
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
@@ -126,6 +126,7 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
     shared.bind(app)
     management.bind(app)
     oauth.bind(app)
+    reference.bind(app)
     _bind_operations(app)
 
     @app.before_server_start

@@ -30,6 +30,7 @@ from runtime.app import (
 from runtime.domain.errors import ServiceError
 from runtime.services import keys as zone_keys
 from runtime.services.management import api_keys, organizations
+from runtime.services.management import audit as audit_trail
 from runtime.services.parts import Parts
 from runtime.services.sign_in import users
 from runtime.settings import Settings, SettingsUnreadable
@@ -274,6 +275,37 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
     _with_parts(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
     _tell_when(settings)
+
+
+@main.group()
+def audit() -> None:
+    """The audit trail."""
+
+
+@audit.command("verify")
+@click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
+@click.pass_obj
+def verify_audit(settings: Settings, organization: str | None) -> None:
+    """Prove every record, every link and the head of the audit chain; exit 1 when one does not hold.
+
+    Keep the hashes that it prints elsewhere: nobody can then rewrite the past without showing it.
+    """
+
+    async def verify(parts: Parts) -> bool:
+        holds = True
+        async for verdict in audit_trail.verify(parts, organization):
+            holds = holds and verdict.broken_at is None
+            click.echo(_told(verdict))
+        return holds
+
+    if not _with_parts(settings, verify):
+        raise SystemExit(1)
+
+
+def _told(verdict: audit_trail.Verdict) -> str:
+    if verdict.broken_at is None:
+        return f"{verdict.organization_id}  ok      {verdict.records} records, head {verdict.hash}"
+    return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
 
 
 @main.command()

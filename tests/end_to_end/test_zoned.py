@@ -3,7 +3,9 @@
 import base64
 import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -174,6 +176,20 @@ def test_openapi_is_the_documented_contract(server: Server):
     """What the command prints is what is checked in."""
     checked_in = Path(__file__).resolve().parents[2] / "schemas" / "openapi.json"
     assert json.loads(server.run("openapi")) == json.loads(checked_in.read_text("utf-8"))
+
+
+def test_an_altered_audit_trail_shows(make_server: Callable[..., Server]):
+    """`audit verify` proves every record; it ends with 1 and the place when one was altered."""
+    server = make_server()
+    assert "  ok  " in server.run("audit", "verify")
+    assert "  ok  " in server.run("audit", "verify", "--organization", server.organization_id)
+    with closing(sqlite3.connect(server.directory / "zonewright.db")) as database, database:
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            database.execute("UPDATE audit_events SET actor_id = 'nobody' WHERE sequence = 2")
+        database.execute("DROP TRIGGER audit_events_no_update")
+        database.execute("UPDATE audit_events SET actor_id = 'nobody' WHERE sequence = 2")
+    with pytest.raises(Unexpected, match="broken  at 2: the record is not what its hash says"):
+        server.run("audit", "verify")
 
 
 def test_an_added_key_works(server: Server):

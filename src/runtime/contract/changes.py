@@ -123,6 +123,32 @@ class Receipt(Part):
     created_by: str
 
 
+class AuditActor(Part):
+    """Who made a change: an API key, a service account, or the service itself."""
+
+    type: str
+    id: str
+
+
+class AuditEvent(Part):
+    """One change in history. `hash` covers all other members, and through `previous_hash` all before it."""
+
+    id: str
+    sequence: int
+    at: Timestamp
+    actor: AuditActor
+    action: str
+    kind: str
+    entity_id: str
+    zone_id: str | None
+    changeset_id: str | None
+    request_id: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    previous_hash: str
+    hash: str
+
+
 class Ownership(Part):
     """Who manages an entity from git, and what it last wrote. `applied` holds no secrets."""
 

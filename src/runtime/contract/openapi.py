@@ -193,7 +193,7 @@ def _tag(route: Route) -> str:
 
 
 def _query(query: Query) -> dict[str, Any]:
-    value: Schema = {"type": query.type}
+    value: Schema = {"type": query.type, **({"format": query.format} if query.format else {})}
     if query.values and query.name == "sort":
         names = "|".join(query.values)
         value["pattern"] = f"^-?(?:{names})(?:,-?(?:{names}))*$"

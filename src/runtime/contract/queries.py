@@ -15,6 +15,7 @@ class Query:
         name: as OpenAPI shows it; the spellings in `aliases` mean the same.
         type: the JSON type of one value.
         many: whether it can be repeated.
+        format: what a string must be besides, as JSON Schema calls it.
         values: the only values it takes, when it is limited to some.
         limit: how many values it takes at most, or how large an integer may be.
         deprecated: whether it is only kept for older clients.
@@ -22,6 +23,7 @@ class Query:
 
     name: str
     type: str = "string"
+    format: str = ""
     many: bool = False
     values: tuple[str, ...] = ()
     limit: int | None = None
@@ -52,6 +54,17 @@ SCOPE = (
     Query("scope_id", about="with `scope_type`"),
 )
 TRAITS = _values(ApplicationTrait)
+# What the audit trail can be selected by.
+AUDITED = (
+    Query("filter[kind]", many=True, limit=100, about="kinds of what was changed, such as `Application`"),
+    Query("filter[entity_id]", many=True, limit=100, about="ids of what was changed"),
+    Query("filter[zone_id]", many=True, limit=100, about="ids of the zones it happened in"),
+    Query("filter[actor_id]", many=True, limit=100, about="ids of who did it"),
+    Query("filter[action]", many=True, limit=100, about="operations, such as `applications.update`"),
+    Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets it was part of"),
+)
+SINCE = Query("since", format="date-time", about="RFC 3339: this moment and later")
+UNTIL = Query("until", format="date-time", about="RFC 3339: before this moment")
 
 
 def expand(*values: str) -> Query:

@@ -10,11 +10,14 @@ from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies
 from runtime.contract.queries import (
     AFTER,
+    AUDITED,
     BEFORE,
     FORMAT,
     LIMIT,
     ORDER,
     SCOPE,
+    SINCE,
+    UNTIL,
     Query,
     expand,
     list_query,
@@ -426,6 +429,24 @@ IRREGULAR: tuple[Route, ...] = (
         200,
         "Get the receipt of a changeset",
         response=(changes.Receipt,),
+    ),
+    _hand(
+        "audit_events.list",
+        "GET",
+        f"{_ORGANIZATION}/audit-events",
+        200,
+        "List who changed what, newest first",
+        query=(
+            AFTER,
+            BEFORE,
+            LIMIT,
+            *AUDITED,
+            SINCE,
+            UNTIL,
+            expand("permissions"),
+        ),
+        response=(changes.AuditEvent,),
+        envelope=Envelope.ORGANIZATION,
     ),
 )
 

@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.api.shared.errors import answer_failure
+from runtime.api.shared.etags import seen
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.contract.answers import part_answer
 from runtime.contract.bodies import parse
@@ -29,19 +30,13 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     organization = call.path["organization_id"]
     async with open_snapshot(call.parts, call.caller, organization, zones, call.request_id) as opened:
         headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache"}
-        if _seen(call.request.headers.get("if-none-match"), opened.etag):
+        if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
         response = await call.request.respond(headers=headers, content_type=LINES)
         async for chunk in opened.chunks:
             await response.send(chunk)
         await response.eof()
     return None
-
-
-def _seen(if_none_match: str | None, etag: str) -> bool:
-    """Tell whether the caller has that version. Spec: RFC 9110 section 13.1.2."""
-    given = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    return etag in given or given == ["*"]
 
 
 async def create_changeset(call: Call) -> HTTPResponse | None:

@@ -7,7 +7,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import BadRequest
 from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION
-from runtime.services.management import organizations, policy_schemas, policy_sets
+from runtime.services.management import audit, organizations, policy_schemas, policy_sets
 
 
 async def list_roles(call: Call) -> HTTPResponse:
@@ -54,10 +54,19 @@ async def list_set_policies(call: Call) -> HTTPResponse:
     return send_page(call, POLICY_VERSION, listed, query)
 
 
+async def list_audit_events(call: Call) -> HTTPResponse:
+    """Who changed what."""
+    query = call.list_query()
+    async with call.reading() as unit:
+        listed = await audit.list_(unit, call.path["organization_id"], query)
+    return send_page(call, ORGANIZATION, listed, query)
+
+
 HANDLERS: dict[str, Handler] = {
     "organizations.list_roles": list_roles,
     "policy_schemas.list": list_schemas,
     "policy_schemas.retrieve": retrieve_schema,
     "policy_schemas.set_default": set_default_schema,
     "policy_set_versions.list_policies": list_set_policies,
+    "audit_events.list": list_audit_events,
 }

@@ -72,9 +72,9 @@ def nowhere() -> HTTPResponse:
     )
 
 
-def style_sheet(if_none_match: str | None) -> HTTPResponse:
-    """The one style sheet."""
-    text, version = _style()
+def style_sheet(if_none_match: str | None, name: str = "style.css") -> HTTPResponse:
+    """A style sheet: of the pages of zones, or the one that is named."""
+    text, version = _style(name)
     headers = {
         "Cache-Control": "public, max-age=86400",
         "ETag": f'"{version}"',
@@ -85,8 +85,13 @@ def style_sheet(if_none_match: str | None) -> HTTPResponse:
     return HTTPResponse(text, headers=headers, content_type="text/css; charset=utf-8")
 
 
+def render(name: str, *, style: str = "style.css", **values: Any) -> str:
+    """The text of a page, which refers to its style sheet by version."""
+    return _templates().get_template(f"{name}.html").render(style_version=_style(style)[1], **values)
+
+
 def _rendered(name: str, status: int, headers: dict[str, str], **values: Any) -> HTTPResponse:
-    text = _templates().get_template(f"{name}.html").render(style_version=_style()[1], **values)
+    text = render(name, **values)
     return HTTPResponse(
         text, status=status, headers={**HEADERS, **headers}, content_type="text/html; charset=utf-8"
     )
@@ -105,6 +110,6 @@ def _templates() -> Environment:
 
 
 @cache
-def _style() -> tuple[str, str]:
-    text = (files("runtime.api.pages") / "static" / "style.css").read_text("utf-8")
+def _style(name: str) -> tuple[str, str]:
+    text = (files("runtime.api.pages") / "static" / name).read_text("utf-8")
     return text, sha256(text.encode()).hexdigest()[:16]

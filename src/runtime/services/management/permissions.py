@@ -38,6 +38,7 @@ policy_versions              lcrud     lcrud      lr         lcrud        lr    
 policy_sets                  lcrud     lcrud      lr         lcrud        lr          lcrud
 policy_set_versions          lcrud     lcrud      lr         lcrud        lr          lcrud
 changesets                   lcr       lcr        lr         lcr          lr          lcr
+audit_events                 l         -          -          -            -           l
 snapshot                     r         r          r          r            r           r
 """
 

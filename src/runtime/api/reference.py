@@ -1,0 +1,258 @@
+"""The management API described by the server itself: its OpenAPI document, and a page made from that.
+
+Both are made once, when the server starts, and are the same for everybody: nothing in them is a secret.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.shared.etags import seen
+from runtime.contract.openapi import openapi
+
+STYLE = "docs.css"
+_MAX_AGE = "public, max-age=300"
+_POLICY = f"{pages.HEADERS['Content-Security-Policy']}; form-action 'none'"
+_PAGE_HEADERS = {**pages.HEADERS, "Content-Security-Policy": _POLICY}
+del _PAGE_HEADERS["Pragma"]
+
+_Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A piece of what a type is called; `schema` when it names one that the page describes."""
+
+    text: str
+    schema: bool = False
+
+
+Words = tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A parameter of an operation, or a property of a schema."""
+
+    name: str
+    place: str
+    type: Words
+    required: bool
+    deprecated: bool
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body or an answer: what it is called, its media type and what it holds."""
+
+    status: str
+    about: str
+    media: str
+    type: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path, without what every operation has."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    open: bool
+    parameters: tuple[Member, ...]
+    bodies: tuple[Content, ...]
+    answers: tuple[Content, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A schema by name."""
+
+    name: str
+    about: str
+    members: tuple[Member, ...]
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the document and the page."""
+    base = urlsplit(app.ctx.settings.public_url).path.rstrip("/")
+    document, page = _document(), _page(base)
+
+    @app.get("/openapi.json", name="reference_document")
+    async def serve_document(request: Request) -> HTTPResponse:
+        return _answer(request, document, {"X-Content-Type-Options": "nosniff"}, "application/json")
+
+    @app.get("/docs", name="reference_page")
+    async def serve_page(request: Request) -> HTTPResponse:
+        return _answer(request, page, _PAGE_HEADERS, "text/html; charset=utf-8")
+
+    @app.get(f"/docs/{STYLE}", name="reference_style")
+    async def serve_style(request: Request) -> HTTPResponse:
+        return pages.style_sheet(request.headers.get("if-none-match"), STYLE)
+
+
+def _answer(
+    request: Request, made: tuple[bytes, str], headers: Mapping[str, str], content_type: str
+) -> HTTPResponse:
+    body, tag = made
+    headers = {**headers, "Cache-Control": _MAX_AGE, "ETag": tag}
+    if seen(request.headers.get("if-none-match"), tag):
+        return HTTPResponse(status=304, headers=headers)
+    return HTTPResponse(body, headers=headers, content_type=content_type)
+
+
+def _tagged(body: bytes) -> tuple[bytes, str]:
+    return body, f'"{sha256(body).hexdigest()[:32]}"'
+
+
+@cache
+def _document() -> tuple[bytes, str]:
+    return _tagged(orjson.dumps(openapi()))
+
+
+@cache
+def _page(base: str) -> tuple[bytes, str]:
+    document = orjson.loads(_document()[0])
+    operations = [_operation(document, *one) for one in _operations(document)]
+    usual = _in_all(operation.parameters for operation in operations)
+    refusals = _in_all(operation.answers for operation in operations)
+    groups = {
+        tag["name"]: [
+            _without(operation, usual, refusals)
+            for operation in operations
+            if operation.id.partition(".")[0] == tag["name"]
+        ]
+        for tag in document["tags"]
+    }
+    text = pages.render(
+        "docs",
+        style=STYLE,
+        base=base,
+        info=document["info"],
+        security=document["components"]["securitySchemes"],
+        groups=groups,
+        usual=usual,
+        refusals=refusals,
+        schemas=[_described(name, found) for name, found in document["components"]["schemas"].items()],
+    )
+    return _tagged(text.encode())
+
+
+def _operations(document: _Document) -> Iterable[tuple[str, str, _Document]]:
+    for path, methods in document["paths"].items():
+        for method, found in methods.items():
+            yield path, method.upper(), found
+
+
+def _operation(document: _Document, path: str, method: str, found: _Document) -> Operation:
+    answers: list[Content] = []
+    for status, answer in found["responses"].items():
+        told = _followed(document, answer)
+        answers += _contents(told, status, told["description"]) or [
+            Content(status, told["description"], "", ())
+        ]
+    body = found.get("requestBody", {})
+    return Operation(
+        id=found["operationId"],
+        method=method,
+        path=path,
+        summary=found["summary"],
+        open="security" in found,
+        parameters=tuple(_parameter(parameter) for parameter in found["parameters"]),
+        bodies=tuple(_contents(body, "", "required" if body.get("required") else "can be left out")),
+        answers=tuple(answers),
+    )
+
+
+def _followed(document: _Document, found: _Document) -> _Document:
+    """What a reference leads to."""
+    if "$ref" in found:
+        answer: _Document = document["components"]["responses"][found["$ref"].rpartition("/")[2]]
+        return answer
+    return found
+
+
+def _contents(found: _Document, status: str, about: str) -> list[Content]:
+    return [
+        Content(status, about, media, words(content["schema"]))
+        for media, content in found.get("content", {}).items()
+    ]
+
+
+def _parameter(found: _Document) -> Member:
+    return Member(
+        name=found["name"],
+        place=found["in"],
+        type=words(found["schema"]),
+        required=found["required"],
+        deprecated=found.get("deprecated", False),
+        about=found.get("description", ""),
+    )
+
+
+def _described(name: str, schema: _Document) -> Described:
+    required = schema.get("required", ())
+    members = tuple(
+        Member(member, "", words(found), member in required, False, found.get("description", ""))
+        for member, found in schema.get("properties", {}).items()
+    )
+    return Described(name, schema.get("description", ""), members)
+
+
+def _in_all(each: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What every operation has, told once."""
+    first, *others = each
+    return tuple(one for one in first if all(one in other for other in others))
+
+
+def _without(operation: Operation, usual: tuple[Member, ...], refusals: tuple[Content, ...]) -> Operation:
+    return Operation(
+        id=operation.id,
+        method=operation.method,
+        path=operation.path,
+        summary=operation.summary,
+        open=operation.open,
+        parameters=tuple(one for one in operation.parameters if one not in usual),
+        bodies=operation.bodies,
+        answers=tuple(one for one in operation.answers if one not in refusals),
+    )
+
+
+def words(schema: _Document) -> Words:
+    """What a type is called: `list of Zone`, `string or null`, `"asc" or "desc"`."""
+    if "$ref" in schema:
+        return (Word(schema["$ref"].rpartition("/")[2], schema=True),)
+    for joined, between in (("oneOf", " or "), ("anyOf", " or "), ("allOf", " of ")):
+        if joined in schema:
+            return _between([words(inner) for inner in schema[joined]], between)
+    if "enum" in schema:
+        return _between([(Word(f'"{value}"'),) for value in schema["enum"]], " or ")
+    if "const" in schema:
+        return (Word(f'"{schema["const"]}"'),)
+    types = schema.get("type", "any")
+    if isinstance(types, list):
+        return _between([words({**schema, "type": one}) for one in types], " or ")
+    if types == "array":
+        return (Word("list of "), *words(schema.get("items", {})))
+    items = schema.get("properties", {}).get("items", {}).get("items")
+    if types == "object" and items is not None:  # what a page is a page of
+        return words(items)
+    return (Word(f"{types} ({schema['format']})" if "format" in schema and types == "string" else types),)
+
+
+def _between(found: list[Words], between: str) -> Words:
+    joined: list[Word] = []
+    for each in found:
+        joined += [Word(between), *each] if joined else each
+    return tuple(joined)

@@ -1,0 +1,183 @@
+"""The audit trail: read by those who may, and proven record by record."""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.contract.changes import AuditActor, AuditEvent
+from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.kinds import ORGANIZATION, Verb
+from runtime.services.management import entities, permissions
+from runtime.services.management.listing import Listed, ListQuery, Position
+from runtime.services.management.unit import Unit, record_hash
+from runtime.services.parts import Parts
+from runtime.storage.sql import audit as storage
+from runtime.storage.sql import entities as entity_storage
+from runtime.storage.sql import ledger
+from runtime.storage.sql.audit import Extent, Selection
+
+SUBJECT = "audit_events"
+_BATCH = 500
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of proving one organization's chain.
+
+    Attributes:
+        records: how many records hold.
+        hash: of the last of them; kept elsewhere, it shows later that nothing up to here has been rewritten.
+        broken_at: the first sequence number that does not hold; None when all do.
+        reason: what is wrong there.
+    """
+
+    organization_id: str
+    records: int
+    hash: str
+    broken_at: int | None = None
+    reason: str = ""
+
+
+# --- reading
+
+
+async def list_(unit: Unit, organization: str, query: ListQuery) -> Listed:
+    """One page of the caller's organization's audit records, newest first."""
+    found = await entities.organization_of(unit, organization)
+    permissions.require(unit.caller.role, SUBJECT, Verb.LIST)
+    records, has_next, has_previous = await storage.page(
+        unit.conn,
+        found.id,
+        _selection(query.special),
+        limit=query.limit,
+        after=query.after.value if query.after else None,
+        before=query.before.value if query.before else None,
+    )
+    places = [Position(record["sequence"], record["id"]) for record in records]
+    return Listed(
+        [_event(record) for record in records],
+        has_next,
+        has_previous,
+        edges=(places[0], places[-1]) if places else None,
+    )
+
+
+def _selection(special: Mapping[str, tuple[str, ...]]) -> Selection:
+    filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
+    return Selection(filters, _time(special, "since"), _time(special, "until"))
+
+
+def _time(special: Mapping[str, tuple[str, ...]], name: str) -> datetime | None:
+    """The time that a parameter says. Raises ValidationFailed."""
+    if name not in special:
+        return None
+    given = special[name][0]
+    try:
+        if _TIME.fullmatch(given):
+            return datetime.fromisoformat(given.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValidationFailed.of(name, "must be an RFC 3339 time, such as `2026-01-31T08:00:00Z`")
+
+
+def _event(record: Mapping[str, Any]) -> AuditEvent:
+    told = {name: record[name] for name in AuditEvent.model_fields if name in record}
+    actor = AuditActor(type=record["actor_type"], id=record["actor_id"])
+    return AuditEvent(actor=actor, **told)
+
+
+# --- proving
+
+
+async def verify(parts: Parts, organization: str | None = None) -> AsyncIterator[Verdict]:
+    """Prove the chain of one organization, by id or label, or of each in turn. Raises NotFound."""
+    async with parts.database.reading() as conn:
+        wanted = await storage.organizations(conn)
+        if organization is not None:
+            wanted = [await _named(conn, organization, wanted)]
+    for organization_id in wanted:
+        async with parts.database.reading() as conn:
+            verdict = await _proven(conn, organization_id)
+        yield verdict
+
+
+async def _named(conn: AsyncConnection, organization: str, known: list[str]) -> str:
+    if organization in known:
+        return organization
+    found = await entity_storage.find_by(conn, ORGANIZATION, "label", organization, within={})
+    if found is None:
+        raise NotFound(f"there is no Organization `{organization}`")
+    return found.id
+
+
+async def _proven(conn: AsyncConnection, organization_id: str) -> Verdict:
+    """Walk the chain from its first record to its head, some hundred records at a time."""
+    extent = await storage.extent(conn, organization_id)
+    previous, proven = ledger.GENESIS, 0
+    while True:
+        records, unreadable = await _batch(conn, organization_id, proven + 1)
+        for record in records:
+            if wrong := _wrong(record, proven + 1, previous):
+                return Verdict(organization_id, proven, previous, proven + 1, wrong)
+            previous, proven = record["hash"], proven + 1
+        if unreadable:
+            return Verdict(organization_id, proven, previous, proven + 1, "the record cannot be read")
+        if not records:
+            break
+    broken_at, reason = _wrong_end(extent, proven, previous)
+    return Verdict(organization_id, proven, previous, broken_at, reason)
+
+
+async def _batch(
+    conn: AsyncConnection, organization_id: str, first: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """The next records, up to one that is not even well-formed, and whether there is such a one."""
+    try:
+        last = first + _BATCH - 1
+        return await ledger.audit_range(conn, organization_id, first=first, last=last), False
+    except (ValueError, TypeError):
+        records: list[dict[str, Any]] = []
+    try:
+        while len(records) < _BATCH:
+            place = first + len(records)
+            one = await ledger.audit_range(conn, organization_id, first=place, last=place)
+            if not one:
+                break
+            records.extend(one)
+    except (ValueError, TypeError):
+        return records, True
+    return records, False
+
+
+def _wrong(record: dict[str, Any], sequence: int, previous: str) -> str:
+    """What is wrong with a record; nothing when it holds."""
+    if record["sequence"] != sequence:
+        return "the record is missing"
+    if record["previous_hash"] != previous:
+        return "the record does not follow from the one before it"
+    try:
+        holds = record["hash"] == record_hash(record)
+    except (ValueError, TypeError):
+        holds = False
+    return "" if holds else "the record is not what its hash says"
+
+
+def _wrong_end(extent: Extent, proven: int, hash_: str) -> tuple[int | None, str]:
+    """What is wrong around a chain that holds: where it begins, where it ends, and its head."""
+    if extent.first is not None and extent.first < 1:
+        return extent.first, "the record stands before the first"
+    if extent.last is not None and extent.last > proven:
+        return proven + 1, "the record is missing"
+    if extent.head is None:
+        return proven, "the organization has no head"
+    sequence, head_hash = extent.head
+    if sequence > proven:
+        return proven + 1, "the record is missing: the head is further on"
+    if sequence < proven:
+        return sequence + 1, "the record stands behind the head"
+    return (None, "") if head_hash == hash_ else (proven, "the head has another hash")

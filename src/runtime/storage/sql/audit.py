@@ -1,0 +1,114 @@
+"""Queries of the audit log: pages of it, and where it begins and ends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, union
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.tables import TABLES, audit_events, organization_heads
+
+# What the log can be selected by; each is a column.
+FILTERS = ("kind", "entity_id", "zone_id", "actor_id", "action", "changeset_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records are asked for.
+
+    Attributes:
+        filters: column -> values, of which one must match.
+        since: the first instant that counts.
+        until: the first instant that no longer counts.
+    """
+
+    filters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far an organization's log reaches, and how far its head says it does.
+
+    Attributes:
+        first: the lowest sequence number there is; None when there is no record.
+        last: the highest.
+        head: sequence number and hash of the last record as the head has them; None when there is no head.
+    """
+
+    first: int | None
+    last: int | None
+    head: tuple[int, str] | None
+
+
+async def page(
+    conn: AsyncConnection,
+    organization_id: str,
+    selection: Selection,
+    *,
+    limit: int,
+    after: int | None = None,
+    before: int | None = None,
+) -> tuple[list[dict[str, Any]], bool, bool]:
+    """One page of the log, newest first, with whether more follow and whether some precede.
+
+    Args:
+        after: the page starts behind this sequence number: it has what is older.
+        before: the page ends in front of this sequence number; not together with `after`.
+    """
+    sequence = audit_events.c.sequence
+    mine = select(audit_events).where(*_conditions(organization_id, selection))
+    backwards = before is not None
+    query = mine.order_by(sequence.asc() if backwards else sequence.desc())
+    if before is not None:
+        query = query.where(sequence > before)
+    elif after is not None:
+        query = query.where(sequence < after)
+    found = [dict(row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
+    more, found = len(found) > limit, found[:limit]
+    behind = False
+    if found and (backwards or after is not None):
+        edge = found[0]["sequence"]
+        other = mine.where(sequence < edge if backwards else sequence > edge)
+        behind = (await conn.execute(other.limit(1))).first() is not None
+    if backwards:
+        found.reverse()
+    return (found, behind, more) if backwards else (found, more, behind)
+
+
+async def organizations(conn: AsyncConnection) -> list[str]:
+    """The ids of all organizations that are, or have a head, or have records."""
+    table = TABLES["Organization"]
+    every = union(
+        select(table.c.id),
+        select(organization_heads.c.organization_id),
+        select(audit_events.c.organization_id).distinct(),
+    )
+    return sorted(row[0] for row in await conn.execute(every))
+
+
+async def extent(conn: AsyncConnection, organization_id: str) -> Extent:
+    """Where an organization's log begins and ends."""
+    sequence, heads = audit_events.c.sequence, organization_heads.c
+    ends = select(func.min(sequence), func.max(sequence))
+    first, last = (await conn.execute(ends.where(audit_events.c.organization_id == organization_id))).one()
+    head = (
+        await conn.execute(
+            select(heads.audit_sequence, heads.audit_hash).where(heads.organization_id == organization_id)
+        )
+    ).one_or_none()
+    return Extent(first, last, (head[0], head[1]) if head is not None else None)
+
+
+def _conditions(organization_id: str, selection: Selection) -> list[ColumnElement[bool]]:
+    columns = audit_events.c
+    found: list[ColumnElement[bool]] = [columns.organization_id == organization_id]
+    found.extend(columns[name].in_(values) for name, values in selection.filters.items())
+    if selection.since is not None:
+        found.append(columns.at >= selection.since)
+    if selection.until is not None:
+        found.append(columns.at < selection.until)
+    return found
