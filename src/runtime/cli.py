@@ -295,14 +295,14 @@ def verify_audit(settings: Settings, organization: str | None) -> None:
         holds = True
         async for verdict in audit_trail.verify(parts, organization):
             holds = holds and verdict.broken_at is None
-            click.echo(_told(verdict))
+            click.echo(_line(verdict))
         return holds
 
     if not _with_parts(settings, verify):
         raise SystemExit(1)
 
 
-def _told(verdict: audit_trail.Verdict) -> str:
+def _line(verdict: audit_trail.Verdict) -> str:
     if verdict.broken_at is None:
         return f"{verdict.organization_id}  ok      {verdict.records} records, head {verdict.hash}"
     return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
