@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-from runtime.contract.written import ActivationBody, PolicyVersionBody
+from runtime.contract.written import ActivationBody, PolicyVersionBody, RevocationBody
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds.base import Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members, part_of
@@ -451,6 +451,8 @@ def _has_value(part: Any) -> bool:
 _WRITTEN: dict[tuple[str, Verb], type[BaseModel]] = {
     ("PolicyVersion", Verb.CREATE): PolicyVersionBody,
     ("PolicySetVersion", Verb.UPDATE): ActivationBody,
+    ("Session", Verb.UPDATE): RevocationBody,
+    ("DelegatedGrant", Verb.UPDATE): RevocationBody,
 }
 
 # Members of bodies that no entity has: name -> (type, default).

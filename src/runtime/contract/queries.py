@@ -4,7 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from runtime.domain.kinds.base import Envelope, Kind
-from runtime.domain.kinds.values import ApplicationTrait, OwnerType, PolicyTargetType, ProviderType
+from runtime.domain.kinds.values import (
+    ApplicationTrait,
+    GrantStatus,
+    OwnerType,
+    PolicyTargetType,
+    ProviderType,
+    SessionStatus,
+    SessionType,
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,8 @@ def paging(*expands: str, cursor: bool = False) -> tuple[Query, ...]:
     return (AFTER, BEFORE, LIMIT, *((CURSOR,) if cursor else ()), expand(*(expands or ("total_count",))))
 
 
+_ACTIVE = Query("active", values=("true",), deprecated=True, about="older form of `status=active`")
+
 # Query parameters of single lists that no member of the kind stands behind.
 _MORE: dict[str, tuple[Query, ...]] = {
     "applications.list": (
@@ -101,6 +111,17 @@ _MORE: dict[str, tuple[Query, ...]] = {
         Query("filter[active]", "boolean"),
         Query("active", "boolean", deprecated=True),
         Query("filter[scope_type]", many=True, values=("zone",), deprecated=True),
+    ),
+    "sessions.list": (
+        Query("status", values=_values(SessionStatus)),
+        _ACTIVE,
+        Query("session_type", values=_values(SessionType)),
+        Query("include_nested", values=("true",), about="those below a browser session too"),
+    ),
+    "delegated_grants.list": (
+        Query("status", values=_values(GrantStatus)),
+        _ACTIVE,
+        Query("sort", values=("created_at",), about="a leading `-` means descending"),
     ),
 }
 

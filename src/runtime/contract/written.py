@@ -51,6 +51,12 @@ class PolicyVersionBody(Part):
         return self
 
 
+class RevocationBody(Part):
+    """Ends a session or a delegated grant; there is no way back."""
+
+    status: Literal["revoked"]
+
+
 class ActivationBody(Part):
     """Binds a version of a policy set; there is no unbinding."""
 

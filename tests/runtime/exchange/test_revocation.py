@@ -8,10 +8,19 @@ from tests.support.factories import App, Person, opened_parts
 from tests.support.scene import Scene
 
 from runtime.domain.errors import AccessDenied, InvalidClient, InvalidGrant, InvalidTarget, OAuthError
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE, USER
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    DELEGATED_GRANT,
+    PROVIDER,
+    RESOURCE,
+    SESSION,
+    USER,
+)
 from runtime.domain.kinds.resource import Resource
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
+from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
 
@@ -22,6 +31,25 @@ class Chain:
     def __init__(self, scene: Scene, person: Person, apps: list[App], resources: list[Resource]) -> None:
         self.scene, self.person, self.apps, self.resources = scene, person, apps, resources
         self.tokens: list[str] = []
+        self.grant_id = ""
+
+    async def agree(self) -> None:
+        """The user's delegated grant for the API behind the tool server."""
+        parts, zone = self.scene.parts, self.scene.zone
+        async with parts.database.transaction() as conn:
+            within = {"zone_id": zone.id}
+            provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
+            assert provider is not None
+            self.grant_id, _ = await consents.grant(
+                conn,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
+                user_id=self.person.user.id,
+                resource_id=self.resources[1].id,
+                provider_id=provider.id,
+                scopes=[],
+                now=parts.clock(),
+            )
 
     async def walk(self, parts: Parts | None = None) -> None:
         agent, tool_server = self.apps
@@ -46,6 +74,7 @@ async def chain(own_scene: Scene) -> Chain:
     tools = await company.resource(zone, "https://tools.test", application_id=tool_server.id)
     agent = await company.app(zone, "agent", dependencies=[tools])
     made = Chain(own_scene, await company.person(zone, "ann@acme.test"), [agent, tool_server], [tools, api])
+    await made.agree()
     await made.walk()
     return made
 
@@ -57,6 +86,18 @@ async def end_session(chain: Chain) -> None:
             conn, chain.scene.zone.id, chain.person.session_id, now=parts.clock()
         )
     await epochs.publish(parts.state, moved)
+
+
+async def revoke_session(chain: Chain) -> None:
+    await chain.scene.company.update(SESSION, chain.scene.zone.id, chain.person.session_id, status="revoked")
+
+
+async def delete_session(chain: Chain) -> None:
+    await chain.scene.company.delete(SESSION, chain.scene.zone.id, chain.person.session_id)
+
+
+async def revoke_grant(chain: Chain) -> None:
+    await chain.scene.company.update(DELEGATED_GRANT, chain.scene.zone.id, chain.grant_id, status="revoked")
 
 
 async def disable_user(chain: Chain) -> None:
@@ -85,6 +126,9 @@ async def forbid(chain: Chain) -> None:
 
 REVOCATIONS = [
     (end_session, InvalidGrant),
+    (revoke_session, InvalidGrant),
+    (delete_session, InvalidGrant),
+    (revoke_grant, AccessDenied),
     (disable_user, InvalidGrant),
     (delete_user, InvalidGrant),
     (delete_first_application, InvalidGrant),
@@ -136,7 +180,7 @@ async def test_other_workers_hear_of_it(
 
 
 @pytest.mark.threat(18)
-@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS[:4], ids=lambda value: value.__name__)
+@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS[:7], ids=lambda value: value.__name__)
 async def test_still_refused_without_short_lived_state(
     chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
 ) -> None:

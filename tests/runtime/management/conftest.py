@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +15,9 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.services.management import api_keys, organizations
 from runtime.services.parts import Parts
+from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import users as user_storage
+from runtime.storage.sql.sessions import Session
 
 
 @dataclass
@@ -118,6 +121,49 @@ class Zone:
 
         self.api.server.call(add)
         return user
+
+    def session(self, user_id: str) -> str:
+        """A new browser session of a user."""
+        now, session_id = self.api.server.parts.clock(), new_id()
+
+        async def add(parts: Parts) -> None:
+            made = Session(
+                id=session_id,
+                organization_id=self.body["organization_id"],
+                zone_id=self.id,
+                user_id=user_id,
+                application_id=None,
+                session_type="browser",
+                authenticated_at=now,
+                expires_at=now + timedelta(hours=8),
+                created_at=now,
+                updated_at=now,
+            )
+            async with parts.database.transaction() as conn:
+                await sessions.add(conn, made)
+
+        self.api.server.call(add)
+        return session_id
+
+    def grant(self, user_id: str, resource_id: str) -> str:
+        """A new delegated grant of a user, at the zone's own token service."""
+        providers = self.api.ok("GET", self.path("/providers?filter[type]=service-sts"))["items"]
+
+        async def add(parts: Parts) -> str:
+            async with parts.database.transaction() as conn:
+                grant_id, _ = await consents.grant(
+                    conn,
+                    organization_id=self.body["organization_id"],
+                    zone_id=self.id,
+                    user_id=user_id,
+                    resource_id=resource_id,
+                    provider_id=providers[0]["id"],
+                    scopes=[],
+                    now=parts.clock(),
+                )
+            return grant_id
+
+        return self.api.server.call(add)
 
     def version(self, policy_id: str, text: str = "permit (principal, action, resource);") -> dict[str, Any]:
         """A new version of a policy."""

@@ -110,6 +110,10 @@ def _expendable(api: Api, tenant: Tenant, route: Route) -> Tenant:
         resource = zone.make("resources")
         api.ok("PUT", zone.path(f"/applications/{ids['applications']['id']}/dependencies/{resource['id']}"))
         return Tenant(zone, {**ids, "dependencies": resource})
+    if collection == "sessions":
+        return Tenant(zone, {**ids, collection: {"id": zone.session(zone.user().id)}})
+    if collection == "delegated-grants":
+        return Tenant(zone, {**ids, collection: {"id": zone.grant(zone.user().id, ids["resources"]["id"])}})
     return Tenant(zone, {**ids, "roles": _given_role(api, zone, ids, route)})
 
 

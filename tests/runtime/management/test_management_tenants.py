@@ -72,6 +72,8 @@ def fill(zone: Zone) -> Tenant:
         made[collection] = zone.make(collection)
     made["users"] = {"id": zone.user().id}
     made["members"] = made["users"]
+    made["sessions"] = {"id": zone.session(made["users"]["id"])}
+    made["delegated-grants"] = {"id": zone.grant(made["users"]["id"], made["resources"]["id"])}
     application = made["applications"]["id"]
     made["application-credentials"] = zone.password(application)
     made["dependencies"] = made["resources"]
@@ -125,6 +127,8 @@ def body_of(route: Route) -> dict[str, Any] | None:
         return None
     if route.operation_id == "policy_set_versions.update":
         return {"active": True}
+    if route.operation_id in ("sessions.update", "delegated_grants.update"):
+        return {"status": "revoked"}
     if route.method == "PATCH":
         return {}
     collection = route.path.rpartition("/")[2]
@@ -293,5 +297,14 @@ def test_lists_show_ones_own(api: Api, other: Api, mine: Tenant, theirs: Tenant)
 def test_nothing_of_the_others_has_changed(other: Api, theirs: Tenant, api: Api, mine: Tenant) -> None:
     """After all of the attempts above everything is where it was."""
     for tenant, owner in ((theirs, other), (mine, api)):
-        for collection in ("applications", "resources", "providers", "roles", "groups", "users"):
+        for collection in (
+            "applications",
+            "resources",
+            "providers",
+            "roles",
+            "groups",
+            "users",
+            "sessions",
+            "delegated-grants",
+        ):
             assert owner.ok("GET", tenant.zone.path(f"/{collection}/{tenant.ids[collection]['id']}"))

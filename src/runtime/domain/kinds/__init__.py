@@ -7,6 +7,7 @@ from runtime.domain.kinds.policy import POLICY, POLICY_SET, POLICY_SET_VERSION, 
 from runtime.domain.kinds.provider import PROVIDER
 from runtime.domain.kinds.resource import RESOURCE
 from runtime.domain.kinds.role import GROUP, ROLE, ROLE_ASSIGNMENT, USER
+from runtime.domain.kinds.session import DELEGATED_GRANT, SESSION
 from runtime.domain.kinds.zone import ZONE
 
 ALL: tuple[Kind, ...] = (
@@ -26,6 +27,8 @@ ALL: tuple[Kind, ...] = (
     POLICY_VERSION,
     POLICY_SET,
     POLICY_SET_VERSION,
+    SESSION,
+    DELEGATED_GRANT,
 )
 
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in ALL}
@@ -35,6 +38,7 @@ __all__ = [
     "APPLICATION",
     "APPLICATION_CREDENTIAL",
     "BY_NAME",
+    "DELEGATED_GRANT",
     "GROUP",
     "ORGANIZATION",
     "POLICY",
@@ -47,6 +51,7 @@ __all__ = [
     "ROLE_ASSIGNMENT",
     "SERVICE_ACCOUNT",
     "SERVICE_ACCOUNT_CREDENTIAL",
+    "SESSION",
     "USER",
     "ZONE",
     "Entity",

@@ -123,6 +123,29 @@ class UserStatus(StrEnum):
     DISABLED = "disabled"
 
 
+class SessionStatus(StrEnum):
+    """Where a session stands; `expired` follows from its end."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class SessionType(StrEnum):
+    """Whose a session is."""
+
+    USER = "user"
+    APPLICATION = "application"
+
+
+class GrantStatus(StrEnum):
+    """Where a delegated grant stands; `expired` follows from its end."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 class PrincipalType(StrEnum):
     """What a role can be assigned to."""
 

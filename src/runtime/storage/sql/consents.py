@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
@@ -149,3 +149,33 @@ async def grant(
         .values(scopes=wanted, status="active", expires_at=None, epoch=epoch, updated_at=now)
     )
     return standing.id, epoch
+
+
+async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: datetime) -> bool:
+    """End a delegated grant; False when it has been ended already."""
+    done = await conn.execute(
+        update(_grants)
+        .where(_grants.c.id == grant_id, _grants.c.zone_id == zone_id, _grants.c.status == "active")
+        .values(status="revoked", epoch=_grants.c.epoch + 1, updated_at=now)
+    )
+    return done.rowcount == 1
+
+
+async def withdraw(conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str) -> None:
+    """Take back what a user agreed to for a resource, whichever application it was for."""
+    await conn.execute(
+        delete(_consents).where(
+            _consents.c.zone_id == zone_id,
+            _consents.c.user_id == user_id,
+            _consents.c.resource_id == resource_id,
+        )
+    )
+
+
+def stands(now: datetime, status: str) -> ColumnElement[bool]:
+    """The condition that a delegated grant is `active`, `expired` or `revoked`."""
+    if status == "revoked":
+        return _grants.c.status == status
+    ends_at = _grants.c.expires_at
+    alive = or_(ends_at.is_(None), ends_at > now)
+    return and_(_grants.c.status == "active", alive if status == "active" else ends_at <= now)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, insert, not_, or_, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,6 +16,7 @@ from runtime.storage.sql.tables import METADATA
 SessionType = Literal["browser", "application", "offline"]
 
 _sessions = METADATA.tables["sessions"]
+_families = METADATA.tables["refresh_families"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,13 @@ async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until:
 
 
 async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
-    """End a session and those below it; session id -> its new epoch, for each that this call ended."""
+    """End a session, those below it and their refresh families.
+
+    Returns:
+        session id -> its new epoch, for each that this call ended.
+    """
+    # Whoever is putting a session below this one has the lock: it is seen once the lock is ours.
+    await find(conn, session_id, zone_id=zone_id, lock=True)
     ended = await conn.execute(
         update(_sessions)
         .where(
@@ -110,7 +117,35 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
         .returning(_sessions.c.id, _sessions.c.epoch)
     )
-    return {row.id: int(row.epoch) for row in ended}
+    epochs = {row.id: int(row.epoch) for row in ended}
+    if epochs:
+        await conn.execute(
+            update(_families)
+            .where(_families.c.zone_id == zone_id, _families.c.session_id.in_(epochs))
+            .values(status="revoked", successor_sealed=None)
+        )
+    return epochs
+
+
+def stands(now: datetime, status: str) -> ColumnElement[bool]:
+    """The condition that a session is `active`, `expired` or `revoked`."""
+    if status == "revoked":
+        return _sessions.c.status == status
+    alive = _sessions.c.expires_at > now
+    return and_(_sessions.c.status == "active", alive if status == "active" else not_(alive))
+
+
+def is_of(session_type: str) -> ColumnElement[bool]:
+    """The condition that a session is a `user`'s, or an `application`'s own."""
+    return _sessions.c.user_id.is_not(None) if session_type == "user" else _sessions.c.user_id.is_(None)
+
+
+def is_initiated() -> ColumnElement[bool]:
+    """The condition that a session stands below no other, and that somebody has begun it."""
+    return and_(
+        _sessions.c.parent_id.is_(None),
+        or_(_sessions.c.user_id.is_not(None), _sessions.c.application_id.is_not(None)),
+    )
 
 
 async def _one(conn: AsyncConnection, condition: Any, *, lock: bool = False) -> Session | None:

@@ -1,0 +1,92 @@
+"""Sessions and delegated grants: what signing in and consenting leave behind, to be looked at and ended."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import field_validator
+
+from runtime.domain.kinds.base import Envelope, Kind, Listing, Verb, ZoneEntity
+from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, SessionType, Timestamp
+from runtime.domain.kinds.zone import ZONE
+
+_NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+_ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
+
+
+class SessionMetadata(Part):
+    """The application that started a session."""
+
+    name: str
+
+
+class Session(ZoneEntity):
+    """A user's session in a browser, or what one application holds of it."""
+
+    session_type: Annotated[SessionType, Mark.SERVER]
+    active: Annotated[bool, Mark.DERIVED] = False
+    application_id: Annotated[Id | None, Mark.SERVER] = None
+    authenticated_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    expires_at: Annotated[Timestamp, Mark.SERVER]
+    issuer: Annotated[str | None, Mark.SERVER] = None
+    metadata: Annotated[SessionMetadata | None, Mark.SERVER] = None
+    parent_id: Annotated[Id | None, Mark.SERVER]  # null on a browser session
+    provider_id: Annotated[Id | None, Mark.SERVER] = None
+    session_data: Annotated[dict[str, Any] | None, Mark.SERVER] = None
+    status: Annotated[SessionStatus, Mark.SERVER]  # an update takes `revoked` alone
+    subject: Annotated[str | None, Mark.SERVER] = None
+    user_id: Annotated[Id | None, Mark.SERVER] = None
+    acr: Annotated[str | None, Mark.INTERNAL] = None
+    amr: Annotated[list[str] | None, Mark.INTERNAL] = None
+    cookie_hash: Annotated[bytes | None, Mark.INTERNAL] = None
+    epoch: Annotated[int, Mark.INTERNAL] = 1
+
+    @field_validator("session_type", mode="before")
+    @classmethod
+    def _whose(cls, stored: Any) -> Any:
+        """Sign-in keeps how a session came to be; whatever that was, it is a user's."""
+        return SessionType.USER if stored in ("browser", "application", "offline") else stored
+
+    @field_validator("metadata", mode="before")
+    @classmethod
+    def _named(cls, stored: Any) -> Any:
+        return stored or None
+
+
+class DelegatedGrant(ZoneEntity):
+    """A user's word that a resource may be accessed for them, with the provider its tokens come from."""
+
+    active: Annotated[bool, Mark.DERIVED] = False
+    expires_at: Annotated[Timestamp, Mark.SERVER]  # the last day there is, where none was set
+    provider_id: Annotated[Id, Mark.SERVER]
+    refresh_token_set: Annotated[bool, Mark.SERVER]
+    refreshed_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    resource_id: Annotated[Id, Mark.SERVER]
+    scopes: Annotated[list[str], Mark.SERVER]
+    status: Annotated[GrantStatus, Mark.SERVER]  # an update takes `revoked` alone
+    user_id: Annotated[Id, Mark.SERVER]
+    epoch: Annotated[int, Mark.INTERNAL] = 1
+
+    @field_validator("expires_at", mode="before")
+    @classmethod
+    def _some_day(cls, stored: Any) -> Any:
+        return _NEVER if stored is None else stored
+
+
+SESSION = Kind(
+    entity=Session,
+    collection="sessions",
+    operations="sessions",
+    parent=ZONE,
+    verbs=_ENDED_ONLY,
+    listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id"}),
+)
+
+DELEGATED_GRANT = Kind(
+    entity=DelegatedGrant,
+    collection="delegated-grants",
+    operations="delegated_grants",
+    parent=ZONE,
+    verbs=_ENDED_ONLY,
+    listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id", "resource_id": "resource_id"}),
+)

@@ -1,0 +1,86 @@
+"""Sessions: made by sign-in, looked at and ended here. An end is seen by the very next exchange."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.domain.errors import ValidationFailed
+from runtime.domain.kinds import SESSION, Entity, Kind, Verb
+from runtime.domain.kinds.session import Session
+from runtime.domain.kinds.values import SessionStatus
+from runtime.services.exchange import epochs
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import sessions
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of sessions: those that somebody began, and with `include_nested` those below them too."""
+    scope = await entities.scope_of(unit, SESSION, parents)
+    entities.require(unit, SESSION, Verb.LIST)
+    more = []
+    if (status := asked_status(query)) is not None:
+        more.append(sessions.stands(unit.now, status))
+    if whose := query.special.get("session_type"):
+        more.append(sessions.is_of(whose[0]))
+    if "include_nested" not in query.special:
+        more.append(sessions.is_initiated())
+    listed = await entities.page(unit, SESSION, scope, query, *more)
+    return listed.with_items([_as_it_stands(unit, session) for session in listed.items])
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The session, as it stands now."""
+    return _as_it_stands(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
+
+
+async def revoke(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """End a session and those below it, with their refresh tokens; nothing at all when it has ended."""
+    scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.UPDATE)
+    if cast(Session, before).status is not SessionStatus.REVOKED:
+        await _end(unit, entity_id, scope["zone_id"])
+    return _as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """End a session as `revoke` does, and keep nothing of it and of those below it."""
+    scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.DELETE)
+    zone_id = scope["zone_id"]
+    await _end(unit, entity_id, zone_id)
+    await storage.remove(unit.conn, SESSION, entity_id, within=scope)
+    told = {"user_id": cast(Session, before).user_id}
+    await unit.record("sessions.delete", SESSION.name, entity_id, zone_id, before=told, after=None)
+
+
+def asked_status(query: ListQuery) -> str | None:
+    """The status that a list is limited to, under its name or the older one. Raises ValidationFailed."""
+    status = next(iter(query.special.get("status", ())), None)
+    if "filter[active]" not in query.special:
+        return status
+    if status not in (None, "active"):
+        raise ValidationFailed.of("active", "says otherwise than `status`")
+    return "active"
+
+
+async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
+    await unit.revision()
+    ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
+    for one, epoch in sorted(ended.items()):
+        unit.publish(epochs.session_key(one), epoch)
+        # The claims in a session are no matter for the audit log.
+        before, after = {"status": "active"}, {"status": "revoked"}
+        await unit.record("sessions.revoke", SESSION.name, one, zone_id, before=before, after=after)
+
+
+def _as_it_stands(unit: Unit, entity: Entity) -> Session:
+    session = cast(Session, entity)
+    status = session.status
+    if status is SessionStatus.ACTIVE and session.expires_at <= unit.now:
+        status = SessionStatus.EXPIRED
+    return session.model_copy(update={"status": status, "active": status is SessionStatus.ACTIVE})
