@@ -26,18 +26,27 @@ CREATE TABLE application_credentials (
     secret_hash BYTEA,
     type VARCHAR NOT NULL,
     identifier VARCHAR NOT NULL,
+    provider_id VARCHAR,
+    subject VARCHAR,
+    any_subject BOOLEAN,
+    jwks_uri VARCHAR,
     CONSTRAINT application_credentials_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT application_credentials_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
-    CONSTRAINT application_credentials_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE
+    CONSTRAINT application_credentials_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT application_credentials_provider_id_fkey FOREIGN KEY(zone_id, provider_id) REFERENCES providers (zone_id, id) ON DELETE CASCADE
 );
 
 CREATE INDEX application_credentials_application_id_idx ON application_credentials (zone_id, application_id);
 
 CREATE INDEX application_credentials_created_at_idx ON application_credentials (zone_id, created_at, id);
 
-CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier);
+CREATE UNIQUE INDEX application_credentials_identifier_key ON application_credentials (zone_id, identifier) WHERE type != 'token';
+
+CREATE INDEX application_credentials_provider_id_idx ON application_credentials (zone_id, provider_id);
 
 CREATE UNIQUE INDEX application_credentials_slug_key ON application_credentials (zone_id, slug);
+
+CREATE UNIQUE INDEX application_credentials_token_identifier_key ON application_credentials (zone_id, provider_id, identifier) WHERE type = 'token';
 
 CREATE TABLE application_dependencies (
     zone_id VARCHAR NOT NULL,

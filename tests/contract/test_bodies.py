@@ -230,7 +230,19 @@ def test_members_that_the_service_makes_are_optional() -> None:
     ("raw", "field", "message"),
     [
         ({"application_id": "a"}, "type", "is required"),
-        ({"application_id": "a", "type": "url"}, "type", "must be one of `password`, `public`"),
+        (
+            {"application_id": "a", "type": "other"},
+            "type",
+            "must be one of `password`, `public`, `token`, `public-key`, `url`",
+        ),
+        ({"application_id": "a", "type": "url"}, "identifier", "is required"),
+        ({"application_id": "a", "type": "token"}, "provider_id", "is required"),
+        (
+            {"application_id": "a", "type": "token", "provider_id": "p", "identifier": "x"},
+            "identifier",
+            "is read-only",
+        ),
+        ({"application_id": "a", "type": "public-key"}, "jwks_uri", "is required"),
         ({"type": "public"}, "application_id", "is required"),
     ],
 )

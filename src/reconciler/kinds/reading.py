@@ -90,6 +90,7 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         scope=about["scope"],
         handle=about.get("handle"),
         handle_default=bool(about.get("handle_default")),
+        handle_decided=frozenset(about.get("handle_decided", ())),
         order=int(about["order"]),
         requires=tuple(about.get("requires", ())),
         schema=schema,

@@ -86,6 +86,7 @@ class Kind:
         scope: `zone` or `organization`.
         handle: the spec member that is unique within the parent and that entities are adopted by.
         handle_default: the handle is the manifest's name when the spec leaves it out.
+        handle_decided: values of `type` with which the handle is the server's to decide.
         order: position in creation order, parents first.
         files: spec members that hold a path -> the member that takes the file's text.
         references, addresses: paths (spec member names) of all members that refer to others.
@@ -111,6 +112,7 @@ class Kind:
     secrets: tuple[tuple[str, ...], ...]
     sole: tuple[str, ...] = ()
     shown_once: Mapping[str, Any] | None = None
+    handle_decided: frozenset[str] = frozenset()
     _leaves: dict[str, Shape] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -127,6 +129,10 @@ class Kind:
                 known = known.members.get(name, _PLAIN)
             self._leaves[path] = known
         return known
+
+    def handle_of(self, spec: Mapping[str, Any]) -> str | None:
+        """The member that names what this spec describes; None when the server decides the name."""
+        return None if spec.get("type") in self.handle_decided else self.handle
 
     def shows_once(self, spec: Mapping[str, Any]) -> bool:
         """Tell whether creating this answers a secret that is never shown again."""

@@ -103,10 +103,11 @@ class Matcher:
 
     def _handle(self, manifest: Manifest) -> str | None:
         kind = manifest.kind
-        if kind.handle is None:
+        handle = kind.handle_of(manifest.spec)
+        if handle is None:
             return None
-        value = manifest.spec.get(kind.handle)
-        if value is None or kind.handle not in kind.spec.members:
+        value = manifest.spec.get(handle)
+        if value is None or handle not in kind.spec.members:
             return manifest.name
         return value if isinstance(value, str) else None
 
@@ -153,8 +154,9 @@ class Matcher:
         """Fill `wanted` and `secrets`: the spec on the wire, in leaves, without what the manifest ignores."""
         manifest, kind = match.manifest, match.manifest.kind
         spec = dict(manifest.spec)
-        if kind.handle_default and kind.handle is not None:
-            spec.setdefault(kind.handle, manifest.name)
+        handle = kind.handle_of(spec)
+        if kind.handle_default and handle is not None:
+            spec.setdefault(handle, manifest.name)
         wire = self._wire(match, kind.spec, spec)
         for path, shape, value in leaves(kind.wire, wire):
             if match.found is not None and match.ignores(path):

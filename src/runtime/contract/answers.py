@@ -12,7 +12,7 @@ from runtime.domain.kinds.base import Entity, Kind, Permissions
 from runtime.domain.kinds.marks import Mark, Member, members
 from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import Part, Timestamp, rfc3339
+from runtime.domain.kinds.values import Id, Part, Timestamp, rfc3339
 
 Shown = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
 
@@ -110,6 +110,29 @@ class GroupMember(Part):
     created_at: Timestamp
     user: User | None = None
     user_id: str
+
+
+class ValidationCheck(Part):
+    """One check of a provider's connection; `detail` says why when it did not pass."""
+
+    check: Literal[
+        "issuer_reachability",
+        "metadata_retrieval",
+        "endpoint_consistency",
+        "authorization_endpoint_reachability",
+        "credential_exchange",
+    ]
+    detail: str | None = None
+    status: Literal["pass", "fail", "skipped_with_reason", "not_applicable"]
+
+
+class ValidationResult(Part):
+    """What the checks of a provider's connection came to, in the order they ran. It is not stored."""
+
+    checks: list[ValidationCheck]
+    provider_id: Id
+    status: Literal["pass", "fail"]
+    validated_at: Timestamp
 
 
 class OrganizationRoleInfo(Part):

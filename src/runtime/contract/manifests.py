@@ -129,6 +129,7 @@ def manifest_schema(kind: Kind) -> Schema:
             "scope": "zone" if kind.zoned else "organization",
             "handle": kind.handle,
             "handle_default": kind.handle in spec["properties"],
+            **({"handle_decided": decided} if (decided := _handle_decided(kind)) else {}),
             "order": ALL.index(kind) + 1,
             "requires": _requires(kind),
         },
@@ -167,6 +168,8 @@ def spec_schema(kind: Kind) -> Schema:
         }
         required.append("type")
     result: Schema = {"type": "object", "properties": properties}
+    if kind.variants and (needs := _variant_needs(kind, required)):
+        result["allOf"] = needs
     if kind.name == "Policy":
         properties["cedar"]["description"] = "The policy's text in Cedar."
         properties["cedar_file"] = {
@@ -194,8 +197,34 @@ def _is_fixed(kind: Kind, name: str) -> bool:
     )
 
 
+def _handle_decided(kind: Kind) -> list[str]:
+    """The variants of a union whose handle the service decides: they are not named after the manifest."""
+    return [
+        str(variant.model_fields["type"].default)
+        for variant in kind.variants
+        if kind.handle not in settable(variant, Verb.CREATE)
+    ]
+
+
+def _variant_needs(kind: Kind, required: list[str]) -> list[Schema]:
+    """What single variants of a union require besides what all of them do."""
+    found: list[Schema] = []
+    for variant in kind.variants:
+        own = [
+            manifest_name(member)
+            for name, member in settable(variant, Verb.CREATE).items()
+            if member.required and not member.has(Mark.MADE) and manifest_name(member) not in required
+        ]
+        if own:
+            chosen = {"properties": {"type": {"const": str(variant.model_fields["type"].default)}}}
+            found.append({"if": {**chosen, "required": ["type"]}, "then": {"required": own}})
+    return found
+
+
 def _is_required(kind: Kind, member: Member) -> bool:
     if member.name == kind.handle or member.has(Mark.MADE):
+        return False
+    if any(member.name not in variant.model_fields for variant in kind.variants):
         return False
     return member.required and not any(
         inner.has(Mark.SERVER) for inner in members(part_of(member.annotation) or BaseModel).values()

@@ -103,7 +103,7 @@ _SUMMARIES = {
 # Answers of creates that show a secret once, in place of the plain entity.
 _CREATED: dict[str, tuple[type[BaseModel], ...]] = {
     "ServiceAccountCredential": (answers.ServiceAccountCredentialCreated,),
-    "ApplicationCredential": (answers.PasswordCredentialCreated, kinds.APPLICATION_CREDENTIAL.classes[1]),
+    "ApplicationCredential": (answers.PasswordCredentialCreated, *kinds.APPLICATION_CREDENTIAL.classes[1:]),
 }
 
 
@@ -219,6 +219,16 @@ IRREGULAR: tuple[Route, ...] = (
         query=(Query("scope", values=("organization", "zone")), expand("permissions", "total_count")),
         response=(answers.OrganizationRoleInfo,),
         envelope=Wrap.ITEMS,
+    ),
+    _hand(
+        "providers.validate",
+        "POST",
+        f"{kinds.PROVIDER.item_path}/validate",
+        200,
+        "Try the connection to a provider now; 200 also when a check fails",
+        kind=kinds.PROVIDER,
+        response=(answers.ValidationResult,),
+        errors=(403, 404),
     ),
     _hand(
         "applications.list_credentials",

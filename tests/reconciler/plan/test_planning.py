@@ -83,6 +83,18 @@ class TestCreating:
 
         assert plan_for(world, company).empty
 
+    def test_leaves_names_to_the_server_that_it_decides(self, world: World, company: list[Manifest]) -> None:
+        """A workload's credential is named after its subject, and no other one is taken for it."""
+        key = {"application": "agent", "type": "token", "provider": "okta", "subject": "repo:acme/app"}
+        with_token = [*company, manifest("ApplicationCredential", "build", **key)]
+
+        settle(world, with_token)
+
+        spec = world.find("ApplicationCredential", "build")["spec"]
+        assert "identifier" not in spec
+        assert spec["provider_id"] == world.find("Provider", "okta")["id"]
+        assert plan_for(world, with_token).empty
+
     def test_names_the_manifest_as_reason(self, world: World) -> None:
         """Every action says which file and line it comes from."""
         assert plan_for(world, [zone()]).actions[0].reason == "Zone.yaml:1"

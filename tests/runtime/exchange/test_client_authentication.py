@@ -15,6 +15,7 @@ from runtime.domain.errors import (
     UnauthorizedClient,
     UnsupportedGrantType,
 )
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
 from runtime.services.clients import MAX_FAILURES, basic_credentials
 
 FORM = [("grant_type", "client_credentials")]
@@ -101,6 +102,51 @@ async def test_assertions_are_not_taken_for_nothing(scene: Scene, agent: App) ->
     """A mechanism that is not served fails, also beside one that is."""
     with pytest.raises(InvalidClient):
         await scene.post([*FORM, *agent.form.items(), ("client_assertion", "x.y.z")])
+
+
+async def test_other_credentials_do_not_authenticate_yet(scene: Scene, agent: App) -> None:
+    """What is registered for assertions is no client id: with a secret or without, it is nobody."""
+    company, zone = scene.company, scene.zone
+    assert await scene.post([*FORM, *agent.form.items()])
+    provider = await company.create(
+        PROVIDER, zone.id, name="CI", identifier="https://ci.example", client_id="zone"
+    )
+    owner = agent.application.id
+    made = [
+        await company.create(APPLICATION_CREDENTIAL, zone.id, application_id=owner, **members)
+        for members in (
+            {"type": "token", "provider_id": provider.id, "subject": "workload"},
+            {"type": "token", "provider_id": provider.id, "any_subject": True},
+            {"type": "public-key", "identifier": "signer", "jwks_uri": "https://agent.example/keys"},
+            {"type": "url", "identifier": "https://agent.example/client"},
+        )
+    ]
+    assert [each.identifier for each in made] == ["workload", "*", "signer", "https://agent.example/client"]
+
+    for each in made:
+        with pytest.raises(InvalidClient):
+            await scene.post([*FORM, ("client_id", each.identifier)])
+        with pytest.raises(InvalidClient):
+            await scene.post([*FORM, ("client_id", each.identifier), ("client_secret", agent.secret or "")])
+        with pytest.raises(InvalidClient):
+            await scene.post(FORM, authorization=basic(each.identifier, agent.secret or ""))
+
+
+async def test_a_workload_and_a_client_of_one_name(scene: Scene, agent: App) -> None:
+    """A subject that is also a client id neither hides the client nor lends it anything."""
+    company, zone = scene.company, scene.zone
+    provider = await company.create(PROVIDER, zone.id, name="CI 2", identifier="https://ci2.example")
+    await company.create(
+        APPLICATION_CREDENTIAL,
+        zone.id,
+        application_id=(await company.app(zone, "workload-owner")).application.id,
+        type="token",
+        provider_id=provider.id,
+        subject=agent.client_id,
+    )
+
+    answer = await scene.post([*FORM, *agent.form.items()])
+    assert claims_of(answer["access_token"])["client_id"] == agent.client_id
 
 
 async def test_public_client_has_no_authority_of_its_own(scene: Scene) -> None:

@@ -768,3 +768,59 @@ async def _bound(git: Git, zone: str) -> list[dict[str, Any]]:
     versions = {row["id"]: row for row in await _rows(git, "policy_set_versions")}
     entries: list[dict[str, Any]] = versions[bindings[0]["policy_set_version_id"]]["manifest"]["entries"]
     return entries
+
+
+async def test_credentials_of_workloads(git: Git, zone: str) -> None:
+    """They need no name: the service gives one, and a snapshot tells only what was said."""
+    agent, corp = ref("Application", "agent"), ref("Provider", "corp")
+    members: dict[str, dict[str, Any]] = {
+        "build": {"type": "token", "provider_id": corp, "subject": "repo:acme/app"},
+        "any": {"type": "token", "provider_id": corp, "any_subject": True},
+        "signer": {"type": "public-key", "jwks_uri": "https://agent.test/keys"},
+        "client": {"type": "url", "identifier": "https://agent.test/client"},
+    }
+    await git.apply(
+        create("Provider", "corp", zone, name="Corp", identifier="https://corp.test"),
+        app("agent", zone),
+        *(
+            create("ApplicationCredential", name, zone, application_id=agent, **spec)
+            for name, spec in members.items()
+        ),
+    )
+
+    lines = {
+        line["ownership"]["name"]: line
+        for line in await git.snapshot()
+        if line.get("kind") == "ApplicationCredential"
+    }
+    assert {name: line["handle"] for name, line in lines.items()} == {
+        "build": None,
+        "any": None,
+        "signer": "signer",
+        "client": "https://agent.test/client",
+    }
+    ids = {"application_id": git.id("Application", "agent"), "provider_id": git.id("Provider", "corp")}
+    assert lines["build"]["spec"] == {"type": "token", "subject": "repo:acme/app", **ids}
+    assert lines["any"]["spec"] == {"type": "token", "any_subject": True, **ids}
+
+
+async def test_a_workloads_credential_is_not_widened_by_an_oversight(git: Git, zone: str) -> None:
+    """A manifest that loses its subject is refused; one that says that any will do is not."""
+    await git.apply(
+        create("Provider", "corp", zone, name="Corp", identifier="https://corp.test"),
+        app("agent", zone),
+        create(
+            "ApplicationCredential",
+            "build",
+            zone,
+            application_id=ref("Application", "agent"),
+            type="token",
+            provider_id=ref("Provider", "corp"),
+            subject="repo:acme/app",
+        ),
+    )
+    made = git.id("ApplicationCredential", "build")
+    with pytest.raises(ValidationFailed):
+        await git.apply(update("ApplicationCredential", made, "build", subject=None))
+    await git.apply(update("ApplicationCredential", made, "build", subject=None, any_subject=True))
+    await git.apply(update("ApplicationCredential", made, "build", subject="repo:acme/b", any_subject=None))

@@ -22,6 +22,7 @@ _ACTIONS = {
     "remove": Verb.DELETE,
     "revoke": Verb.DELETE,
     "set_default": Verb.UPDATE,
+    "validate": Verb.UPDATE,
 }
 _SEEN_THROUGH = {
     "list_credentials": "application_credentials",

@@ -228,6 +228,13 @@ REFERENCES = [
     ("PATCH", "/resources/{resources}", {}, "credential_provider_id", "providers"),
     ("POST", "/application-credentials", {"type": "public"}, "application_id", "applications"),
     ("POST", "/application-credentials", {"type": "password"}, "application_id", "applications"),
+    (
+        "POST",
+        "/application-credentials",
+        {"type": "token", "subject": "t", "application_id": "{applications}"},
+        "provider_id",
+        "providers",
+    ),
     ("PATCH", "", {}, "user_identity_provider_id", "providers"),
     ("PATCH", "", {}, "default_resource_id", "resources"),
     ("PATCH", "", {}, "default_mcp_gateway_application_id", "applications"),
@@ -254,7 +261,9 @@ def test_a_foreign_id_in_a_body_is_400(
 ) -> None:
     """A reference out of the zone is refused in the words that a random id is refused in."""
     foreign: Tenant = request.getfixturevalue(whose)
-    target = mine.zone.path(path.format(**{name: made["id"] for name, made in mine.ids.items()}))
+    ids = {name: made["id"] for name, made in mine.ids.items()}
+    target = mine.zone.path(path.format(**ids))
+    body = {name: value.format(**ids) for name, value in body.items()}
     answers = []
     for wrong in (foreign.ids[collection]["id"], new_id()):
         refused = api(method, target, {**body, member: wrong})

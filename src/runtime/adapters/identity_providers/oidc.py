@@ -88,17 +88,7 @@ class OpenIDProviders:
             OutboundRefused, OutboundFailed when discovery is needed and does not work.
         """
         found = {} if settings.is_complete(needs_keys=needs_keys) else await self._discovery(settings)
-        methods = _texts(found.get("token_endpoint_auth_methods_supported"))
-        return Endpoints(
-            authorization_endpoint=settings.authorization_endpoint or _text(found, "authorization_endpoint"),
-            token_endpoint=settings.token_endpoint or _text(found, "token_endpoint"),
-            jwks_uri=settings.jwks_uri or _text(found, "jwks_uri"),
-            userinfo_endpoint=settings.userinfo_endpoint or _text(found, "userinfo_endpoint"),
-            token_auth_methods=methods if methods is not None else ("client_secret_basic",),
-            challenge_methods=settings.code_challenge_methods_supported
-            or _texts(found.get("code_challenge_methods_supported")),
-            sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
-        )
+        return endpoints_of(settings, found)
 
     async def authorization_url(
         self,
@@ -183,6 +173,16 @@ class OpenIDProviders:
             fields[settings.authorization_resource_parameter] = resource
         return await self._token_request(settings, fields)
 
+    async def use_own_credentials(self, settings: ProviderSettings, published: Mapping[str, Any]) -> None:
+        """See that the provider takes our client id and secret: ask for a token of our own, and drop it.
+
+        Args:
+            published: the provider's metadata as it is now, its issuer checked.
+        Raises: ProviderRefused with the provider's error code; OutboundRefused, OutboundFailed.
+        """
+        fields = {"grant_type": "client_credentials"}
+        await self._token_request(settings, fields, endpoints_of(settings, published))
+
     async def identify(
         self, settings: ProviderSettings, tokens: ProviderTokens, *, nonce: str, now: datetime
     ) -> ProviderIdentity:
@@ -224,8 +224,7 @@ class OpenIDProviders:
 
     async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
         async def fetch() -> Mapping[str, Any]:
-            address = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-            fetched = await self._outbound.get_json(address, partition=settings.partition)
+            fetched = await self._outbound.get_json(metadata_address(settings), partition=settings.partition)
             if not isinstance(fetched.json, dict):
                 raise OutboundFailed("the answer is not provider metadata", temporary=False)
             return fetched.json
@@ -235,8 +234,10 @@ class OpenIDProviders:
             raise ProviderRefused("issuer_mismatch", "the provider publishes another issuer than configured")
         return document
 
-    async def _token_request(self, settings: ProviderSettings, fields: dict[str, str]) -> ProviderTokens:
-        endpoints = await self.endpoints(settings)
+    async def _token_request(
+        self, settings: ProviderSettings, fields: dict[str, str], endpoints: Endpoints | None = None
+    ) -> ProviderTokens:
+        endpoints = endpoints or await self.endpoints(settings)
         address = _required(endpoints.token_endpoint, "token endpoint")
         headers = _authenticate(settings, endpoints.token_auth_methods, fields)
         status, answer = await self._outbound.post_form(
@@ -249,6 +250,26 @@ class OpenIDProviders:
             code = answer.get("error")
             raise ProviderRefused(code if isinstance(code, str) else "invalid_response", f"answered {status}")
         return _tokens(settings, answer)
+
+
+def metadata_address(settings: ProviderSettings) -> str:
+    """Where a provider publishes its metadata. Spec: OpenID Connect Discovery section 4."""
+    return f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoints:
+    """Configured addresses, completed by published metadata."""
+    methods = _texts(found.get("token_endpoint_auth_methods_supported"))
+    return Endpoints(
+        authorization_endpoint=settings.authorization_endpoint or _text(found, "authorization_endpoint"),
+        token_endpoint=settings.token_endpoint or _text(found, "token_endpoint"),
+        jwks_uri=settings.jwks_uri or _text(found, "jwks_uri"),
+        userinfo_endpoint=settings.userinfo_endpoint or _text(found, "userinfo_endpoint"),
+        token_auth_methods=methods if methods is not None else ("client_secret_basic",),
+        challenge_methods=settings.code_challenge_methods_supported
+        or _texts(found.get("code_challenge_methods_supported")),
+        sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+    )
 
 
 def _authenticate(

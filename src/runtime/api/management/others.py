@@ -7,7 +7,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import BadRequest
 from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION
-from runtime.services.management import audit, organizations, policy_schemas, policy_sets
+from runtime.services.management import audit, organizations, policy_schemas, policy_sets, provider_checks
 
 
 async def list_roles(call: Call) -> HTTPResponse:
@@ -18,6 +18,13 @@ async def list_roles(call: Call) -> HTTPResponse:
     if "permissions" in call.expands:
         page["permissions"] = permissions_of(call, ORGANIZATION)
     return send(page)
+
+
+async def validate_provider(call: Call) -> HTTPResponse:
+    """Run the checks of a provider's connection; the transaction is over before anything is sent."""
+    async with call.reading() as unit:
+        settings = await provider_checks.settings_to_check(unit, call.path, call.id)
+    return send(part_answer(await provider_checks.run(call.parts, call.id, settings)))
 
 
 async def list_schemas(call: Call) -> HTTPResponse:
@@ -64,6 +71,7 @@ async def list_audit_events(call: Call) -> HTTPResponse:
 
 HANDLERS: dict[str, Handler] = {
     "organizations.list_roles": list_roles,
+    "providers.validate": validate_provider,
     "policy_schemas.list": list_schemas,
     "policy_schemas.retrieve": retrieve_schema,
     "policy_schemas.set_default": set_default_schema,

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+from pydantic import field_validator
+
 from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
 from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import (
@@ -13,12 +15,15 @@ from runtime.domain.kinds.values import (
     Identifier,
     Metadata,
     Name,
+    NonEmpty,
     OwnerType,
     Part,
     Slug,
     Uri,
 )
 from runtime.domain.kinds.zone import ZONE
+
+ANY_SUBJECT = "*"  # the identifier of a `token` credential without a subject
 
 
 class ApplicationOAuth2(Part):
@@ -85,6 +90,41 @@ class PublicCredential(ApplicationCredential):
     identifier: Annotated[Identifier, Mark.HANDLE, Mark.MADE]
 
 
+class TokenCredential(ApplicationCredential):
+    """A workload's identity: tokens that a provider issues to it, about one subject or about any.
+
+    Any subject may be every customer of a provider that many share, so that has to be said: `any_subject`.
+    """
+
+    type: Annotated[Literal[CredentialType.TOKEN], Mark.FIXED] = CredentialType.TOKEN
+    identifier: Annotated[Identifier, Mark.SERVER, Mark.HANDLE]  # the subject, or `*`
+    provider_id: Annotated[Id, Mark.FIXED, Ref("Provider")]
+    subject: NonEmpty | None = None
+    any_subject: bool | None = None
+
+    @field_validator("subject")
+    @classmethod
+    def _no_wildcard(cls, subject: str | None) -> str | None:
+        if subject == ANY_SUBJECT:
+            raise ValueError("must not be `*`; leave it out and set `any_subject` to true")
+        return subject
+
+
+class PublicKeyCredential(ApplicationCredential):
+    """A client id and the keys that its assertions are signed with."""
+
+    type: Annotated[Literal[CredentialType.PUBLIC_KEY], Mark.FIXED] = CredentialType.PUBLIC_KEY
+    identifier: Annotated[Identifier, Mark.FIXED, Mark.HANDLE, Mark.MADE]
+    jwks_uri: Annotated[Uri, Mark.FIXED]
+
+
+class UrlCredential(ApplicationCredential):
+    """A client id that is the address of a document about the client."""
+
+    type: Annotated[Literal[CredentialType.URL], Mark.FIXED] = CredentialType.URL
+    identifier: Annotated[Uri, Mark.HANDLE]
+
+
 APPLICATION = Kind(
     entity=Application,
     collection="applications",
@@ -107,7 +147,7 @@ APPLICATION_CREDENTIAL = Kind(
     collection="application-credentials",
     operations="application_credentials",
     parent=ZONE,
-    variants=(PasswordCredential, PublicCredential),
+    variants=(PasswordCredential, PublicCredential, TokenCredential, PublicKeyCredential, UrlCredential),
     listing=Listing(
         envelope=Envelope.ZONE_FULL,
         plain={"applicationId": "application_id", "application_id": "application_id", "slug": "slug"},

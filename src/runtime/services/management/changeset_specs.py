@@ -129,7 +129,10 @@ def _with_secrets(kind: Kind, spec: Mapping[str, Any], *, dry_run: bool) -> dict
 def _for_create(kind: Kind, operation: Operation, given: dict[str, Any]) -> Parts:
     extra_names = kind.extras.model_fields if kind.extras else {}
     extras = {name: given.pop(name) for name in list(given) if name in extra_names}
-    if kind.handle in _settable(kind, Verb.CREATE) and kind.handle not in given and operation.name:
+    named = _settable(kind, Verb.CREATE)
+    if any(given.get("type") == variant.model_fields["type"].default for variant in kind.variants):
+        named = frozenset(settable(kind.variant(given["type"]), Verb.CREATE))
+    if kind.handle in named and kind.handle not in given and operation.name:
         given[str(kind.handle)] = operation.name
     only_later = _settable(kind, Verb.UPDATE) - _settable(kind, Verb.CREATE)
     late = {name: given.pop(name) for name in list(given) if name in only_later}

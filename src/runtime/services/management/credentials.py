@@ -1,13 +1,14 @@
-"""Application credentials: made with a secret that is shown once, or with none."""
+"""Application credentials: made with a secret that is shown once, or with none; or a workload's identity."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.errors import ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Entity, Kind, Verb
-from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.application import ANY_SUBJECT, Application, TokenCredential
 from runtime.domain.kinds.values import CredentialType
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -27,6 +28,8 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     application = cast(Application, application)
     entities.refuse_platform_owned(APPLICATION, application)
     decided: dict[str, Any] = {"identifier": body.get("identifier") or new_id()}
+    if body["type"] == CredentialType.TOKEN:
+        decided["identifier"] = _identifier_of(body.get("subject"), any_subject=body.get("any_subject"))
     if body["type"] == CredentialType.PASSWORD:
         password = new_secret()
         decided["secret_hash"] = unit.parts.hasher.hash(password)
@@ -36,6 +39,31 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     if body["type"] == CredentialType.PASSWORD:
         unit.shown_once[made.id] = {"password": password}
     return made
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a credential. A `token` one is named after its subject; naming one ends `any_subject`."""
+    scope, before = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, Verb.UPDATE)
+    if isinstance(before, TokenCredential) and patch.get("subject") is not None:
+        patch = {"any_subject": None, **patch}
+    after = await entities.patched(unit, APPLICATION_CREDENTIAL, scope, before, patch)
+    if isinstance(after, TokenCredential):
+        identifier = _identifier_of(after.subject, any_subject=after.any_subject)
+        after = after.model_copy(update={"identifier": identifier})
+    return await entities.change(unit, APPLICATION_CREDENTIAL, scope, before, after)
+
+
+def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:
+    """What a `token` credential goes by. Raises ValidationFailed when it is for anybody by an oversight."""
+    if subject is None and not any_subject:
+        raise ValidationFailed.of(
+            "subject", "is required; set `any_subject` to true to accept every token of the provider"
+        )
+    if subject is not None and any_subject:
+        raise ValidationFailed.of("any_subject", "must not be true beside a `subject`")
+    return subject if subject is not None else ANY_SUBJECT
 
 
 async def list_of_application(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:

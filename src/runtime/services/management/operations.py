@@ -67,6 +67,7 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (APPLICATION.name, Verb.RETRIEVE): applications.retrieve,
     (APPLICATION.name, Verb.UPDATE): applications.update,
     (APPLICATION_CREDENTIAL.name, Verb.CREATE): credentials.create,
+    (APPLICATION_CREDENTIAL.name, Verb.UPDATE): credentials.update,
     (RESOURCE.name, Verb.LIST): resources.list_,
     (RESOURCE.name, Verb.CREATE): resources.create,
     (RESOURCE.name, Verb.UPDATE): resources.update,

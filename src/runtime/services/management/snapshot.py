@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.answers import plain
+from runtime.contract.bodies import settable
 from runtime.contract.manifests import spec_members
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import (
@@ -139,7 +140,7 @@ def line(
         "id": entity.id,
         "zone_id": zone_id,
         "zone": slugs[zone_id] if zone_id is not None else None,
-        "handle": values[kind.handle] if kind.handle else None,
+        "handle": values[kind.handle] if kind.handle and _is_named(kind, type(entity)) else None,
         "owner_type": values.get("owner_type", OwnerType.CUSTOMER),
         "spec": spec_of(kind, entity, extras),
         "ownership": None if record is None else _ownership(record),
@@ -185,13 +186,24 @@ def _compared(kind: Kind, model: type[Entity]) -> tuple[tuple[str, bool], ...]:
     found = {
         name: member
         for name, member in spec_members(kind).items()
-        if name in model.model_fields and name not in beside
+        if name in model.model_fields and name not in beside and _is_said(kind, model, name)
     }
     return tuple(
         (name, (part := part_of(member.annotation)) is not None and _is_shared(part))
         for name, member in found.items()
         if not member.has(Mark.SEALED)
     )
+
+
+@cache
+def _is_named(kind: Kind, model: type[Entity]) -> bool:
+    """Tell whether entities of a variant can be found by their handle: not by one the service decides."""
+    return kind.handle is not None and _is_said(kind, model, kind.handle)
+
+
+def _is_said(kind: Kind, model: type[Entity], name: str) -> bool:
+    """Tell whether a variant takes from its caller what another variant of the union may take."""
+    return not kind.variants or name in settable(model, Verb.CREATE) or name in settable(model, Verb.UPDATE)
 
 
 @cache

@@ -29,6 +29,8 @@ _LOOKED_UP = {
     "RoleAssignment": (("principal_type", "principal_id"),),
     "User": (("email",), ("issuer", "subject")),
 }
+# Variants of a union whose handle means something only beside another member: kind -> (type, member).
+_HANDLE_BESIDE = {"ApplicationCredential": ("token", "provider_id")}
 
 
 def tenant(kind: Kind) -> str | None:
@@ -138,6 +140,9 @@ def _indexes(kind: Kind, table: Table) -> None:
         unique[kind.handle] = (*within, *kind.unique_with, kind.handle)
     for name, columns in unique.items():
         columns = (name,) if (kind.name, name) in EVERYWHERE else columns
+        if name == kind.handle and (beside := _HANDLE_BESIDE.get(kind.name)):
+            _handle_beside(table, columns, *beside)
+            continue
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
     for name in _TOGETHER.get(kind.name, ()):
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in (*within, name)), unique=True)
@@ -149,6 +154,23 @@ def _indexes(kind: Kind, table: Table) -> None:
             Index(f"{table.name}_{name}_idx", table.c[within[0]], table.c[name])
     for names in _LOOKED_UP.get(kind.name, ()):
         Index(f"{table.name}_{names[-1]}_idx", *(table.c[column] for column in (*within[:1], *names)))
+
+
+def _handle_beside(table: Table, columns: tuple[str, ...], type_: str, member: str) -> None:
+    """Two uniquenesses of a handle: for one variant together with another member, for the rest by itself."""
+    *within, handle = columns
+    alike, other = table.c.type == type_, table.c.type != type_
+    for name, where, chosen in (
+        (handle, other, columns),
+        (f"{type_}_{handle}", alike, (*within, member, handle)),
+    ):
+        Index(
+            f"{table.name}_{name}_key",
+            *(table.c[column] for column in chosen),
+            unique=True,
+            postgresql_where=where,
+            sqlite_where=where,
+        )
 
 
 def _table(kind: Kind) -> Table:

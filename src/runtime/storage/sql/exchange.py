@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, and_, bindparam, insert, or_, select, update
+from sqlalchemy import BindParameter, and_, bindparam, insert, literal_column, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import (
@@ -22,10 +22,13 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.application import Application, PasswordCredential, PublicCredential
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import CredentialType
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql.tables import METADATA, TABLES
 
 Credential = PasswordCredential | PublicCredential
+# What is looked up by its client id, with a secret or without. The other types do not authenticate yet.
+_BY_CLIENT_ID = (CredentialType.PASSWORD.value, CredentialType.PUBLIC.value)
 
 _zones = TABLES["Zone"]
 _credentials = TABLES["ApplicationCredential"]
@@ -212,7 +215,10 @@ async def client(
         (
             await conn.execute(
                 select(_credentials).where(
-                    _credentials.c.zone_id == zone_id, _credentials.c.identifier == client_id
+                    _credentials.c.zone_id == zone_id,
+                    _credentials.c.identifier == client_id,
+                    _credentials.c.type.in_(_BY_CLIENT_ID),
+                    _credentials.c.type != literal_column("'token'"),  # as in the index, so that it is used
                 )
             )
         )

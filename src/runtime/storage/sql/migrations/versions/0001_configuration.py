@@ -289,11 +289,21 @@ def _application_credentials() -> None:
         sa.Column("secret_hash", sa.LargeBinary(), nullable=True),
         sa.Column("type", sa.String(), nullable=False),
         sa.Column("identifier", sa.String(), nullable=False),
+        sa.Column("provider_id", sa.String(), nullable=True),
+        sa.Column("subject", sa.String(), nullable=True),
+        sa.Column("any_subject", sa.Boolean(), nullable=True),
+        sa.Column("jwks_uri", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("zone_id", "id", name="application_credentials_pkey"),
         sa.ForeignKeyConstraint(
             ["zone_id", "application_id"],
             ["applications.zone_id", "applications.id"],
             name="application_credentials_application_id_fkey",
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["zone_id", "provider_id"],
+            ["providers.zone_id", "providers.id"],
+            name="application_credentials_provider_id_fkey",
             ondelete="CASCADE",
         ),
         sa.ForeignKeyConstraint(
@@ -314,6 +324,19 @@ def _application_credentials() -> None:
         "application_credentials",
         ["zone_id", "identifier"],
         unique=True,
+        postgresql_where=sa.text("type != 'token'"),
+        sqlite_where=sa.text("type != 'token'"),
+    )
+    op.create_index(
+        "application_credentials_token_identifier_key",
+        "application_credentials",
+        ["zone_id", "provider_id", "identifier"],
+        unique=True,
+        postgresql_where=sa.text("type = 'token'"),
+        sqlite_where=sa.text("type = 'token'"),
+    )
+    op.create_index(
+        "application_credentials_provider_id_idx", "application_credentials", ["zone_id", "provider_id"]
     )
     op.create_index(
         "application_credentials_slug_key", "application_credentials", ["zone_id", "slug"], unique=True

@@ -1,0 +1,210 @@
+"""Does a provider answer, and as it is configured? Five checks, run when somebody asks, never stored.
+
+Details are in this service's own words: nothing that a provider sends, and no secret, is repeated in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from runtime.adapters.identity_providers.oidc import ProviderRefused, endpoints_of, metadata_address
+from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.contract.answers import ValidationCheck, ValidationResult
+from runtime.domain.kinds import PROVIDER, Verb
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.values import ProviderType
+from runtime.services import keys
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.unit import Unit
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities as storage
+
+CheckName = Literal[
+    "issuer_reachability",
+    "metadata_retrieval",
+    "endpoint_consistency",
+    "authorization_endpoint_reachability",
+    "credential_exchange",
+]
+_ORDER: tuple[CheckName, ...] = (
+    "issuer_reachability",
+    "metadata_retrieval",
+    "endpoint_consistency",
+    "authorization_endpoint_reachability",
+    "credential_exchange",
+)
+_GRANT = "client_credentials"
+_COMPARED = ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint")
+# A page that wants parameters may answer nearly anything; these say that there is no such page.
+_NOT_THERE = (404, 410)
+# RFC 6749 section 5.2, and what the adapter says itself; any other text is the provider's and not repeated.
+_TELLABLE = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "invalid_response",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a check came to; `why` is empty exactly when it passed."""
+
+    status: Literal["pass", "fail", "skipped_with_reason", "not_applicable"]
+    why: str = ""
+
+
+_PASS = _Found("pass")
+
+
+def _fail(why: str) -> _Found:
+    return _Found("fail", why)
+
+
+def _skip(why: str) -> _Found:
+    return _Found("skipped_with_reason", why)
+
+
+def _beside_the_point(why: str) -> _Found:
+    return _Found("not_applicable", why)
+
+
+async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> ProviderSettings | None:
+    """How to talk to a provider, its secret opened; None for those that are part of this service.
+
+    The checks send the secret out, so they take the right to change the provider. Raises NotFound, Forbidden.
+    """
+    scope = await entities.scope_of(unit, PROVIDER, parents)
+    provider = cast(Provider, await storage.get(unit.conn, PROVIDER, provider_id, within=scope))
+    entities.require(unit, PROVIDER, Verb.UPDATE)
+    if provider.type is not ProviderType.EXTERNAL:
+        return None
+    secret = None
+    if provider.client_secret is not None:
+        sealer = await keys.sealer(unit.parts, unit.conn, provider.zone_id)
+        place = f"{PROVIDER.table}/{provider.id}/client_secret"
+        secret = sealer.open(provider.client_secret, bound_to=place).decode()
+    return settings_of(provider, client_secret=secret)
+
+
+async def run(parts: Parts, provider_id: str, settings: ProviderSettings | None) -> ValidationResult:
+    """Run the checks; whatever a provider does, there is a result. Spec: `ValidationResult`."""
+    if settings is None:
+        found = [_beside_the_point("the provider is part of this service")] * len(_ORDER)
+    else:
+        found = await _checked(parts, settings)
+    return ValidationResult(
+        checks=[
+            ValidationCheck(check=name, status=each.status, detail=each.why or None)
+            for name, each in zip(_ORDER, found, strict=True)
+        ],
+        provider_id=provider_id,
+        status="fail" if any(each.status == "fail" for each in found) else "pass",
+        validated_at=parts.clock(),
+    )
+
+
+async def _checked(parts: Parts, settings: ProviderSettings) -> list[_Found]:
+    """What the five checks of an outside provider come to, in their order."""
+    reached, retrieved, published = await _metadata(parts, settings)
+    consistent = _consistency(settings, retrieved, published)
+    # Where an issuer that is not the configured one sends us, we do not go.
+    trusted = published if consistent.status == "pass" else {}
+    authorization = await _authorization(parts, settings, consistent, trusted)
+    return [
+        reached,
+        retrieved,
+        consistent,
+        authorization,
+        await _credentials(parts, settings, consistent, trusted),
+    ]
+
+
+async def _metadata(parts: Parts, settings: ProviderSettings) -> tuple[_Found, _Found, Mapping[str, Any]]:
+    """Whether the issuer answers, whether with metadata, and that metadata."""
+    try:
+        fetched = await parts.outbound.get_json(metadata_address(settings), partition=settings.partition)
+    except OutboundRefused as refused:
+        return _fail(f"not an address to talk to: {refused}"), _skip("the issuer cannot be reached"), {}
+    except OutboundFailed as failed:
+        if failed.status is None:
+            return _fail(str(failed)), _skip("the issuer cannot be reached"), {}
+        if failed.status in _NOT_THERE and settings.is_complete(needs_keys=False):
+            return _PASS, _beside_the_point("nothing is published, and every address is configured"), {}
+        return _PASS, _fail(str(failed)), {}
+    if not isinstance(fetched.json, dict):
+        return _PASS, _fail("the answer is not provider metadata"), {}
+    return _PASS, _PASS, fetched.json
+
+
+def _consistency(settings: ProviderSettings, retrieved: _Found, published: Mapping[str, Any]) -> _Found:
+    """Whether what is published is what is configured, and enough for what the provider is there for."""
+    if retrieved.status == "not_applicable":
+        return _beside_the_point("there is no metadata to compare with")
+    if retrieved.status != "pass":
+        return _skip("there is no metadata to compare with")
+    wrong = []
+    if published.get("issuer") != settings.issuer:
+        wrong.append("the provider publishes another issuer than configured")
+    for name in _COMPARED:
+        configured, told = getattr(settings, name), published.get(name)
+        if configured is not None and told is not None and configured != told:
+            wrong.append(f"`{name}` is configured as another address than the provider publishes")
+    endpoints = endpoints_of(settings, published)
+    # Where this service has no client, nobody signs in: such a provider only issues tokens to verify.
+    needed = ["jwks_uri", *(["authorization_endpoint", "token_endpoint"] if settings.client_id else [])]
+    wrong += [
+        f"`{name}` is neither configured nor published" for name in needed if not getattr(endpoints, name)
+    ]
+    return _fail("; ".join(wrong)) if wrong else _PASS
+
+
+async def _authorization(
+    parts: Parts, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
+) -> _Found:
+    """Whether there is a page to send browsers to. Any answer will do but that there is none."""
+    address = endpoints_of(settings, published).authorization_endpoint
+    if address is None and consistent.status in ("pass", "not_applicable"):
+        return _beside_the_point("the provider has no authorization endpoint")
+    if address is None:
+        return _skip("the address is not configured, and no metadata that can be trusted tells it")
+    try:
+        await parts.outbound.get_json(address, partition=settings.partition)
+    except OutboundRefused as refused:
+        return _fail(f"not an address to talk to: {refused}")
+    except OutboundFailed as failed:
+        if failed.status is None or failed.status in _NOT_THERE or failed.status >= 500:
+            return _fail(str(failed))
+    return _PASS
+
+
+async def _credentials(
+    parts: Parts, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
+) -> _Found:
+    """Whether the provider takes our client id and secret, where it gives clients tokens of their own."""
+    if consistent.status == "not_applicable":
+        return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
+    if consistent.status != "pass":
+        return _skip("a secret is not sent where there is no metadata that can be trusted")
+    grants = published.get("grant_types_supported")
+    if not isinstance(grants, list) or _GRANT not in grants:
+        return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
+    if settings.client_id is None or settings.client_secret is None:
+        return _skip("no client id with a secret is stored")
+    try:
+        await parts.openid.use_own_credentials(settings, published)
+    except ProviderRefused as refused:
+        code = f"`{refused.code}`" if refused.code in _TELLABLE else "an error"
+        return _fail(f"the token endpoint answers {code}")
+    except OutboundRefused as refused:
+        return _fail(f"not an address to talk to: {refused}")
+    except OutboundFailed as failed:
+        return _fail(str(failed))
+    return _PASS
