@@ -9,6 +9,7 @@ from .model import Action, Op, Plan, State
 
 CONSENTS: Final = ("deletes", "conflicts", "unowned")
 SMALLEST_BUDGET = 5
+ZONE = "Zone"
 BUDGET_PERCENT = 10
 
 
@@ -85,6 +86,8 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     over = []
     for kind, count in sorted(destroyed.items()):
         budget = max(SMALLEST_BUDGET, plan.owned.get(kind, 0) * BUDGET_PERCENT // 100)
+        if kind == ZONE:
+            budget = 0  # with a zone go its users and sessions, which no manifest brings back
         if count > budget:
             over.append(f"{count} of {plan.owned.get(kind, 0)} {kind} (budget {budget})")
     yield from _needs_consent("deletes", total, consents, f"this deletes {', '.join(over)}" if over else "")

@@ -439,6 +439,14 @@ class TestPruning:
         assert check_guards(plan, {"deletes": 7})[0].code == "deletes"
         assert check_guards(plan_for(world, [zone(), *groups[:5]]), {}) == []
 
+    def test_a_zone_is_never_within_the_budget(self, world: World) -> None:
+        """With it go users and sessions that no manifest brings back."""
+        settle(world, [zone(), zone("other")])
+        plan = plan_for(world, [zone("other")])
+
+        assert "1 of 2 Zone (budget 0)" in check_guards(plan, {})[0].message
+        assert check_guards(plan, {"deletes": 1}) == []
+
 
 class TestSavedPlans:
     def test_is_read_as_it_was_written(self, world: World, company: list[Manifest]) -> None:
