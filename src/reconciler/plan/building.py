@@ -116,7 +116,9 @@ class _Builder:
         if match.foreign is not None:
             title = f"{manifest.kind.name} `{match.handle}`"
             self.refused.append(
-                f"{manifest.origin}: {title} belongs to `{match.foreign}`; release it there first"
+                f"{manifest.origin}: {title} belongs to the configuration `{match.foreign}`; name it "
+                "{external: ...} where it is only referred to, or hand it over with the changeset "
+                f"operation `release` of `{match.foreign}`"
             )
             return
         zone = self._zone_pointer(match)

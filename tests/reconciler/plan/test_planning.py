@@ -315,7 +315,7 @@ class TestIdentity:
         settle(world, company, owner="other/team")
         plan = plan_for(world, [zone()])
 
-        assert "belongs to `other/team`" in check_guards(plan, {})[0].message
+        assert "belongs to the configuration `other/team`" in check_guards(plan, {})[0].message
         assert plan.empty
 
     def test_a_platform_entity_is_not_adopted(self, world: World) -> None:
