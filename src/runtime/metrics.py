@@ -1,8 +1,7 @@
-"""Counters with bounded labels, in Prometheus' text form."""
+"""Counters with bounded labels, in Prometheus' text form; each worker process has its own."""
 
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, generate_latest
 
-REQUESTS = Counter("zoned_requests_total", "Requests answered", ["surface", "status"])
 TOKENS = Counter(
     "zoned_token_requests_total", "Token requests by grant type and outcome", ["grant", "outcome"]
 )

@@ -241,3 +241,19 @@ def test_a_restart_changes_nothing(make_server: Callable[..., Server]):
         with server.management() as client:
             assert client.get("/organizations").json()["items"][0]["id"] == server.organization_id
         server.stop()
+
+
+def test_token_requests_are_counted(server: Server):
+    """`/metrics` counts by grant type and outcome, and names no zone and no client."""
+
+    def counted(outcome: str) -> float:
+        text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        name = f'zoned_token_requests_total{{grant="client_credentials",outcome="{outcome}"}}'
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    before = counted("issued"), counted("refused")
+    header(server)
+    issuer = server.zone("keys")["protocols"]["oauth2"]["issuer"]
+    assert Application(issuer, "job", "wrong").token({"grant_type": "client_credentials"}).status_code == 401
+
+    assert (counted("issued"), counted("refused")) == (before[0] + 1, before[1] + 1)

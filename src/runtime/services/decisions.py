@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.logs import log
+from runtime.metrics import TOKENS
 from runtime.storage.sql import decisions as storage
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Decisions:
             raise TemporarilyUnavailable(
                 "please try again shortly", internal="the queue of decisions is full"
             )
+        TOKENS.labels(decision.event, decision.outcome).inc()
         self._queued.append(
             [
                 secrets.token_hex(13),
