@@ -105,6 +105,7 @@ class TestToken:
     def test_goes_with_its_provider(self, api: Api, zone: Zone, provider: str) -> None:
         """Tokens of a provider that is gone prove nothing."""
         made = credential(zone, type="token", provider_id=provider, subject="a")
+        assert api.ok("GET", path_of(zone, made)) == made
         api.ok("DELETE", zone.path(f"/providers/{provider}"))
         api.refused(404, "GET", path_of(zone, made))
 
