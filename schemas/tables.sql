@@ -219,6 +219,17 @@ CREATE INDEX groups_created_at_idx ON groups (zone_id, created_at, id);
 
 CREATE UNIQUE INDEX groups_identifier_key ON groups (zone_id, identifier);
 
+CREATE TABLE jobs (
+    name VARCHAR NOT NULL,
+    next_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    holder VARCHAR,
+    leased_until TIMESTAMP WITH TIME ZONE,
+    failures BIGINT NOT NULL,
+    started_at TIMESTAMP WITH TIME ZONE,
+    succeeded_at TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT jobs_pkey PRIMARY KEY (name)
+);
+
 CREATE TABLE organization_heads (
     organization_id VARCHAR NOT NULL,
     revision BIGINT NOT NULL,

@@ -25,6 +25,8 @@ from runtime.domain.errors import ServiceError
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
+from runtime.services.jobs.runner import Jobs
+from runtime.services.jobs.schedule import JOBS
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 from runtime.settings import Settings
@@ -97,14 +99,17 @@ async def make_parts(settings: Settings) -> Parts:
         clock=lambda: datetime.now(UTC),
         zones=Zones(),
         decisions=Decisions(),
+        jobs=Jobs(JOBS),
     )
     parts.zones.attach(parts)
     parts.decisions.attach(parts)
+    parts.jobs.attach(parts)
     return parts
 
 
 async def close_parts(parts: Parts) -> None:
-    """Write what is queued, then let go of every connection."""
+    """End what runs, write what is queued, then let go of every connection."""
+    await parts.jobs.stop()
     await parts.decisions.stop()
     await parts.outbound.aclose()
     parts.passwords.close()
@@ -133,6 +138,8 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
     async def connect(app: Sanic[Any, Any]) -> None:
         app.ctx.parts = await make_parts(settings)
         await app.ctx.parts.decisions.start()
+        if settings.jobs:
+            await app.ctx.parts.jobs.start()
         log.info("ready", address=settings.public_url, storage=app.ctx.parts.database.dialect)
         if settings.allow_private_addresses:
             log.warning("outbound fetches may reach private addresses: ZONED_ALLOW_PRIVATE_ADDRESSES is on")

@@ -35,6 +35,9 @@ class Settings(BaseSettings):
         "{public_url}/z/{zone_id}", description="issuer of a new zone; with {public_url}, {zone_id}, {slug}"
     )
     workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
+    jobs: bool = Field(
+        True, description="take part in periodic jobs (key rotation and the like): somebody has to"
+    )
     allow_private_addresses: bool = Field(
         False,
         description="let outbound fetches reach loopback and private addresses; for development and tests",

@@ -50,6 +50,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
     chosen = Settings.load(
         None,
         **{"data_dir": data_dir, "public_url": url, "allow_private_addresses": True, "log_level": "error"}
+        | {"jobs": False}  # `parts.jobs.run_now(name)` runs one when a test wants it to
         | settings,
     )
     data_dir.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
+from runtime.services.jobs.runner import Jobs
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -25,6 +26,7 @@ class Parts:
         clock: the present, aware and UTC; tests bring their own.
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.
+        jobs: what comes round again; `jobs.poke` tells one that there is work for it.
     """
 
     settings: Settings
@@ -39,3 +41,4 @@ class Parts:
     clock: Callable[[], datetime]
     zones: Zones
     decisions: Decisions
+    jobs: Jobs

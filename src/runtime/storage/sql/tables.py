@@ -21,6 +21,7 @@ from runtime.storage.sql.records import (
     zone_internals,
     zone_keys,
 )
+from runtime.storage.sql.upkeep import jobs
 
 __all__ = [
     "METADATA",
@@ -33,6 +34,7 @@ __all__ = [
     "delegated_grants",
     "group_invitees",
     "group_members",
+    "jobs",
     "organization_heads",
     "ownerships",
     "policy_set_bindings",

@@ -1,0 +1,203 @@
+"""Jobs: work that comes round again, done by one process for all.
+
+Each job has a row with a lease. Every process looks at the rows; whoever takes the lease works. There is no
+leader to elect: a process that dies loses its leases when they run out, two processes share the jobs between
+them, and what a period means survives restarts. A lease is longer than its job may run, and every job is
+idempotent, so a run that is cut off anywhere costs only that it is done again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import DBAPIError
+
+from runtime.domain.errors import Unavailable
+from runtime.domain.identifiers import new_id
+from runtime.logs import log
+from runtime.metrics import JOB_RUNS, JOB_SECONDS, JOB_WORK
+from runtime.storage.sql import jobs as storage
+from runtime.storage.sql.jobs import Lease
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+LEASE_MARGIN = timedelta(seconds=30)  # for giving it back, and for clocks that differ a little
+FIRST_RETRY = timedelta(seconds=5)  # doubled with each failure, up to the job's period
+_LONGEST_PAUSE = 15.0
+_PAUSE_WHILE_LEASED = 1.0
+_SHORTEST_PAUSE = 0.05
+_AWAY = (DBAPIError, OSError, Unavailable)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work that comes round again.
+
+    Attributes:
+        name: of its row, its log lines and its metrics; it never changes.
+        period: from the beginning of one run to the beginning of the next.
+        limit: a run that takes longer is cut off and counts as failed.
+        run: does what there is to do, and tells how much that was. It may be cut off anywhere and run again.
+    """
+
+    name: str
+    period: timedelta
+    limit: timedelta
+    run: Callable[["Parts"], Awaitable[int]]
+
+
+class Jobs:
+    """The jobs of this process, and the loop that looks for what is due."""
+
+    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+        self._jobs = {job.name: job for job in jobs}
+        self._parts: Parts | None = None
+        self._poked: set[str] = set()
+        self._wake = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+        self._running: dict[str, asyncio.Task[int | None]] = {}
+
+    def attach(self, parts: "Parts") -> None:
+        """Work with these parts from now on."""
+        self._parts = parts
+
+    @property
+    def parts(self) -> "Parts":
+        """The parts this works with."""
+        if self._parts is None:
+            raise RuntimeError("attach() comes first")
+        return self._parts
+
+    async def start(self) -> None:
+        """Look for what is due, from now on, in the background."""
+        if self._loop is None:
+            self._loop = asyncio.create_task(self._look())
+
+    async def stop(self) -> None:
+        """Cut off what runs here, give its leases back, and end."""
+        tasks = [task for task in (self._loop, *self._running.values()) if task is not None]
+        self._loop = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def poke(self, name: str) -> None:
+        """Have a job run as soon as it is free: there is work for it. For after a commit; costs nothing."""
+        if name not in self._jobs:
+            raise KeyError(name)
+        self._poked.add(name)
+        self._wake.set()
+
+    async def run_now(self, name: str) -> int | None:
+        """Run a job here, due or not; how much it did, None when somebody else is at it.
+
+        Raises: what the job raises; TimeoutError.
+        """
+        async with self.parts.database.transaction() as conn:
+            now = self.parts.clock()
+            await storage.ensure(conn, [name], now=now)
+            await storage.make_due(conn, [name], now=now)
+        return await self._take_and_run(self._jobs[name], raising=True)
+
+    async def round(self) -> float:
+        """Begin whatever is due and free; the seconds until it is worth looking again."""
+        now = self.parts.clock()
+        poked, self._poked = self._poked, set()
+        try:
+            leases = await self._leases(poked, now)
+        except BaseException:
+            self._poked |= poked
+            raise
+        pauses = [_LONGEST_PAUSE]
+        for name, job in self._jobs.items():
+            lease = leases[name]
+            if name in self._running or not lease.is_free(now):
+                pauses.append(_PAUSE_WHILE_LEASED)
+            elif lease.next_at <= now:
+                task = asyncio.create_task(self._take_and_run(job, raising=False), name=f"job {name}")
+                self._running[name] = task
+                task.add_done_callback(lambda _, name=name: self._ended(name))  # type: ignore[misc]
+            else:
+                pauses.append((lease.next_at - now).total_seconds())
+        return max(_SHORTEST_PAUSE, min(pauses))
+
+    async def _leases(self, poked: set[str], now: datetime) -> dict[str, Lease]:
+        """The rows of all jobs of this process, those of *poked* made due."""
+        async with self.parts.database.querying() as conn:
+            leases = await storage.leases(conn)
+        if poked or not self._jobs.keys() <= leases.keys():
+            async with self.parts.database.transaction() as conn:
+                await storage.ensure(conn, self._jobs.keys() - leases.keys(), now=now)
+                await storage.make_due(conn, poked, now=now)
+                leases = await storage.leases(conn)
+        return leases
+
+    def _ended(self, name: str) -> None:
+        self._running.pop(name, None)
+        self._wake.set()
+
+    async def _look(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                pause = await self.round()
+            except _AWAY as failure:
+                log.warning("jobs not looked at", reason=repr(failure))
+                pause = _LONGEST_PAUSE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _take_and_run(self, job: Job, *, raising: bool) -> int | None:
+        """Take the job's lease and run it once; how much it did, None without the lease.
+
+        Args:
+            raising: whether a failure is the caller's affair; it is recorded either way.
+        """
+        holder, now = new_id(), self.parts.clock()
+        try:
+            async with self.parts.database.transaction() as conn:
+                until = now + job.limit + LEASE_MARGIN
+                taken = await storage.take(
+                    conn, job.name, holder, now=now, until=until, next_at=now + job.period
+                )
+                failures = (await storage.leases(conn))[job.name].failures
+        except _AWAY as failure:
+            log.warning("job not begun", job=job.name, reason=repr(failure))
+            if raising:
+                raise
+            return None
+        if not taken:
+            return None
+        began, done = perf_counter(), None
+        try:
+            async with asyncio.timeout(job.limit.total_seconds()):
+                done = await job.run(self.parts)
+        except Exception as failure:
+            log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
+            if raising:
+                raise
+        finally:
+            JOB_SECONDS.labels(job.name).observe(perf_counter() - began)
+            JOB_RUNS.labels(job.name, "failed" if done is None else "done").inc()
+            JOB_WORK.labels(job.name).inc(done or 0)
+            await self._give_back(job, holder, failures, is_done=done is not None)
+        return done
+
+    async def _give_back(self, job: Job, holder: str, failures: int, *, is_done: bool) -> None:
+        """End a lease. When that does not work out, it ends by itself."""
+        now = self.parts.clock()
+        retry_at = now + min(job.period, FIRST_RETRY * 2 ** min(failures, 16))
+        try:
+            async with self.parts.database.transaction() as conn:
+                if is_done:
+                    await storage.succeeded(conn, job.name, holder, now=now)
+                else:
+                    await storage.failed(conn, job.name, holder, retry_at=retry_at)
+        except _AWAY as failure:
+            log.warning("lease not given back", job=job.name, reason=repr(failure))
