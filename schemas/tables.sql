@@ -239,6 +239,29 @@ CREATE TABLE organization_heads (
     CONSTRAINT organization_heads_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );
 
+CREATE TABLE organization_users (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    email VARCHAR,
+    role VARCHAR NOT NULL,
+    source VARCHAR NOT NULL,
+    status VARCHAR NOT NULL,
+    zone_user_id VARCHAR NOT NULL,
+    account_issuer VARCHAR NOT NULL,
+    account_subject VARCHAR NOT NULL,
+    CONSTRAINT organization_users_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT organization_users_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE UNIQUE INDEX organization_users_account_key ON organization_users (account_issuer, account_subject, organization_id);
+
+CREATE INDEX organization_users_created_at_idx ON organization_users (organization_id, created_at, id);
+
+CREATE UNIQUE INDEX organization_users_zone_user_id_key ON organization_users (organization_id, zone_user_id);
+
 CREATE TABLE organizations (
     id VARCHAR NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,

@@ -9,7 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, ZONE
 from runtime.domain.kinds.application import Application, PasswordCredential, PublicCredential
-from runtime.domain.kinds.organization import Organization, ServiceAccount, ServiceAccountCredential
+from runtime.domain.kinds.organization import (
+    Organization,
+    OrganizationUser,
+    ServiceAccount,
+    ServiceAccountCredential,
+)
 from runtime.domain.kinds.policy import Policy, PolicyVersion
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
@@ -133,6 +138,22 @@ def policy_version(of: Policy, **given: Any) -> PolicyVersion:
         "created_by": "test",
     }
     return PolicyVersion(**_common(given) | own | given)
+
+
+def organization_user(owner: Organization, **given: Any) -> OrganizationUser:
+    """Somebody who acts for an organization, without a user in its zone."""
+    name = f"person-{next(_numbers)}"
+    own = {
+        "organization_id": owner.id,
+        "email": f"{name}@example.com",
+        "role": "org_member",
+        "source": "http://localhost:8080/z/own",
+        "status": "active",
+        "zone_user_id": new_id(),
+        "account_issuer": "http://localhost:8080/z/own",
+        "account_subject": name,
+    }
+    return OrganizationUser(**_common(given) | own | given)
 
 
 def service_account(owner: Organization, **given: Any) -> ServiceAccount:

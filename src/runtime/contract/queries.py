@@ -7,6 +7,7 @@ from runtime.domain.kinds.base import Envelope, Kind
 from runtime.domain.kinds.values import (
     ApplicationTrait,
     GrantStatus,
+    OrganizationRole,
     OwnerType,
     PolicyTargetType,
     ProviderType,
@@ -47,6 +48,7 @@ def _values(enum: type[StrEnum]) -> tuple[str, ...]:
 # Members whose filters take only some values: name -> the values.
 _LIMITED: dict[str, tuple[str, ...]] = {
     "owner_type": _values(OwnerType),
+    "role": _values(OrganizationRole),
     "target_type": _values(PolicyTargetType),
     "type": _values(ProviderType),
 }

@@ -12,8 +12,12 @@ import pytest
 from tests.support.server import Server, serve
 
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
-from runtime.services.management import api_keys, organizations
+from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.management import api_keys, organization_users, organizations
+from runtime.services.management.caller import Caller
+from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import users as user_storage
@@ -56,6 +60,22 @@ class Api:
     def zone(self, **members: Any) -> "Zone":
         """A new zone of this organization."""
         return Zone(self, self.ok("POST", "/zones", {"name": self.named("zone"), **members}))
+
+    def own_zone(self) -> "Zone":
+        """The zone in which the organization's users sign in."""
+        organization = self.ok("GET", f"/organizations/{self.organization_id}")
+        return Zone(self, self.ok("GET", f"/zones/{organization['zone_id']}"))
+
+    def person(self, role: str = "org_member") -> OrganizationUser:
+        """Somebody new who acts for this organization."""
+        user = self.own_zone().user()
+
+        async def join(parts: Parts) -> OrganizationUser:
+            operator = Caller("tester", "system", self.organization_id, "org_admin", "tester")
+            async with unit_of_work(parts, operator, new_id()) as unit:
+                return await organization_users.join(unit, user, OrganizationRole(role))
+
+        return self.server.call(join)
 
     def with_role(self, role: str) -> "Api":
         """The same organization, called with a key of that role."""

@@ -93,6 +93,8 @@ def _expendable(api: Api, tenant: Tenant, route: Route) -> Tenant:
         return Tenant(api.zone(), {**ids, "zones": {"id": api.zone().id}})
     if collection in ("applications", "resources", "providers", "groups", "policies", "policy-sets"):
         return Tenant(zone, {**ids, collection: zone.make(collection)})
+    if collection == "users" and route.path.startswith("/organizations"):
+        return Tenant(zone, {**ids, "organization-users": {"id": api.person().id}})
     if collection == "users":
         return Tenant(zone, {**ids, "users": {"id": zone.user().id}})
     if collection == "application-credentials":

@@ -2,7 +2,12 @@
 
 from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL
 from runtime.domain.kinds.base import Entity, Envelope, Kind, Listing, Verb
-from runtime.domain.kinds.organization import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
+from runtime.domain.kinds.organization import (
+    ORGANIZATION,
+    ORGANIZATION_USER,
+    SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT_CREDENTIAL,
+)
 from runtime.domain.kinds.policy import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
 from runtime.domain.kinds.provider import PROVIDER
 from runtime.domain.kinds.resource import RESOURCE
@@ -12,6 +17,7 @@ from runtime.domain.kinds.zone import ZONE
 
 ALL: tuple[Kind, ...] = (
     ORGANIZATION,
+    ORGANIZATION_USER,
     SERVICE_ACCOUNT,
     SERVICE_ACCOUNT_CREDENTIAL,
     ZONE,
@@ -41,6 +47,7 @@ __all__ = [
     "DELEGATED_GRANT",
     "GROUP",
     "ORGANIZATION",
+    "ORGANIZATION_USER",
     "POLICY",
     "POLICY_SET",
     "POLICY_SET_VERSION",

@@ -1,5 +1,6 @@
-"""Organizations, and the service accounts that act for them."""
+"""Organizations, and who acts for them: people and service accounts."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from runtime.domain.kinds.base import (
@@ -13,7 +14,17 @@ from runtime.domain.kinds.base import (
     Verb,
 )
 from runtime.domain.kinds.marks import Mark
-from runtime.domain.kinds.values import Description, Id, Name, Slug, Timestamp
+from runtime.domain.kinds.values import (
+    Description,
+    Email,
+    Id,
+    Name,
+    OrganizationRole,
+    OrganizationStatus,
+    Slug,
+    Timestamp,
+    Uri,
+)
 
 
 class Organization(Entity):
@@ -23,6 +34,26 @@ class Organization(Entity):
     name: Name
     sso_enabled: Annotated[bool, Mark.SERVER] = False
     zone_id: Annotated[Id | None, Mark.SERVER] = None
+    permissions: PERMISSIONS = None
+
+
+class OrganizationUser(OrganizationEntity):
+    """A person who acts for the organization. The id is the account's: the same in every organization of it.
+
+    Attributes:
+        source: issuer of the provider that signs the person in.
+        zone_user_id: the user who stands for the person in the organization's own zone: groups and roles.
+        account_issuer: issuer of the organization zone whose tokens the person presents, here or at home.
+        account_subject: the `sub` in those tokens.
+    """
+
+    email: Annotated[Email | None, Mark.SERVER] = None
+    role: OrganizationRole
+    source: Annotated[Uri, Mark.SERVER]
+    status: OrganizationStatus
+    zone_user_id: Annotated[Id, Mark.INTERNAL]
+    account_issuer: Annotated[str, Mark.INTERNAL]
+    account_subject: Annotated[str, Mark.INTERNAL]
     permissions: PERMISSIONS = None
 
 
@@ -58,6 +89,16 @@ ORGANIZATION = Kind(
     verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE}),
     listing=_PAGE,
     created=201,
+)
+
+ORGANIZATION_USER = Kind(
+    entity=OrganizationUser,
+    collection="users",
+    operations="organization_users",
+    parent=ORGANIZATION,
+    item="user_id",
+    verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE}),
+    listing=replace(_PAGE, plain={"role": "role"}),
 )
 
 SERVICE_ACCOUNT = Kind(

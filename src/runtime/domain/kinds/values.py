@@ -75,6 +75,13 @@ class OrganizationRole(StrEnum):
     VIEWER = "org_viewer"
 
 
+class OrganizationStatus(StrEnum):
+    """`disabled` organization users cannot authenticate."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+
+
 class Consent(StrEnum):
     """Whether a user is asked before an application acts for them."""
 

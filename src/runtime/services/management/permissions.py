@@ -16,6 +16,7 @@ ROLES = ("org_admin", "org_member", "org_viewer", "zone_manager", "zone_viewer",
 _TABLE = """
                              org_admin org_member org_viewer zone_manager zone_viewer service_account
 organizations                lru       lr         lr         lr           lr          lr
+organization_users           lrud      lr         lr         -            -           lr
 service_accounts             lcrud     lr         lr         -            -           lcrud
 service_account_credentials  lcrud     lr         lr         -            -           lr
 zones                        lcrud     lcru       lr         lru          lr          lcrud

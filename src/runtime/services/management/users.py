@@ -12,7 +12,7 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import directory
+from runtime.storage.sql import directory, organization_users
 from runtime.storage.sql import entities as storage
 
 _DEFAULT_SOURCE = ("user",)
@@ -59,25 +59,48 @@ async def update(
     after = await entities.patched(unit, USER, scope, before, patch)
     if after == before:
         return before
-    decided: dict[str, Any] = {"epoch": before.epoch + 1}
+    if after.identifier != before.identifier:
+        await _require_no_account(unit, before, "renamed")
     if after.email.lower() != before.email.lower():
-        decided["email_verified"] = False
-    after = after.model_copy(update=decided)
+        after = after.model_copy(update={"email_verified": False})
+        await organization_users.change_email(unit.conn, before.organization_id, before.id, after.email)
+    return await store(unit, before, after)
+
+
+async def store(unit: Unit, before: User, after: User) -> User:
+    """Keep another version of a user: what is cached is out of date, and sessions of a disabled one end."""
+    after = after.model_copy(update={"epoch": before.epoch + 1})
     await unit.revision()
     if after.status is UserStatus.DISABLED:
         await _end_sessions(unit, before)
     unit.publish(epochs.user_key(before.id), after.epoch)
-    return await entities.change(unit, USER, scope, before, after)
+    return await entities.change(unit, USER, {"zone_id": before.zone_id}, before, after)
 
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a user with credentials, grants, sessions, memberships and assignments."""
-    scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
+    _, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
     before = cast(User, before)
     await unit.revision()
-    await _end_sessions(unit, before)
-    unit.publish(epochs.user_key(before.id), before.epoch + 1)
-    await entities.take_away(unit, USER, scope, before)
+    await _require_no_account(unit, before, "deleted")
+    await remove(unit, before)
+
+
+async def remove(unit: Unit, user: User) -> None:
+    """Take a user away whom the caller may take away."""
+    await unit.revision()
+    await _end_sessions(unit, user)
+    unit.publish(epochs.user_key(user.id), user.epoch + 1)
+    await entities.take_away(unit, USER, {"zone_id": user.zone_id}, user)
+
+
+async def _require_no_account(unit: Unit, user: User, what: str) -> None:
+    """Refuse to take away, or to rename, whom an organization knows by that name. Raises Conflict."""
+    if found := await organization_users.of_zone_user(unit.conn, user.organization_id, user.id):
+        raise Conflict(
+            f"User `{user.id}` acts for the organization and cannot be {what}; "
+            f"delete OrganizationUser `{found.id}` first"
+        )
 
 
 async def _end_sessions(unit: Unit, user: User) -> None:

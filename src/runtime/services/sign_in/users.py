@@ -17,6 +17,7 @@ from runtime.domain.kinds.values import Email, Identifier, UserStatus
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
+from runtime.storage.sql import organization_users
 from runtime.storage.sql import users as storage
 
 MIN_PASSWORD_CHARS = 12
@@ -155,6 +156,8 @@ async def _bring_up_to_date(
         changes |= {"email": _claimed_email(claims), "email_verified": True, "updated_at": now}
     await storage.change(conn, user, **changes)
     current = user.model_copy(update=changes)
+    if "email" in changes:
+        await organization_users.change_email(conn, user.organization_id, user.id, current.email)
     joined = await storage.bind_invitations(conn, current, now=now) if current.email_verified else 0
     if joined or "email" in changes:
         return current, await epochs.bump_user(conn, user.zone_id, user.id)

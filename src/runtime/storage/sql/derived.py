@@ -22,8 +22,16 @@ from runtime.storage.sql.records import delegated_grants, sessions
 _UNMARKED = {("RoleAssignment", "role_id"): "Role"}
 # Members that are unique in the whole service, because they arrive without a tenant.
 EVERYWHERE = {("ServiceAccountCredential", "client_id")}
-# Members that are unique together within the parent, besides the handle.
-_TOGETHER = {"PolicyVersion": ("version",), "PolicySetVersion": ("version",)}
+# Columns that are unique together, besides the handle: kind -> name of the index -> columns.
+_TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
+    "PolicyVersion": {"version": ("zone_id", "policy_id", "version")},
+    "PolicySetVersion": {"version": ("zone_id", "policy_set_id", "version")},
+    "OrganizationUser": {
+        # The account comes first: it is asked for in every organization too.
+        "account": ("account_issuer", "account_subject", "organization_id"),
+        "zone_user_id": ("organization_id", "zone_user_id"),
+    },
+}
 # Members that hand-written queries look up.
 _LOOKED_UP = {
     "RoleAssignment": (("principal_type", "principal_id"),),
@@ -144,8 +152,8 @@ def _indexes(kind: Kind, table: Table) -> None:
             _handle_beside(table, columns, *beside)
             continue
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
-    for name in _TOGETHER.get(kind.name, ()):
-        Index(f"{table.name}_{name}_key", *(table.c[column] for column in (*within, name)), unique=True)
+    for name, together in _TOGETHER.get(kind.name, {}).items():
+        Index(f"{table.name}_{name}_key", *(table.c[column] for column in together), unique=True)
     if kind.name == "Zone":
         Index(f"{table.name}_id_key", table.c.organization_id, table.c.id, unique=True)
     Index(f"{table.name}_created_at_idx", *(table.c[column] for column in (*within, "created_at", "id")))

@@ -1,0 +1,68 @@
+"""Who acts for which organization: accounts found in every organization, administrators counted in one."""
+
+from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus
+from runtime.storage.sql.tables import TABLES
+
+_people = TABLES["OrganizationUser"]
+_organizations = TABLES["Organization"]
+
+
+async def of_account(
+    conn: AsyncConnection, organization_id: str, *, issuer: str, subject: str
+) -> OrganizationUser | None:
+    """The organization's user who presents tokens of that issuer about that subject."""
+    return await _one(
+        conn, organization_id, _people.c.account_issuer == issuer, _people.c.account_subject == subject
+    )
+
+
+async def of_zone_user(
+    conn: AsyncConnection, organization_id: str, zone_user_id: str
+) -> OrganizationUser | None:
+    """The organization's user whom that user of the organization's own zone stands for."""
+    return await _one(conn, organization_id, _people.c.zone_user_id == zone_user_id)
+
+
+async def _one(
+    conn: AsyncConnection, organization_id: str, *where: ColumnElement[bool]
+) -> OrganizationUser | None:
+    query = select(_people).where(_people.c.organization_id == organization_id, *where)
+    row = (await conn.execute(query)).mappings().one_or_none()
+    return None if row is None else OrganizationUser.model_validate(dict(row))
+
+
+def belongs_to(*, issuer: str, subject: str) -> ColumnElement[bool]:
+    """The condition that an organization is one for which an account acts, not disabled there."""
+    return _organizations.c.id.in_(
+        select(_people.c.organization_id).where(
+            _people.c.account_issuer == issuer,
+            _people.c.account_subject == subject,
+            _people.c.status == OrganizationStatus.ACTIVE,
+        )
+    )
+
+
+async def count_other_admins(conn: AsyncConnection, organization_id: str, user_id: str) -> int:
+    """How many active administrators there are besides that organization user."""
+    found = await conn.scalar(
+        select(func.count()).where(
+            _people.c.organization_id == organization_id,
+            _people.c.id != user_id,
+            _people.c.role == OrganizationRole.ADMIN,
+            _people.c.status == OrganizationStatus.ACTIVE,
+        )
+    )
+    return int(found or 0)
+
+
+async def change_email(conn: AsyncConnection, organization_id: str, zone_user_id: str, email: str) -> None:
+    """Take over the address that the user of the organization's own zone has now."""
+    await conn.execute(
+        update(_people)
+        .where(_people.c.organization_id == organization_id, _people.c.zone_user_id == zone_user_id)
+        .values(email=email)
+    )
