@@ -556,6 +556,28 @@ CREATE INDEX roles_created_at_idx ON roles (zone_id, created_at, id);
 
 CREATE UNIQUE INDEX roles_identifier_key ON roles (zone_id, owner_type, identifier);
 
+CREATE TABLE secrets (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    description VARCHAR,
+    entity_id VARCHAR NOT NULL,
+    metadata JSON,
+    name VARCHAR NOT NULL,
+    type VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    data BYTEA NOT NULL,
+    CONSTRAINT secrets_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT secrets_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX secrets_created_at_idx ON secrets (zone_id, created_at, id);
+
+CREATE INDEX secrets_entity_id_idx ON secrets (zone_id, entity_id);
+
 CREATE TABLE service_account_credentials (
     id VARCHAR NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,

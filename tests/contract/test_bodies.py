@@ -69,6 +69,7 @@ CREATE_MEMBERS = {
     "PolicyVersion": "schema_version cedar_raw cedar_json",
     "PolicySet": "scope_type name target_type",
     "PolicySetVersion": "schema_version manifest",
+    "Secret": "data entity_id name description metadata zone_id",
 }
 
 PATCH_MEMBERS = {
@@ -87,6 +88,7 @@ PATCH_MEMBERS = {
     "Policy": "name description",
     "PolicySet": "name",
     "PolicySetVersion": "active",
+    "Secret": "data name description metadata",
 }
 
 
@@ -100,6 +102,26 @@ def test_members_of_a_create(name: str, members: str) -> None:
 def test_members_of_an_update(name: str, members: str) -> None:
     """The body of an update has what can change, and nothing that is fixed at creation."""
     assert set(patch_body(kinds.BY_NAME[name]).model_fields) == set(members.split())
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "message"),
+    [
+        ({}, "data.type", "is required"),
+        ({"type": "key"}, "data.type", "must be one of `token`, `password`"),
+        ({"type": "token"}, "data.token", "is required"),
+        ({"type": "token", "token": ""}, "data.token", "must not be empty"),
+        (
+            {"type": "password", "username": "u", "password": "p", "token": "t"},
+            "data.token",
+            "unknown member `token`",
+        ),
+        (None, "data", "must be an object"),
+    ],
+)
+def test_a_choice_of_objects_is_told_in_the_words_of_the_body(data: Any, field: str, message: str) -> None:
+    """Which of several objects was meant stands in the body once, and once in the place that is told."""
+    assert problems(kinds.SECRET, {"entity_id": "e", "name": "n", "data": data}) == {field: message}
 
 
 def test_parts_lose_what_the_service_decides() -> None:

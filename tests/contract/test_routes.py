@@ -43,6 +43,8 @@ def test_operations_are_unique() -> None:
         ("policies.archive", 200),
         ("policy_sets.archive", 200),
         ("policy_set_versions.update", 200),
+        ("secrets.create", 200),
+        ("secrets.delete", 204),
     ],
 )
 def test_status_of_success(operation: str, status: int) -> None:
@@ -106,8 +108,9 @@ def test_components_are_valid_schemas() -> None:
 
 
 def test_no_answer_shows_a_secret() -> None:
-    """Secrets appear in bodies, and in the answers of the two operations that show one once."""
+    """Secrets appear in bodies, and in the answers of the operations that are there to show one."""
     shown = {"PasswordCredentialCreated": "password", "ServiceAccountCredentialCreated": "client_secret"}
+    shown["SecretPassword"] = "password"
     for name, component in DOCUMENT["components"]["schemas"].items():
         if name.endswith(("Create", "Update", "Input", "Form")):
             continue

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
+from runtime.contract.secrets import SecretInput
 from runtime.contract.written import ActivationBody, PolicyVersionBody, RevocationBody
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds.base import Entity, Kind, Verb
@@ -98,7 +99,7 @@ def patch_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     if written := _WRITTEN.get((kind.name, Verb.UPDATE)):
         return written
     model = _variant(kind, type_)
-    return _derive(model, Verb.UPDATE, f"{model.__name__}Update", {})
+    return _derive(model, Verb.UPDATE, f"{model.__name__}Update", _ADDED.get((kind.name, Verb.UPDATE), {}))
 
 
 def bodies(kind: Kind, verb: Verb) -> tuple[type[BaseModel], ...]:
@@ -307,9 +308,39 @@ def refusal(invalid: ValidationError, model: type[BaseModel]) -> ValidationFaile
 
 
 def _problem(error: ErrorDetails, model: type[BaseModel]) -> Problem:
-    location = error["loc"]
-    message = _unknown(location, model) if error["type"] == "extra_forbidden" else _told(error)
+    location, owner = _place(error["loc"], model)
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        location = (*location, "type")
+    message = _unknown(str(location[-1]), owner) if error["type"] == "extra_forbidden" else _told(error)
     return Problem("validation_error", message, dotted(location) or None)
+
+
+def _place(
+    location: tuple[str | int, ...], model: type[BaseModel]
+) -> tuple[tuple[str | int, ...], type[BaseModel]]:
+    """A place as the body has it, and the class whose member the last step is.
+
+    Pydantic puts the tag of a discriminated union between an object and its members.
+    """
+    found: list[str | int] = []
+    owner = inner = model
+    steps = iter(location)
+    for step in steps:
+        found.append(step)
+        owner = inner
+        field = owner.model_fields.get(step) if isinstance(step, str) else None
+        if field is None:
+            continue
+        inner = part_of(field.annotation) or owner
+        if field.discriminator and (tag := next(steps, None)) is not None:
+            inner = _tagged(field.annotation, tag)
+    return tuple(found), owner
+
+
+def _tagged(union: Any, tag: str | int) -> type[BaseModel]:
+    """The class of a discriminated union that a tag stands for."""
+    choices: tuple[type[BaseModel], ...] = get_args(union)
+    return next(each for each in choices if tag in get_args(each.model_fields["type"].annotation))
 
 
 def dotted(location: Iterable[str | int]) -> str:
@@ -320,13 +351,8 @@ def dotted(location: Iterable[str | int]) -> str:
     return text
 
 
-def _unknown(location: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    """Why a member is refused: it is the service's, or there is none of that name."""
-    owner = model
-    for step in location[:-1]:
-        field = owner.model_fields.get(step) if isinstance(step, str) else None
-        owner = (part_of(field.annotation) if field else None) or owner
-    name = str(location[-1])
+def _unknown(name: str, owner: type[BaseModel]) -> str:
+    """Why a member of a class is refused: it is the service's, or there is none of that name."""
     known = members(getattr(owner, "source", owner))
     base = known.get(name) or known.get(name.removesuffix("_set"))
     if base is not None and not base.has(Mark.INTERNAL):
@@ -348,6 +374,7 @@ _MESSAGES: dict[str, str] = {
     "model_attributes_type": "must be an object",
     "string_too_short": "must have at least {min_length} characters",
     "string_too_long": "must have at most {max_length} characters",
+    "too_short": "must have at least {min_length} characters",
     "too_long": "must have at most {max_length} entries",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
@@ -358,8 +385,12 @@ _MESSAGES: dict[str, str] = {
 
 def _told(error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
-    if kind == "string_too_short" and context["min_length"] == 1:
+    if kind in ("string_too_short", "too_short") and context["min_length"] == 1:
         return "must not be empty"
+    if kind == "union_tag_not_found":
+        return "is required"
+    if kind == "union_tag_invalid":
+        return _MESSAGES["enum"].format(expected=str(context["expected_tags"]).replace("'", "`"))
     if kind in ("enum", "literal_error"):
         return _MESSAGES[kind].format(expected=str(context["expected"]).replace("'", "`"))
     if kind in _MESSAGES:
@@ -461,6 +492,8 @@ _ADDED: dict[tuple[str, Verb], dict[str, tuple[Any, Any]]] = {
         "default_mcp_gateway_application": (bool, None),
         "organization_id": (Id, None),
     },
+    ("Secret", Verb.CREATE): {"data": (SecretInput, ...), "zone_id": (Id, None)},
+    ("Secret", Verb.UPDATE): {"data": (SecretInput, None)},
     ("PolicySet", Verb.CREATE): {"scope_type": (Literal["zone"], None)},
     ("Organization", Verb.CREATE): {"name": (Name, None)},
 }

@@ -238,6 +238,8 @@ def _responses(route: Route, components: Components) -> dict[str, Any]:
 def _wrapped(route: Route, item: Schema) -> Schema:
     if route.envelope is None:
         return item
+    if route.envelope is Wrap.ARRAY:
+        return {"type": "array", "items": item}
     return {
         "allOf": [
             {"$ref": f"#/components/schemas/{route.envelope.value}"},

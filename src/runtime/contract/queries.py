@@ -11,6 +11,7 @@ from runtime.domain.kinds.values import (
     OwnerType,
     PolicyTargetType,
     ProviderType,
+    SecretType,
     SessionStatus,
     SessionType,
 )
@@ -72,6 +73,11 @@ AUDITED = (
     Query("filter[actor_id]", many=True, limit=100, about="ids of who did it"),
     Query("filter[action]", many=True, limit=100, about="operations, such as `applications.update`"),
     Query("filter[changeset_id]", many=True, limit=100, about="ids of the changesets it was part of"),
+)
+OF_SECRETS = (
+    Query("entity_id", about="id of the entity that owns them"),
+    Query("type", values=_values(SecretType), about="required with `owner_type`"),
+    Query("owner_type", values=_values(OwnerType), about="who manages the entity that owns them"),
 )
 SINCE = Query("since", format="date-time", about="RFC 3339: this moment and later")
 UNTIL = Query("until", format="date-time", about="RFC 3339: before this moment")

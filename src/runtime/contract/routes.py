@@ -14,6 +14,7 @@ from runtime.contract.queries import (
     BEFORE,
     FORMAT,
     LIMIT,
+    OF_SECRETS,
     ORDER,
     SCOPE,
     SINCE,
@@ -24,6 +25,7 @@ from runtime.contract.queries import (
     paging,
     retrieve_query,
 )
+from runtime.contract.secrets import SecretWithData
 from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind, Verb
@@ -88,6 +90,7 @@ class Wrap(StrEnum):
     """Shapes of lists that are not one of the paging envelopes."""
 
     ITEMS = "ItemsOnly"
+    ARRAY = "array"  # no wrapping at all
 
 
 _SUMMARIES = {
@@ -323,6 +326,27 @@ IRREGULAR: tuple[Route, ...] = (
         204,
         "Remove a user from a group",
         kind=kinds.GROUP,
+    ),
+    _hand(
+        "secrets.list",
+        "GET",
+        kinds.SECRET.collection_path,
+        200,
+        "List secrets, without their values",
+        kind=kinds.SECRET,
+        query=OF_SECRETS,
+        response=kinds.SECRET.classes,
+        envelope=Wrap.ARRAY,
+    ),
+    _hand(
+        "secrets.retrieve",
+        "GET",
+        kinds.SECRET.item_path,
+        200,
+        "Get a secret with its value; the audit trail says who did",
+        kind=kinds.SECRET,
+        response=(SecretWithData,),
+        errors=(403, 404),
     ),
     _hand(
         "policy_schemas.list",

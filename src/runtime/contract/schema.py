@@ -48,7 +48,15 @@ def _split(annotation: Any) -> tuple[Any, list[Any]]:
 
 
 def _constrained(bare: Any, constraints: list[Any]) -> Schema:
-    return {} if not constraints else {k: v for k, v in _leaf(bare).items() if k not in ("anyOf", "title")}
+    return (
+        {}
+        if not constraints
+        else {
+            k: v
+            for k, v in _leaf(bare).items()
+            if k not in ("anyOf", "oneOf", "discriminator", "$defs", "title")
+        }
+    )
 
 
 def _leaf(annotation: Any) -> Schema:

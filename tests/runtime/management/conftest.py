@@ -117,6 +117,11 @@ class Zone:
     def password(self, application_id: str) -> dict[str, Any]:
         return self.make("application-credentials", type="password", application_id=application_id)
 
+    def secret(self, entity_id: str, **members: Any) -> dict[str, Any]:
+        """A new secret of an entity, a token unless it says otherwise."""
+        data = {"type": "token", "token": self.api.named("token")}
+        return self.make("secrets", **{"name": "kept", "entity_id": entity_id, "data": data} | members)
+
     def user(self, email: str | None = None, **members: Any) -> User:
         """A new user, as sign-in would make one."""
         now = self.api.server.parts.clock()

@@ -35,6 +35,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "service-accounts": {"name": "t"},
     "credentials": {"name": "t"},
     "members": {"user_id": "t"},
+    "secrets": {"name": "t", "entity_id": "t", "data": {"type": "token", "token": "t"}},
     "changesets": {
         "base_revision": 0,
         "owner": "t",
@@ -77,6 +78,7 @@ def fill(zone: Zone) -> Tenant:
     made["delegated-grants"] = {"id": zone.grant(made["users"]["id"], made["resources"]["id"])}
     application = made["applications"]["id"]
     made["application-credentials"] = zone.password(application)
+    made["secrets"] = zone.secret(application)
     made["dependencies"] = made["resources"]
     api.ok("PUT", zone.path(f"/applications/{application}/dependencies/{made['resources']['id']}"))
     api.ok("POST", zone.path(f"/groups/{made['groups']['id']}/members"), {"user_id": made["users"]["id"]})
@@ -238,6 +240,7 @@ REFERENCES = [
         "provider_id",
         "providers",
     ),
+    *(("POST", "/secrets", BODIES["secrets"], "entity_id", owner) for owner in ("applications", "users")),
     ("PATCH", "", {}, "user_identity_provider_id", "providers"),
     ("PATCH", "", {}, "default_resource_id", "resources"),
     ("PATCH", "", {}, "default_mcp_gateway_application_id", "applications"),
@@ -248,7 +251,7 @@ REFERENCES = [
 @pytest.mark.parametrize(
     ("method", "path", "body", "member", "collection"),
     REFERENCES,
-    ids=[f"{method} {path} {member}" for method, path, _, member, _ in REFERENCES],
+    ids=[f"{method} {path} {member} {collection}" for method, path, _, member, collection in REFERENCES],
 )
 @pytest.mark.parametrize("whose", ["sibling", "theirs"])
 def test_a_foreign_id_in_a_body_is_400(
@@ -266,7 +269,7 @@ def test_a_foreign_id_in_a_body_is_400(
     foreign: Tenant = request.getfixturevalue(whose)
     ids = {name: made["id"] for name, made in mine.ids.items()}
     target = mine.zone.path(path.format(**ids))
-    body = {name: value.format(**ids) for name, value in body.items()}
+    body = {name: value.format(**ids) if isinstance(value, str) else value for name, value in body.items()}
     answers = []
     for wrong in (foreign.ids[collection]["id"], new_id()):
         refused = api(method, target, {**body, member: wrong})
@@ -316,6 +319,7 @@ def test_nothing_of_the_others_has_changed(other: Api, theirs: Tenant, api: Api,
             "roles",
             "groups",
             "users",
+            "secrets",
             "sessions",
             "delegated-grants",
         ):

@@ -4,10 +4,17 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import permissions_of, send, send_page
 from runtime.api.management.calls import Call, Handler
-from runtime.contract.answers import part_answer
+from runtime.contract.answers import answer, part_answer
 from runtime.domain.errors import BadRequest
-from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION
-from runtime.services.management import audit, organizations, policy_schemas, policy_sets, provider_checks
+from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION, SECRET
+from runtime.services.management import (
+    audit,
+    organizations,
+    policy_schemas,
+    policy_sets,
+    provider_checks,
+    secrets,
+)
 
 
 async def list_roles(call: Call) -> HTTPResponse:
@@ -25,6 +32,26 @@ async def validate_provider(call: Call) -> HTTPResponse:
     async with call.reading() as unit:
         settings = await provider_checks.settings_to_check(unit, call.path, call.id)
     return send(part_answer(await provider_checks.run(call.parts, call.id, settings)))
+
+
+async def list_secrets(call: Call) -> HTTPResponse:
+    """Secrets without their values, as a bare array."""
+    async with call.reading() as unit:
+        found = await secrets.list_(
+            unit,
+            call.path,
+            entity_id=call.parameter("entity_id"),
+            type_=call.parameter("type"),
+            owner_type=call.parameter("owner_type"),
+        )
+    return send([answer(SECRET, one) for one in found])
+
+
+async def retrieve_secret(call: Call) -> HTTPResponse:
+    """A secret with its value, which is recorded."""
+    async with call.writing() as unit:
+        found = await secrets.reveal(unit, call.path, call.id)
+    return send(part_answer(found))
 
 
 async def list_schemas(call: Call) -> HTTPResponse:
@@ -72,6 +99,8 @@ async def list_audit_events(call: Call) -> HTTPResponse:
 HANDLERS: dict[str, Handler] = {
     "organizations.list_roles": list_roles,
     "providers.validate": validate_provider,
+    "secrets.list": list_secrets,
+    "secrets.retrieve": retrieve_secret,
     "policy_schemas.list": list_schemas,
     "policy_schemas.retrieve": retrieve_schema,
     "policy_schemas.set_default": set_default_schema,

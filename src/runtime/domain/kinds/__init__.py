@@ -12,6 +12,7 @@ from runtime.domain.kinds.policy import POLICY, POLICY_SET, POLICY_SET_VERSION, 
 from runtime.domain.kinds.provider import PROVIDER
 from runtime.domain.kinds.resource import RESOURCE
 from runtime.domain.kinds.role import GROUP, ROLE, ROLE_ASSIGNMENT, USER
+from runtime.domain.kinds.secret import SECRET
 from runtime.domain.kinds.session import DELEGATED_GRANT, SESSION
 from runtime.domain.kinds.zone import ZONE
 
@@ -35,6 +36,7 @@ ALL: tuple[Kind, ...] = (
     POLICY_SET_VERSION,
     SESSION,
     DELEGATED_GRANT,
+    SECRET,
 )
 
 BY_NAME: dict[str, Kind] = {kind.name: kind for kind in ALL}
@@ -56,6 +58,7 @@ __all__ = [
     "RESOURCE",
     "ROLE",
     "ROLE_ASSIGNMENT",
+    "SECRET",
     "SERVICE_ACCOUNT",
     "SERVICE_ACCOUNT_CREDENTIAL",
     "SESSION",

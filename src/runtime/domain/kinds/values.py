@@ -153,6 +153,13 @@ class GrantStatus(StrEnum):
     REVOKED = "revoked"
 
 
+class SecretType(StrEnum):
+    """What a secret is: a token alone, or a user name with a password."""
+
+    TOKEN = "token"
+    PASSWORD = "password"
+
+
 class PrincipalType(StrEnum):
     """What a role can be assigned to."""
 

@@ -38,6 +38,7 @@ policies                     lcrud     lcrud      lr         lcrud        lr    
 policy_versions              lcrud     lcrud      lr         lcrud        lr          lcrud
 policy_sets                  lcrud     lcrud      lr         lcrud        lr          lcrud
 policy_set_versions          lcrud     lcrud      lr         lcrud        lr          lcrud
+secrets                      lcrud     lcrud      l          lcrud        l           lcrud
 sessions                     lrud      lrud       lr         lrud         lr          lrud
 delegated_grants             lrud      lrud       lr         lrud         lr          lrud
 changesets                   lcr       lcr        lr         lcr          lr          lcr

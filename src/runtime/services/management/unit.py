@@ -62,6 +62,7 @@ class Unit:
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     head: ledger.Head | None = None
+    _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)
     _touched: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -83,8 +84,9 @@ class Unit:
 
         From here to the commit no other unit of the organization writes, so what is checked stays true.
         """
-        if self.head is None:
+        if self.head is None or not self._advanced:
             self.head = await ledger.advance(self.conn, self.organization_id)
+            self._advanced = True
         return self.head.revision
 
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
@@ -112,6 +114,27 @@ class Unit:
     ) -> None:
         """Record a change of something that is no entity of its own: a member, a dependency, a binding."""
         await self.revision()
+        self._append(action, kind, entity_id, zone_id, before, after)
+        if zone_id is not None:
+            self._touched.add(zone_id)
+
+    async def witness(
+        self, action: str, kind: str, entity_id: str, zone_id: str | None, *, told: Mapping[str, Any]
+    ) -> None:
+        """Record that something was shown: nothing has changed, so no revision and no cache goes by."""
+        if self.head is None:
+            self.head = await ledger.advance(self.conn, self.organization_id, by=0)
+        self._append(action, kind, entity_id, zone_id, None, told)
+
+    def _append(
+        self,
+        action: str,
+        kind: str,
+        entity_id: str,
+        zone_id: str | None,
+        before: Mapping[str, Any] | None,
+        after: Mapping[str, Any] | None,
+    ) -> None:
         self._records.append(
             {
                 "id": new_id(),
@@ -128,8 +151,6 @@ class Unit:
                 "after": after,
             }
         )
-        if zone_id is not None:
-            self._touched.add(zone_id)
 
     def publish(self, key: str, epoch: int) -> None:
         """Let every worker hear, after the commit, that an epoch has moved."""

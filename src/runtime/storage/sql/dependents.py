@@ -8,6 +8,7 @@ from sqlalchemy import Delete, Table, Update, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ALL, Kind
+from runtime.domain.kinds.secret import SECRET_OWNERS
 from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
 from runtime.storage.sql.derived import tenant
 from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings
@@ -36,6 +37,7 @@ _LOOSE = (
     ),
     _Loose(policy_set_bindings, "target_id", "target_type", {"User": PolicyTargetType.USER.value}),
     _Loose(consents, "resource_id", None, {"Resource": ""}),
+    _Loose(TABLES["Secret"], "entity_id", None, dict.fromkeys(SECRET_OWNERS, "")),
 )
 
 

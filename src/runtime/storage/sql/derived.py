@@ -35,6 +35,7 @@ _TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
 # Members that hand-written queries look up.
 _LOOKED_UP = {
     "RoleAssignment": (("principal_type", "principal_id"),),
+    "Secret": (("entity_id",),),
     "User": (("email",), ("issuer", "subject")),
 }
 # Variants of a union whose handle means something only beside another member: kind -> (type, member).

@@ -35,12 +35,16 @@ async def begin(conn: AsyncConnection, organization_id: str) -> None:
     )
 
 
-async def advance(conn: AsyncConnection, organization_id: str) -> Head:
-    """Take the next revision. The organization's other writers wait until the transaction ends."""
+async def advance(conn: AsyncConnection, organization_id: str, *, by: int = 1) -> Head:
+    """Take the next revision. The organization's other writers wait until the transaction ends.
+
+    Args:
+        by: 0 keeps the revision, for what is recorded and changes nothing.
+    """
     result = await conn.execute(
         update(_heads)
         .where(_heads.c.organization_id == organization_id)
-        .values(revision=_heads.c.revision + 1)
+        .values(revision=_heads.c.revision + by)
         .returning(_heads.c.revision, _heads.c.audit_sequence, _heads.c.audit_hash)
     )
     row = result.one_or_none()

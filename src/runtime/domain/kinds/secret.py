@@ -1,0 +1,34 @@
+"""Secrets: values that the service keeps for another entity, sealed, and gives back when asked for one."""
+
+from typing import Annotated, Any
+
+from runtime.domain.kinds.base import Kind, Verb, ZoneEntity
+from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.values import Description, Id, Name, SecretType
+from runtime.domain.kinds.zone import ZONE
+
+# The kinds whose entities can have secrets, by name.
+SECRET_OWNERS = ("Application", "Resource", "Provider", "User")
+
+
+class Secret(ZoneEntity):
+    """A token or a password that belongs to an entity of the zone; everything about it but its value."""
+
+    organization_id: Annotated[Id, Mark.INTERNAL]
+    description: Annotated[Description | None, Mark.KEPT] = None
+    entity_id: Annotated[Id, Mark.FIXED]
+    metadata: Annotated[dict[str, Any] | None, Mark.KEPT] = None  # not sealed
+    name: Name
+    type: Annotated[SecretType, Mark.SERVER]
+    version: Annotated[int, Mark.SERVER] = 1  # grows when the value changes
+    data: Annotated[bytes, Mark.INTERNAL]  # sealed
+
+
+# Listing is a bare array without pages, and retrieving answers the value in place of `type`: both by hand.
+SECRET = Kind(
+    entity=Secret,
+    collection="secrets",
+    operations="secrets",
+    parent=ZONE,
+    verbs=frozenset({Verb.CREATE, Verb.UPDATE, Verb.DELETE}),
+)

@@ -1,0 +1,107 @@
+"""Secrets of other entities: sealed for the row they stand in, shown by one operation that is recorded."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import orjson
+
+from runtime.contract.secrets import SecretWithData
+from runtime.domain.errors import ValidationFailed
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import SECRET, Entity, Kind, Verb
+from runtime.domain.kinds.secret import Secret
+from runtime.domain.kinds.values import OwnerType
+from runtime.services import keys
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import secret_owners
+
+
+async def list_(
+    unit: Unit, parents: Parents, *, entity_id: str | None, type_: str | None, owner_type: str | None
+) -> list[Entity]:
+    """The secrets of a zone without their values, oldest first. Raises ValidationFailed."""
+    scope = await entities.scope_of(unit, SECRET, parents)
+    entities.require(unit, SECRET, Verb.LIST)
+    if owner_type is not None and type_ is None:
+        raise ValidationFailed.of("type", "is required with `owner_type`")
+    where: list[storage.Condition] = []
+    if entity_id is not None:
+        where.append(storage.Equals("entity_id", (entity_id,)))
+    if type_ is not None:
+        where.append(storage.Equals("type", (type_,)))
+    if owner_type is not None:
+        where.append(storage.Raw(secret_owners.managed_by(OwnerType(owner_type), scope["zone_id"])))
+    return [one async for one in storage.all_of(unit.conn, SECRET, within=scope, where=where)]
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Keep a secret for an entity of the zone. Raises ValidationFailed."""
+    scope = await entities.scope_of(unit, SECRET, parents)
+    entities.require(unit, SECRET, Verb.CREATE)
+    zone_id = scope["zone_id"]
+    if body.get("zone_id", zone_id) != zone_id:
+        raise ValidationFailed.of("zone_id", "must be the zone that the address names")
+    await unit.revision()  # from here on nobody takes the owner away
+    if not await secret_owners.exists(unit.conn, body["entity_id"], zone_id=zone_id):
+        raise ValidationFailed.of(
+            "entity_id", f"`{body['entity_id']}` is no application, resource, provider or user of this zone"
+        )
+    secret_id = new_id()
+    decided = {
+        "id": secret_id,
+        "type": body["data"]["type"],
+        "data": await _sealed(unit, zone_id, secret_id, body["data"]),
+    }
+    return await entities.add(unit, SECRET, await entities.new_entity(unit, SECRET, scope, body, **decided))
+
+
+async def reveal(unit: Unit, parents: Parents, secret_id: str) -> SecretWithData:
+    """A secret with its value. The audit trail says who has seen which version, and when."""
+    found = cast(Secret, await entities.retrieve(unit, SECRET, parents, secret_id))
+    data = await _opened(unit, found)
+    told = {"entity_id": found.entity_id, "name": found.name, "version": found.version}
+    await unit.witness("secrets.retrieve", SECRET.name, found.id, found.zone_id, told=told)
+    shown = {name: getattr(found, name) for name in SecretWithData.model_fields if name != "data"}
+    return SecretWithData.model_validate({**shown, "data": data})
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a secret. Only another value makes another version."""
+    scope, _ = await entities.for_change(unit, SECRET, parents, entity_id, Verb.UPDATE)
+    await unit.revision()  # read again: two changes at once must come to two versions
+    before = cast(Secret, await storage.get(unit.conn, SECRET, entity_id, within=scope))
+    changes = dict(patch)
+    if (data := changes.pop("data", None)) is not None:
+        changes |= await _replaced(unit, before, data)
+    after = await entities.patched(unit, SECRET, scope, before, changes)
+    return await entities.change(unit, SECRET, scope, before, after)
+
+
+async def _replaced(unit: Unit, before: Secret, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a new value changes; nothing when it is the present one."""
+    if data["type"] != before.type:
+        raise ValidationFailed.of("data.type", f"cannot change: it is `{before.type}`")
+    if data == await _opened(unit, before):
+        return {}
+    sealed = await _sealed(unit, before.zone_id, before.id, data)
+    return {"data": sealed, "version": before.version + 1}
+
+
+async def _sealed(unit: Unit, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
+    sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+    return sealer.seal(orjson.dumps(data), bound_to=_place(secret_id))
+
+
+async def _opened(unit: Unit, secret: Secret) -> dict[str, Any]:
+    sealer = await keys.sealer(unit.parts, unit.conn, secret.zone_id)
+    return cast(dict[str, Any], orjson.loads(sealer.open(secret.data, bound_to=_place(secret.id))))
+
+
+def _place(secret_id: str) -> str:
+    """The row and the column that a value is sealed for."""
+    return f"{SECRET.table}/{secret_id}/data"

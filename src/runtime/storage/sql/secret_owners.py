@@ -1,0 +1,35 @@
+"""Whom a secret may belong to: entities of several kinds, so no foreign key can tell."""
+
+from sqlalchemy import ColumnElement, literal, or_, select, union_all
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds.secret import SECRET_OWNERS
+from runtime.domain.kinds.values import OwnerType
+from runtime.storage.sql.tables import TABLES
+
+_secrets = TABLES["Secret"]
+
+
+async def exists(conn: AsyncConnection, entity_id: str, *, zone_id: str) -> bool:
+    """Tell whether that is an entity of the zone which can have secrets."""
+    owners = (
+        select(literal(1)).where(table.c.zone_id == zone_id, table.c.id == entity_id)
+        for table in (TABLES[name] for name in SECRET_OWNERS)
+    )
+    return (await conn.execute(union_all(*owners))).first() is not None
+
+
+def managed_by(owner_type: OwnerType, zone_id: str) -> ColumnElement[bool]:
+    """The condition that who owns a secret is managed so; people are the customer's."""
+    return or_(
+        *(
+            _secrets.c.entity_id.in_(
+                select(table.c.id).where(
+                    table.c.zone_id == zone_id,
+                    *([table.c.owner_type == owner_type.value] if "owner_type" in table.c else []),
+                )
+            )
+            for table in (TABLES[name] for name in SECRET_OWNERS)
+            if "owner_type" in table.c or owner_type is OwnerType.CUSTOMER
+        )
+    )
