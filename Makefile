@@ -14,7 +14,7 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo test lint serve bench schemas lock clean
+.PHONY: help demo test lint serve bench schemas documents lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +40,9 @@ bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,validate,plan,ap
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas
+
+documents: $(DEV) ## write the tables of docs/ that follow from the tests
+	$(BIN)/python -m tests.support.proofs
 
 lock: ## resolve the dependencies again and write requirements/*.txt
 	@PYTHON='$(PYTHON)' sh requirements/lock.sh

@@ -148,6 +148,7 @@ async def test_configured_addresses_need_no_discovery(providers, outbound):
     assert outbound.posted[0][0] == "https://a.example/t"
 
 
+@pytest.mark.standard("OpenID Connect Discovery")
 @pytest.mark.threat(4)
 @pytest.mark.parametrize("issuer", ["https://idp.example/tenant/", "https://IDP.example/tenant", None])
 async def test_discovery_of_another_issuer_is_refused(providers, outbound, issuer):

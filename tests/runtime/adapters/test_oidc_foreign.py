@@ -31,6 +31,7 @@ def sign_in_as(url: str, subject: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(connection.getresponse().headers["location"]).query))
 
 
+@pytest.mark.standard("OpenID Connect Core")
 async def test_signs_in_at_a_foreign_provider(issuer):
     """Discovery, authorization, redemption, verification and userinfo fit together; a code works once."""
     outbound = Outbound(allow_private_addresses=True)

@@ -54,6 +54,7 @@ def test_verifies_what_it_signed(key):
     assert jwt.get_unverified_header(token) == {"alg": key.algorithm, "kid": key.kid, "typ": "at+jwt"}
 
 
+@pytest.mark.standard("RFC 7515")
 @pytest.mark.parametrize("key", [RSA, EC], ids=["RS256", "ES256"])
 def test_other_libraries_accept_our_tokens(key):
     """A consumer that knows only the published JWK can verify."""
@@ -75,6 +76,7 @@ def test_a_key_survives_storage(key):
     assert VerificationKey.of(key) == VerificationKey.from_jwk(key.public_jwk)
 
 
+@pytest.mark.standard("RFC 7638")
 def test_kid_is_the_thumbprint_of_the_standard():
     """The example of RFC 7638 section 3.1 comes out."""
     n = (
@@ -139,6 +141,7 @@ def forgeries():
         yield f"kid {str(kid)[:20]!r}", signed({**header, "kid": kid}, payload)
 
 
+@pytest.mark.standard("RFC 8725", "RFC 7515")
 @pytest.mark.threat(10)
 @pytest.mark.threat(11)
 @pytest.mark.parametrize("token", [pytest.param(token, id=name) for name, token in forgeries()])

@@ -59,6 +59,7 @@ async def subject(scene: Scene, agent: App, ann: Person) -> str:
     return await scene.company.token(scene.zone, agent, ann)
 
 
+@pytest.mark.standard("RFC 8693", "RFC 9068")
 async def test_issues_a_token_for_the_resource(
     scene: Scene, agent: App, tools: Resource, subject: str, ann: Person
 ) -> None:
@@ -99,6 +100,7 @@ async def test_chain_keeps_user_and_nests_actors(
     assert claims["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
 
 
+@pytest.mark.standard("RFC 8707")
 async def test_audience_is_the_registered_identifier(
     scene: Scene, agent: App, tools: Resource, subject: str
 ) -> None:

@@ -83,6 +83,7 @@ async def test_a_second_credential_is_the_same_application(
     assert await scene.exchange(renewed, subject, api, "read")
 
 
+@pytest.mark.standard("RFC 8693")
 @pytest.mark.threat(15)
 async def test_may_act_binds_without_actor_token(
     scene: Scene, agent: App, api: Resource, ann: Person
@@ -124,6 +125,7 @@ async def test_actor_token_is_the_applications_own(
         await exchange("x")
 
 
+@pytest.mark.standard("RFC 8693")
 @pytest.mark.threat(15)
 async def test_actors_are_nested_never_dropped(
     scene: Scene, agent: App, provider: App, tools: Resource, api: Resource, subject: str

@@ -67,6 +67,7 @@ async def _refused(scene: Scene, agent: App, api: Resource, token: str) -> OAuth
     return refusal.value
 
 
+@pytest.mark.standard("RFC 7515")
 @pytest.mark.threat(10)
 async def test_algorithm_confusion(scene: Scene, agent: App, api: Resource, subject: str) -> None:
     """The algorithm and the key are ours to choose: no header can bring others in."""
@@ -109,6 +110,7 @@ async def test_algorithm_confusion(scene: Scene, agent: App, api: Resource, subj
         await _refused(scene, agent, api, token)
 
 
+@pytest.mark.standard("RFC 7515")
 @pytest.mark.threat(11)
 async def test_kid_is_only_a_lookup_key(scene: Scene, agent: App, api: Resource, subject: str) -> None:
     """Whatever stands in `kid`, it selects one of the zone's keys or none."""
@@ -170,6 +172,7 @@ async def test_token_of_another_zone(scene: Scene, agent: App, api: Resource, su
     await _refused(scene, agent, api, own)
 
 
+@pytest.mark.standard("RFC 8725")
 @pytest.mark.threat(13)
 async def test_other_classes_of_tokens(
     scene: Scene, agent: App, api: Resource, subject: str, ann: Person

@@ -16,6 +16,7 @@ def claims_of(answer: dict[str, object]) -> dict[str, object]:
     return claims
 
 
+@pytest.mark.standard("OAuth 2.1", "RFC 9068")
 def test_token_for_a_declared_resource(site: Site, chain: Chain) -> None:
     """The application is subject and client; nobody acts for anybody, and there is no session."""
     answer = post(site, chain, resource="https://api.test/", scope="write")
@@ -39,6 +40,7 @@ def test_token_for_the_zone_itself(site: Site, chain: Chain) -> None:
     assert answer["scope"] == ""
 
 
+@pytest.mark.standard("RFC 6749")
 @pytest.mark.parametrize(
     ("more", "error"),
     [

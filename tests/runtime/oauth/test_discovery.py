@@ -23,6 +23,7 @@ def addresses(site: Site) -> list[str]:
     return [form.format(origin=site.server.url, zone=site.zone.id) for form in FORMS]
 
 
+@pytest.mark.standard("RFC 8414", "OpenID Connect Discovery")
 def test_all_forms_answer_alike(site: Site) -> None:
     """Every form has the same bytes and the same entity tag."""
     answers = [site.http.get(address) for address in addresses(site)]
@@ -35,6 +36,7 @@ def test_all_forms_answer_alike(site: Site) -> None:
         assert answer.headers["Content-Type"] == "application/json"
 
 
+@pytest.mark.standard("RFC 8414")
 def test_metadata_says_what_is_there(site: Site) -> None:
     """Issuer as stored, addresses under it, and nothing advertised that is not served."""
     metadata = site.http.get(addresses(site)[0]).json()
@@ -62,6 +64,7 @@ def test_metadata_says_what_is_there(site: Site) -> None:
         assert site.http.request("TRACE", metadata[name]).status_code == 405, f"{name} is served"
 
 
+@pytest.mark.standard("RFC 8414")
 def test_host_header_changes_nothing(site: Site) -> None:
     """The issuer is a stored string: a request cannot name another."""
     plain = site.http.get(addresses(site)[0])
@@ -82,6 +85,7 @@ def test_entity_tag_saves_the_body(site: Site) -> None:
         assert site.http.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
+@pytest.mark.standard("RFC 7517")
 def test_keys_are_public_rsa_and_ec(site: Site) -> None:
     """Every key can verify, and none can sign."""
     answer = site.http.get(f"{site.issuer}/.well-known/jwks.json")

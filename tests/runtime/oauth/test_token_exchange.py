@@ -23,6 +23,7 @@ def form(chain: Chain, **change: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.standard("RFC 8693")
 def test_answer_on_the_wire(site: Site, chain: Chain) -> None:
     """JSON with the members of the interface, not to be stored; the published keys alone verify it."""
     answer = site.post(form(chain))
@@ -45,6 +46,7 @@ def test_answer_on_the_wire(site: Site, chain: Chain) -> None:
     assert claims["act"] == {"sub": "agent"}
 
 
+@pytest.mark.standard("RFC 6749")
 def test_basic_authentication(site: Site, chain: Chain) -> None:
     """The same with the secret in the header."""
     sent = {name: value for name, value in form(chain).items() if not name.startswith("client")}
@@ -58,6 +60,7 @@ def test_basic_authentication(site: Site, chain: Chain) -> None:
     assert "WWW-Authenticate" not in site.post(form(chain, client_secret="wrong")).headers
 
 
+@pytest.mark.standard("RFC 8693", "RFC 6749")
 @pytest.mark.parametrize(
     ("change", "status", "error"),
     [
@@ -96,6 +99,7 @@ def test_secrets_do_not_belong_in_the_address(site: Site, chain: Chain) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
+@pytest.mark.standard("OAuth 2.1")
 @pytest.mark.threat(31)
 def test_forms_that_readers_disagree_about(site: Site, chain: Chain) -> None:
     """Duplicates, other content types, broken UTF-8, NUL and oversize are refused before all else."""
@@ -173,6 +177,7 @@ def test_guessing_is_answered_with_retry_after(site: Site) -> None:
     assert int(slowed[-1].headers["Retry-After"]) >= 1
 
 
+@pytest.mark.standard("RFC 6750")
 @pytest.mark.threat(12)
 def test_userinfo_takes_only_this_zones_tokens(site: Site, chain: Chain) -> None:
     """A token of another zone, and a token for a resource, open nothing at the zone itself."""

@@ -52,6 +52,7 @@ class TestPages:
         """An address of no zone is a page with 404."""
         assert_page(httpx.get(f"{site.server.url}/z/nowhere/oauth/authorize"), 404)
 
+    @pytest.mark.standard("RFC 9700")
     @pytest.mark.threat(5)
     @pytest.mark.parametrize(
         ("registered", "requested"),
@@ -102,6 +103,7 @@ class TestPages:
 
         assert_page(browser.http.get(client.url(redirect_uri=requested)), 400)
 
+    @pytest.mark.standard("RFC 8252")
     @pytest.mark.threat(5)
     @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
     def test_the_port_of_a_loopback_address_may_differ(self, site: Site, browser: Browser, host: str) -> None:
@@ -148,6 +150,7 @@ class TestRefusals:
 
         assert (heard["error"], heard["state"], heard["iss"]) == (error, client.state, client.issuer)
 
+    @pytest.mark.standard("OAuth 2.1")
     @pytest.mark.parametrize(
         "name", ["scope", "nonce", "code_challenge", "prompt", "response_type", "unheard_of"]
     )
@@ -166,6 +169,7 @@ class TestRefusals:
         assert heard["error"] == "invalid_request"
         assert "state" not in heard
 
+    @pytest.mark.standard("RFC 7636")
     @pytest.mark.threat(2)
     def test_pkce_cannot_be_left_out_or_weakened(self, site: Site, browser: Browser) -> None:
         """No challenge, no method (which means plain), plain, a challenge that is no digest: all refused."""
@@ -181,6 +185,7 @@ class TestRefusals:
             heard = refused(browser, client.url(**changes))
             assert (heard["error"], heard["iss"]) == ("invalid_request", client.issuer)
 
+    @pytest.mark.standard("RFC 9207")
     @pytest.mark.threat(4)
     def test_success_and_failure_name_the_issuer(self, site: Site, browser: Browser) -> None:
         """`iss` is on both kinds of redirect, byte for byte what the metadata says. Spec: RFC 9207."""
@@ -212,6 +217,7 @@ class TestResources:
         assert other["error"] == unknown["error"] == "invalid_target"
         assert other["error_description"] == unknown["error_description"]
 
+    @pytest.mark.standard("RFC 8707")
     def test_audience_follows_what_was_authorized(self, site: Site) -> None:
         """One resource is the audience; without any, or with several, the zone itself is."""
         zone = site.zone()
@@ -231,6 +237,7 @@ class TestResources:
         assert one["scope"] == "openid read"
         assert claims(both["access_token"])["aud"] == client.issuer
 
+    @pytest.mark.standard("RFC 8707")
     def test_the_token_request_only_narrows(self, site: Site, browser: Browser) -> None:
         """One of several may be named; one that was not authorized, or two, may not."""
         zone = site.zone()
@@ -319,6 +326,7 @@ class TestSingleSignOn:
         assert all(cookie.has_nonstandard_attr("HttpOnly") for cookie in cookies)
         assert {cookie.get_nonstandard_attr("SameSite") for cookie in cookies} == {"Lax"}
 
+    @pytest.mark.standard("OpenID Connect Core")
     @pytest.mark.parametrize("changes", [{"prompt": "login"}, {"prompt": "select_account"}, {"max_age": "0"}])
     def test_asks_again_when_told_to(self, site: Site, browser: Browser, changes: dict[str, Any]) -> None:
         """A session at hand does not do, and the new sign-in is a new session."""
@@ -334,6 +342,7 @@ class TestSingleSignOn:
         assert claims(first["id_token"])["sid"] != claims(second["id_token"])["sid"]
         assert claims(second["id_token"])["auth_time"] >= claims(first["id_token"])["auth_time"]
 
+    @pytest.mark.standard("OpenID Connect Core")
     def test_id_token_hint_must_be_the_person_at_hand(self, site: Site, browser: Browser) -> None:
         """With another person's hint and no page allowed, nobody is signed in as asked."""
         zone = site.zone()

@@ -94,6 +94,7 @@ def test_verifier_of_a_wrong_length(site: Site, browser: Browser, length: int) -
     assert error_of(client.redeem(code, code_verifier="v" * length)) == "invalid_request"
 
 
+@pytest.mark.standard("RFC 7636")
 @pytest.mark.threat(2)
 def test_verifier_without_a_stored_challenge(site: Site, browser: Browser) -> None:
     """Where PKCE is optional, a verifier that nothing announced means that the challenge was taken away."""
@@ -122,6 +123,7 @@ def test_redirect_uri_is_needed_without_pkce(site: Site, browser: Browser) -> No
     assert error_of(without) == "invalid_grant"
 
 
+@pytest.mark.standard("OAuth 2.1")
 @pytest.mark.threat(3)
 def test_code_single_use_race(site: Site, browser: Browser) -> None:
     """Of fifty at once exactly one gets tokens, and since somebody else tried, those are ended."""
@@ -142,6 +144,7 @@ def test_code_single_use_race(site: Site, browser: Browser) -> None:
     assert error_of(client.refresh(tokens["refresh_token"])) == "invalid_grant"
 
 
+@pytest.mark.standard("RFC 9700")
 @pytest.mark.threat(3)
 def test_reuse_ends_what_the_code_produced_and_nothing_else(site: Site, browser: Browser) -> None:
     """Tokens of the reused code stop; the person's sign-in and other codes' tokens do not."""
@@ -231,6 +234,7 @@ def test_an_ended_browser_session_ends_the_applications(site: Site, browser: Bro
 class TestTokens:
     """What the tokens of a sign-in say."""
 
+    @pytest.mark.standard("OpenID Connect Core")
     def test_claims(self, site: Site) -> None:
         """Both tokens, as section 3 of the zone interface has them."""
         zone = site.zone()
@@ -285,6 +289,7 @@ class TestTokens:
 
         assert client.redeem(code_for(client, browser)).json()["expires_in"] <= 60
 
+    @pytest.mark.standard("OpenID Connect Core")
     @pytest.mark.parametrize("method", ["GET", "POST"])
     def test_userinfo(self, site: Site, browser: Browser, method: str) -> None:
         """What the scopes open, and `sub` always."""
@@ -298,6 +303,7 @@ class TestTokens:
         assert little.json() == {"sub": user.identifier}
         assert more.json() == {"sub": user.identifier, "email": user.email, "email_verified": True}
 
+    @pytest.mark.standard("RFC 6750")
     def test_userinfo_refuses_other_tokens(self, site: Site, browser: Browser) -> None:
         """None, an ID token, one for a resource, one in the query: each with its challenge."""
         zone = site.zone()

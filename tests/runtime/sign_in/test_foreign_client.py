@@ -3,6 +3,7 @@
 import warnings
 
 import httpx
+import pytest
 from tests.runtime.sign_in.support import CALLBACK, Answer, Browser, Site
 
 with warnings.catch_warnings():
@@ -12,6 +13,7 @@ with warnings.catch_warnings():
     from authlib.oidc.core import CodeIDToken
 
 
+@pytest.mark.standard("OpenID Connect Core", "OAuth 2.1")
 def test_authlib(site: Site, browser: Browser) -> None:
     """With nothing but the issuer's address and its own credentials."""
     zone = site.zone()

@@ -50,6 +50,7 @@ class TestReplay:
         assert second == again != first
         assert client.refresh(second).status_code == 200
 
+    @pytest.mark.standard("RFC 9700")
     def test_repeating_later_ends_the_family(self, site: Site) -> None:
         """After half a minute two parties have the token, and neither keeps it."""
         client = prepared(site)

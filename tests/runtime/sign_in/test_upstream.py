@@ -312,6 +312,7 @@ class TestForeignProvider:
 class TestCallback:
     """Only the browser that was sent away comes back, once, and from the provider it was sent to."""
 
+    @pytest.mark.standard("RFC 9207")
     @pytest.mark.threat(4)
     def test_another_issuer_answers(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """An error page, and the code is never shown to any token endpoint."""

@@ -9,6 +9,7 @@ VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
+@pytest.mark.standard("RFC 7636")
 def test_challenge_is_the_one_of_the_standard():
     """The example of RFC 7636 appendix B comes out."""
     assert pkce.challenge_of(VERIFIER) == CHALLENGE

@@ -17,6 +17,7 @@ def test_a_registered_uri_is_allowed(uri):
     assert allows(REGISTERED, uri)
 
 
+@pytest.mark.standard("RFC 8252")
 @pytest.mark.parametrize(
     "uri",
     [
