@@ -278,6 +278,23 @@ CREATE INDEX organizations_created_at_idx ON organizations (created_at, id);
 
 CREATE UNIQUE INDEX organizations_label_key ON organizations (label);
 
+CREATE TABLE outbox (
+    id VARCHAR NOT NULL,
+    organization_id VARCHAR,
+    zone_id VARCHAR,
+    topic VARCHAR NOT NULL,
+    payload_sealed BYTEA NOT NULL,
+    attempts BIGINT NOT NULL,
+    next_attempt_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    parked_at TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT outbox_pkey PRIMARY KEY (id),
+    CONSTRAINT outbox_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
+    CONSTRAINT outbox_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX outbox_next_attempt_at_idx ON outbox (next_attempt_at) WHERE parked_at IS NULL;
+
 CREATE TABLE ownerships (
     organization_id VARCHAR NOT NULL,
     zone_id VARCHAR,

@@ -18,6 +18,7 @@ from runtime.adapters.keys.sealing import (
     SecretHasher,
     new_data_key,
 )
+from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sender_of
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, shared
@@ -27,6 +28,8 @@ from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
 from runtime.services.jobs.runner import Jobs
 from runtime.services.jobs.schedule import JOBS
+from runtime.services.outbox import Outbox
+from runtime.services.outbox.topics import TOPICS
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 from runtime.settings import Settings
@@ -62,6 +65,21 @@ def check(settings: Settings) -> None:
         raise UnsafeSettings(f"ZONED_PUBLIC_URL `{settings.public_url}` is not an http or https address")
     if "{zone_id}" not in settings.zone_url_template and "{slug}" not in settings.zone_url_template:
         raise UnsafeSettings("ZONED_ZONE_URL_TEMPLATE names no zone: it needs {zone_id} or {slug}")
+    check_mail(settings)
+
+
+def check_mail(settings: Settings) -> None:
+    """Refuse settings by which no mail could leave, or a password would travel in clear text."""
+    try:
+        sender_of(settings.mail_from)
+    except ValueError:
+        raise UnsafeSettings(f"ZONED_MAIL_FROM `{settings.mail_from}` is not one e-mail address") from None
+    if settings.mail_transport == "smtp" and not settings.mail_smtp_host:
+        raise UnsafeSettings("mail through a server needs its name: set ZONED_MAIL_SMTP_HOST")
+    if settings.mail_smtp_security == "none" and settings.mail_smtp_password is not None:
+        raise UnsafeSettings(
+            "ZONED_MAIL_SMTP_PASSWORD would be sent in clear text: set ZONED_MAIL_SMTP_SECURITY"
+        )
 
 
 def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncryption:
@@ -69,6 +87,20 @@ def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncrypt
     if settings.key_encryption_key:
         return LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
     return LocalKeyEncryption.from_file(settings.data_dir / "key-encryption.key", create=create)
+
+
+def mail_transport_of(settings: Settings) -> Transport:
+    """What carries the service's mail."""
+    if settings.mail_transport == "file" or settings.mail_smtp_host is None:
+        return FileTransport(settings.mail_folder)
+    password = settings.mail_smtp_password
+    return SmtpTransport(
+        settings.mail_smtp_host,
+        port=settings.mail_smtp_port,
+        security=settings.mail_smtp_security,
+        username=settings.mail_smtp_username,
+        password=password.get_secret_value() if password else None,
+    )
 
 
 async def make_parts(settings: Settings) -> Parts:
@@ -83,7 +115,7 @@ async def make_parts(settings: Settings) -> Parts:
                 ),
                 bound_to=f"service_secrets/{name}",
             )
-            for name in ("pepper", "cursors")
+            for name in ("pepper", "cursors", "outbox")
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     parts = Parts(
@@ -100,10 +132,13 @@ async def make_parts(settings: Settings) -> Parts:
         zones=Zones(),
         decisions=Decisions(),
         jobs=Jobs(JOBS),
+        mail=mail_transport_of(settings),
+        outbox=Outbox(Sealer(secrets["outbox"]), TOPICS),
     )
     parts.zones.attach(parts)
     parts.decisions.attach(parts)
     parts.jobs.attach(parts)
+    parts.outbox.attach(parts)
     return parts
 
 

@@ -56,6 +56,24 @@ class Settings(BaseSettings):
     refresh_lifetime_seconds: int = Field(
         2_592_000, ge=300, description="how long a refresh family lasts unused"
     )
+    mail_transport: Literal["file", "smtp"] = Field(
+        "file", description="how mail leaves: as a file each in `data_dir`/mail, or through a mail server"
+    )
+    mail_from: str = Field(
+        "zonewright@localhost", description="sender of mail, with a name or without: `Name <address>`"
+    )
+    mail_smtp_host: str | None = Field(None, description="the mail server; needed for `smtp`")
+    mail_smtp_port: int | None = Field(
+        None, ge=1, le=65_535, description="its port; 587, 465 or 25 by `mail_smtp_security` when unset"
+    )
+    mail_smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="how the connection is protected; it never falls back to clear text"
+    )
+    mail_smtp_username: str | None = Field(None, description="whom to sign in as; nobody when unset")
+    mail_smtp_password: SecretStr | None = Field(None, description="the password of `mail_smtp_username`")
+    invitation_lifetime_seconds: int = Field(
+        604_800, ge=300, description="how long an invitation can be accepted"
+    )
 
     @classmethod
     def load(cls, config: Path | None = None, **overrides: Any) -> Self:
@@ -78,6 +96,11 @@ class Settings(BaseSettings):
     def database_file(self) -> Path:
         """Where the embedded database is."""
         return self.data_dir / "zonewright.db"
+
+    @property
+    def mail_folder(self) -> Path:
+        """Where mail goes that no server carries."""
+        return self.data_dir / "mail"
 
 
 def _read(config: Path) -> dict[str, Any]:

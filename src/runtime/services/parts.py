@@ -6,10 +6,12 @@ from datetime import datetime
 
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
+from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
 from runtime.services.jobs.runner import Jobs
+from runtime.services.outbox import Outbox
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -27,6 +29,8 @@ class Parts:
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.
         jobs: what comes round again; `jobs.poke` tells one that there is work for it.
+        mail: what carries messages to people.
+        outbox: what waits to be sent, kept until it has been.
     """
 
     settings: Settings
@@ -42,3 +46,5 @@ class Parts:
     zones: Zones
     decisions: Decisions
     jobs: Jobs
+    mail: Transport
+    outbox: Outbox

@@ -1,5 +1,10 @@
 """Every job of the service. A new one is a module with its `run(parts)` and a line here."""
 
-from runtime.services.jobs.runner import Job
+from datetime import timedelta
 
-JOBS: tuple[Job, ...] = ()
+from runtime.services.jobs.runner import Job
+from runtime.services.outbox import JOB as OUTBOX
+
+JOBS: tuple[Job, ...] = (
+    Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda parts: parts.outbox.tend()),
+)

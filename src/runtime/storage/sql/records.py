@@ -435,3 +435,27 @@ for _dialect, _statements in GUARDS.items():
     for _statement in _statements:
         _guard = DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
         event.listen(audit_events, "after_create", _guard)
+
+# What leaves the service because of a write. A parked row is tried no more.
+outbox = Table(
+    "outbox",
+    METADATA,
+    text("id"),
+    text("organization_id", nullable=True),
+    text("zone_id", nullable=True),
+    text("topic"),
+    binary("payload_sealed"),
+    number("attempts"),
+    instant("next_attempt_at"),
+    instant("parked_at", nullable=True),
+    instant("created_at"),
+    _key("outbox", "id"),
+    belongs("outbox", "organization_id", "organizations id"),
+    belongs("outbox", "organization_id zone_id", "zones organization_id id"),
+)
+Index(
+    "outbox_next_attempt_at_idx",
+    outbox.c.next_attempt_at,
+    postgresql_where=outbox.c.parked_at.is_(None),
+    sqlite_where=outbox.c.parked_at.is_(None),
+)

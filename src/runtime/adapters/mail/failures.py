@@ -1,0 +1,9 @@
+"""Why a message has not left: for now, or for good."""
+
+
+class MailFailed(Exception):
+    """The message has not left this time; the reason names no address and no content."""
+
+
+class MailRefused(Exception):
+    """The message will never leave like this; the reason names no address and no content."""

@@ -1,0 +1,53 @@
+"""Messages as they are written: every header set through `email`, so that no value can add a header."""
+
+from datetime import datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+
+from runtime.adapters.mail.failures import MailRefused
+
+
+def compose(
+    *, sender: str, recipient: str, subject: str, text: str, reference: str, now: datetime
+) -> EmailMessage:
+    """A plain message to one person.
+
+    Args:
+        sender: address, with a name or without: `Zonewright <no-reply@example.com>`.
+        reference: names this message: a second delivery of it has the same `Message-ID`.
+    Raises: MailRefused, when an address or the subject cannot stand in a header.
+    Spec: RFC 5322 section 3.6; RFC 3834 section 5 (`Auto-Submitted`).
+    """
+    message = EmailMessage(policy=SMTP)
+    try:
+        message["From"] = sender
+        message["To"] = address_of(recipient)
+        message["Subject"] = subject
+    except (ValueError, IndexError):
+        raise MailRefused("an address or the subject cannot stand in a header") from None
+    domain = message["From"].addresses[0].domain
+    message["Date"] = format_datetime(now)
+    message["Message-ID"] = f"<{reference}@{domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(text)
+    return message
+
+
+def address_of(address: str) -> Address:
+    """One address, whatever characters it has. Raises ValueError."""
+    local, _, domain = address.rpartition("@")
+    if not local or not domain:
+        raise ValueError("not an e-mail address")
+    return Address(username=local, domain=domain.encode("idna").decode("ascii"))
+
+
+def sender_of(written: str) -> str:
+    """A sender as a setting has it. Raises ValueError when it is not exactly one address."""
+    message = EmailMessage(policy=SMTP)
+    message["From"] = written
+    found = message["From"].addresses
+    if len(found) != 1 or not found[0].username or not found[0].domain or message["From"].defects:
+        raise ValueError("not one e-mail address")
+    return written

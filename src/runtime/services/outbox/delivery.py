@@ -1,0 +1,155 @@
+"""Putting letters in the outbox, and delivering those that are due.
+
+A row is claimed by moving its next attempt on: whoever dies with it loses nothing, and no other worker tries
+it meanwhile. A delivered row goes; one that has been tried too often is parked, kept for a while and logged.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.sealing import SealBroken, Sealer
+from runtime.domain.identifiers import new_id
+from runtime.logs import log
+from runtime.services.outbox.letters import Letter, NotDelivered, Topic, Undeliverable
+from runtime.storage.sql import outbox as storage
+from runtime.storage.sql.outbox import Row
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+JOB = "outbox"
+PARKED_KEPT = timedelta(days=30)
+_MAX_DELAY_SECONDS = 6 * 3600
+_BATCH = 20
+
+
+class Outbox:
+    """What waits to leave."""
+
+    def __init__(self, sealer: Sealer, topics: Mapping[str, Topic]) -> None:
+        """Args:
+        sealer: the same for all processes: each opens what another has put in.
+        """
+        self._sealer = sealer
+        self._topics = topics
+        self._parts: Parts | None = None
+
+    def attach(self, parts: "Parts") -> None:
+        """Work with these parts from now on."""
+        self._parts = parts
+
+    async def put(
+        self,
+        conn: AsyncConnection,
+        topic: str,
+        payload: Mapping[str, Any],
+        *,
+        now: datetime,
+        organization_id: str | None = None,
+        zone_id: str | None = None,
+    ) -> None:
+        """Put a letter in, as a part of the transaction; `poke` after its commit delivers it at once.
+
+        Args:
+            payload: JSON; kept sealed.
+            organization_id, zone_id: whose it is: it goes when they go. A zone needs its organization.
+        """
+        if topic not in self._topics:
+            raise KeyError(topic)
+        letter_id = new_id()
+        await storage.add(
+            conn,
+            letter_id,
+            organization_id=organization_id,
+            zone_id=zone_id,
+            topic=topic,
+            payload_sealed=self._sealer.seal(orjson.dumps(payload), bound_to=_place(letter_id)),
+            now=now,
+        )
+
+    def poke(self) -> None:
+        """Have what is due delivered soon, in the background. For after the commit; costs nothing."""
+        self._attached.jobs.poke(JOB)
+
+    async def deliver_due(self) -> int:
+        """Deliver everything that is due now; how many letters have left. Raises what the database raises."""
+        parts, delivered = self._attached, 0
+        while True:
+            async with parts.database.transaction() as conn:
+                now = parts.clock()
+                rows = await storage.due(conn, now=now, limit=_BATCH)
+                await storage.postpone(
+                    conn, {row.id: now + self._delay(row.topic, row.attempts + 1) for row in rows}
+                )
+            delivered += sum(await asyncio.gather(*(self._deliver(row) for row in rows)))
+            if len(rows) < _BATCH:
+                return delivered
+
+    async def tend(self) -> int:
+        """What the job does: deliver what no poke has delivered, forget what was given up long ago."""
+        return await self.deliver_due() + await self.forget_parked()
+
+    async def forget_parked(self) -> int:
+        """Remove what was given up long ago; how many rows."""
+        parts = self._attached
+        async with parts.database.transaction() as conn:
+            return await storage.remove_parked(conn, before=parts.clock() - PARKED_KEPT)
+
+    @property
+    def _attached(self) -> "Parts":
+        if self._parts is None:
+            raise RuntimeError("attach() comes first")
+        return self._parts
+
+    def _delay(self, topic: str, attempts: int) -> timedelta:
+        """From the start of an attempt to the next one, with jitter so that not all come at once."""
+        known = self._topics.get(topic)
+        first = known.first_delay_seconds if known else _MAX_DELAY_SECONDS
+        seconds = min(first * 2 ** min(attempts - 1, 20), _MAX_DELAY_SECONDS)
+        return timedelta(seconds=seconds * random.uniform(1, 1.25))  # noqa: S311 - spreads load, hides nothing
+
+    async def _deliver(self, row: Row) -> bool:
+        """Try one letter that this process has claimed."""
+        topic, attempts = self._topics.get(row.topic), row.attempts + 1
+        if topic is None:  # put in by a newer version of the service, which will know it
+            return False
+        try:
+            async with asyncio.timeout(topic.first_delay_seconds):
+                await topic.deliver(self._attached, self._opened(row, attempts))
+        except Undeliverable as failure:
+            await self._park(row, attempts, str(failure))
+            return False
+        except Exception as failure:  # noqa: BLE001 - one letter must not keep the others from leaving
+            reason = str(failure) if isinstance(failure, NotDelivered) else type(failure).__name__
+            if attempts >= topic.attempts:
+                await self._park(row, attempts, reason)
+            else:
+                log.warning(
+                    "not delivered yet", topic=row.topic, letter=row.id, attempts=attempts, reason=reason
+                )
+            return False
+        async with self._attached.database.transaction() as conn:
+            await storage.remove(conn, row.id)
+        return True
+
+    def _opened(self, row: Row, attempts: int) -> Letter:
+        try:
+            payload = orjson.loads(self._sealer.open(row.payload_sealed, bound_to=_place(row.id)))
+        except SealBroken:
+            raise Undeliverable("it cannot be opened") from None
+        return Letter(row.id, row.topic, row.organization_id, row.zone_id, attempts, payload)
+
+    async def _park(self, row: Row, attempts: int, reason: str) -> None:
+        log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
+        async with self._attached.database.transaction() as conn:
+            await storage.park(conn, row.id, now=self._attached.clock())
+
+
+def _place(letter_id: str) -> str:
+    return f"outbox/{letter_id}/payload_sealed"

@@ -1,0 +1,10 @@
+"""Every topic of the outbox, by name."""
+
+from collections.abc import Mapping
+
+from runtime.services.outbox import mail
+from runtime.services.outbox.letters import Topic
+
+TOPICS: Mapping[str, Topic] = {
+    mail.TOPIC: Topic(mail.deliver),
+}

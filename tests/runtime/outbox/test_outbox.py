@@ -1,0 +1,221 @@
+"""The outbox: nothing is lost, nothing is sent for a write that did not happen, nothing is tried for ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from tests.support.factories import found_company, opened_parts
+from tests.support.mail import in_folder
+from tests.support.postgres import PostgresServer
+
+from runtime.adapters.keys.sealing import Sealer, new_data_key
+from runtime.services.outbox import Letter, NotDelivered, Outbox, Topic, Undeliverable, mail
+from runtime.services.parts import Parts
+from runtime.storage.sql.migrate import migrate
+
+CANARY = "canary-token-4711"
+
+
+@dataclass
+class Office:
+    """An outbox with one topic, whose deliveries can be made to fail, and a clock that is set by hand."""
+
+    parts: Parts
+    now: datetime = datetime(2026, 3, 1, tzinfo=UTC)
+    failure: Exception | None = None
+    delivered: list[Letter] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    holding: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def outbox(self) -> Outbox:
+        return self.parts.outbox
+
+    async def deliver(self, _parts: Parts, letter: Letter) -> None:
+        self.holding.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.delivered.append(letter)
+
+    async def put(self, value: str = CANARY, **more: Any) -> None:
+        async with self.parts.database.transaction() as conn:
+            await self.outbox.put(conn, "test", {"value": value}, now=self.now, **more)
+
+    async def rows(self) -> list[dict[str, Any]]:
+        async with self.parts.database.reading() as conn:
+            return [dict(row) for row in (await conn.execute(text("SELECT * FROM outbox"))).mappings()]
+
+    async def after(self, **span: float) -> int:
+        self.now += timedelta(**span)
+        return await self.outbox.deliver_due()
+
+
+def opened(parts: Parts, *, sealer: Sealer | None = None, attempts: int = 3) -> Office:
+    office = Office(parts)
+    topics = {"test": Topic(office.deliver, attempts=attempts, first_delay_seconds=60)}
+    outbox = Outbox(sealer or Sealer(new_data_key()), topics)
+    office.parts = replace(parts, outbox=outbox, clock=lambda: office.now)
+    outbox.attach(office.parts)
+    return office
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest) -> PostgresServer | None:
+    """Where the database is; None for SQLite."""
+    return request.getfixturevalue("postgres") if request.param == "postgresql" else None
+
+
+@pytest.fixture(scope="module")
+async def storage(
+    server: PostgresServer | None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Parts]:
+    """Parts over a new database of each kind in turn."""
+    folder = tmp_path_factory.mktemp("outbox")
+    if server is None:
+        url = f"sqlite+aiosqlite:///{folder / 'zonewright.db'}"
+        await migrate(url)
+    else:
+        url = await server.migrated()
+    async with opened_parts(folder, database_url=url) as made:
+        yield made
+
+
+@pytest.fixture
+async def parts(storage: Parts) -> Parts:
+    """The same, with nothing in the outbox."""
+    async with storage.database.transaction() as conn:
+        await conn.execute(text("DELETE FROM outbox"))
+    return storage
+
+
+@pytest.fixture
+def office(parts: Parts) -> Office:
+    return opened(parts)
+
+
+async def test_what_is_put_in_leaves_once(office: Office):
+    """What was delivered is gone, and what waited was never in clear."""
+    await office.put()
+    [row] = await office.rows()
+    assert CANARY.encode() not in bytes(row["payload_sealed"])
+
+    assert await office.after() == 1
+    assert await office.after() == 0
+
+    assert [letter.payload for letter in office.delivered] == [{"value": CANARY}]
+    assert CANARY not in repr(office.delivered)
+    assert await office.rows() == []
+
+
+async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
+    async def fail() -> None:
+        async with office.parts.database.transaction() as conn:
+            await office.outbox.put(conn, "test", {}, now=office.now)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    await office.put("stands")
+
+    assert await office.after() == 1
+    assert [letter.payload["value"] for letter in office.delivered] == ["stands"]
+
+
+async def test_failures_wait_longer_each_time_and_end(office: Office):
+    """Twice the time after each failure, then it is parked; a parked row goes after a month."""
+    await office.put()
+    office.failure = NotDelivered("away")
+
+    assert [await office.after(), (await office.rows())[0]["attempts"]] == [0, 1]
+    assert [await office.after(seconds=59), (await office.rows())[0]["attempts"]] == [0, 1]
+    assert [await office.after(seconds=17), (await office.rows())[0]["attempts"]] == [0, 2]
+    assert [await office.after(seconds=119), (await office.rows())[0]["attempts"]] == [0, 2]
+    await office.after(seconds=32)
+    [parked] = await office.rows()
+    assert (parked["attempts"], parked["parked_at"] is not None) == (3, True)
+
+    office.failure = None
+    assert await office.after(days=29) == 0
+    assert await office.outbox.forget_parked() == 0
+    office.now += timedelta(days=2)
+    assert await office.outbox.tend() == 1
+    assert await office.rows() == []
+
+
+@pytest.mark.parametrize("failure", [NotDelivered("away"), ValueError(CANARY)], ids=["told", "a bug"])
+async def test_what_failed_is_delivered_later(
+    office: Office, failure: Exception, capsys: pytest.CaptureFixture[str]
+):
+    """Whatever went wrong; and the log says what, without a secret."""
+    await office.put()
+    office.failure = failure
+    assert await office.after() == 0
+    office.failure = None
+
+    assert await office.after(minutes=2) == 1
+    assert [letter.attempts for letter in office.delivered] == [2]
+    captured = capsys.readouterr()
+    assert CANARY not in captured.out + captured.err
+
+
+async def test_what_can_never_leave_is_given_up_at_once(office: Office, parts: Parts):
+    """Also what was sealed under a key that is gone; the others still leave."""
+    await opened(parts).put("sealed by a stranger")
+    await office.put()
+    office.failure = Undeliverable("no such address")
+    assert await office.after() == 0
+    assert all(row["parked_at"] for row in await office.rows())
+
+    office.failure = None
+    await office.put("next")
+    assert await office.after() == 1
+
+
+async def test_no_letter_is_in_two_hands(parts: Parts):
+    """Two workers at once deliver each letter once; one that dies with a letter leaves it for the other."""
+    sealer = Sealer(new_data_key())
+    one, two = opened(parts, sealer=sealer), opened(parts, sealer=sealer)
+    for number in range(30):
+        await one.put(str(number))
+
+    await asyncio.gather(one.after(), two.after())
+    got = [letter.payload["value"] for letter in one.delivered + two.delivered]
+    assert sorted(got, key=int) == [str(number) for number in range(30)]
+
+    await one.put("held")
+    one.gate, one.holding = asyncio.Event(), asyncio.Event()
+    dying = asyncio.create_task(one.after())
+    await one.holding.wait()
+    assert await two.after() == 0
+    dying.cancel()
+    assert await two.after(minutes=2) == 1
+
+
+async def test_mail_goes_out_and_an_organizations_goes_with_it(parts: Parts):
+    """Through the real outbox and the file transport; no organization, nothing to send for it."""
+    company = await found_company(parts)
+    organization_id = company.organization_id
+    async with parts.database.transaction() as conn:
+        await mail.put(
+            conn,
+            parts,
+            organization_id=organization_id,
+            recipient="ada@acme.example",
+            subject="Come in",
+            text=f"Your token: {CANARY}\n",
+        )
+    assert await parts.outbox.deliver_due() == 1
+    [sent] = in_folder(parts.settings.mail_folder)
+    assert (sent["To"], CANARY in sent.get_content()) == ("ada@acme.example", True)
+
+    office = opened(parts)
+    await office.put(organization_id=organization_id)
+    async with parts.database.transaction() as conn:
+        await conn.execute(text("DELETE FROM organizations WHERE id = :id"), {"id": organization_id})
+    assert await office.rows() == []
