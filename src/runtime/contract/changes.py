@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from runtime.contract.written import together
 from runtime.domain.kinds.values import Id, Part, Timestamp
 
 OwnerName = Annotated[
@@ -35,6 +36,10 @@ class Source(Part):
 
 class Pointer(Part):
     """An entity by its id, or by the operation of the same changeset that creates it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [together(["id"], ["local_id"]), together(["local_id"], ["id"])]}
+    )
 
     id: Id | None = None
     local_id: LocalId | None = None

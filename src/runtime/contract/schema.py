@@ -21,7 +21,7 @@ def of(annotation: Any, part: Callable[[type[BaseModel]], Schema]) -> Schema:
     """
     bare, constraints = _split(annotation)
     if bare is SecretStr or SecretStr in get_args(bare):
-        return {"type": "string", "format": "password", "writeOnly": True}
+        return {**_secret(annotation), "writeOnly": True}
     origin, arguments = get_origin(bare), get_args(bare)
     if origin in (Union, UnionType):
         kinds = [argument for argument in arguments if argument is not NoneType]
@@ -57,6 +57,12 @@ def _constrained(bare: Any, constraints: list[Any]) -> Schema:
             if k not in ("anyOf", "oneOf", "discriminator", "$defs", "title")
         }
     )
+
+
+def _secret(annotation: Any) -> Schema:
+    """A secret's own limits, without its null."""
+    found = _leaf(annotation)
+    return next((form for form in found.get("anyOf", ()) if form.get("type") != "null"), found)
 
 
 def _leaf(annotation: Any) -> Schema:

@@ -2,13 +2,40 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import StringConstraints, model_validator
+from pydantic import ConfigDict, StringConstraints, model_validator
 
 from runtime.domain.kinds.values import Id, OwnerType, Part
+
+_NULL: dict[str, Any] = {"type": "null"}
+
+
+def together(given: list[str], absent: list[str]) -> dict[str, Any]:
+    """The JSON Schema of a body that has some members, and others not or as null."""
+    values = {**{name: {"not": _NULL} for name in given}, **dict.fromkeys(absent, _NULL)}
+    return {"required": given, "properties": values}
 
 
 class AssignmentBody(Part):
     """Which role to give, by id or by name, and what it is limited to."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                {
+                    "oneOf": [
+                        together(["role_id"], ["role_identifier", "owner_type"]),
+                        together(["role_identifier", "owner_type"], ["role_id"]),
+                    ]
+                },
+                {
+                    "oneOf": [
+                        together(["scope_id", "scope_type"], []),
+                        together([], ["scope_id", "scope_type"]),
+                    ]
+                },
+            ]
+        }
+    )
 
     role_id: Id | None = None
     role_identifier: Id | None = None
@@ -39,6 +66,15 @@ class EmptyBody(Part):
 
 class PolicyVersionBody(Part):
     """A policy's new text, in one of Cedar's two notations."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                together(["cedar_raw"], ["cedar_json"]),
+                together(["cedar_json"], ["cedar_raw"]),
+            ]
+        }
+    )
 
     schema_version: Annotated[str, StringConstraints(min_length=1, max_length=63)]
     cedar_raw: Annotated[str, StringConstraints(max_length=262_144)] | None = None

@@ -110,6 +110,17 @@ class TestErrorBody:
         assert api.refused(404, "GET", "/nowhere")["code"] == "not_found"
         assert api.refused(405, "PUT", "/zones", {})["code"] == "bad_request"
 
+    def test_a_method_that_is_not_served_names_those_that_are(self, api: Api) -> None:
+        """The header that RFC 9110 asks for beside a 405, at addresses with parameters too."""
+        served: dict[str, set[str]] = {}
+        for route in ROUTES:
+            served.setdefault(route.path, set()).add(route.method)
+        for path, methods in served.items():
+            one = next(route for route in ROUTES if route.path == path)
+            response = api("TRACE", path_of(one))
+            assert response.status_code == 405, path
+            assert set(response.headers["allow"].split(", ")) == methods, path
+
     def test_conflicts_ask_not_to_be_repeated(self, api: Api) -> None:
         """Clients repeat a 409 unless the answer says otherwise."""
         zone = api.zone()

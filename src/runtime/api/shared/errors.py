@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 from sanic import Sanic
-from sanic.exceptions import SanicException
+from sanic.exceptions import MethodNotAllowed, NotFound, SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -117,4 +117,21 @@ def _sanic(request: Request, failure: SanicException) -> HTTPResponse:
     response = error_response(request, status, code, message)
     for name, value in (failure.headers or {}).items():
         response.headers[name] = value
+    if isinstance(failure, MethodNotAllowed):
+        response.headers["Allow"] = ", ".join(_allowed(request))
     return response
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that are served at the address of a request. Spec: RFC 9110 section 15.5.6.
+
+    Asked of the router one by one: what it tells of itself is incomplete for addresses with parameters.
+    """
+    allowed = []
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        try:
+            request.app.router.get(request.path, method, request.headers.getone("host", ""))
+        except (MethodNotAllowed, NotFound):
+            continue
+        allowed.append(method)
+    return allowed

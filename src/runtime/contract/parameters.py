@@ -1,0 +1,162 @@
+"""The parameters of the OpenAPI document: what stands in paths, queries and request headers, in words."""
+
+import re
+from typing import Any
+
+from runtime.contract.examples import example_id
+from runtime.contract.queries import Query
+from runtime.contract.routes import Route
+from runtime.contract.schema import Schema
+from runtime.domain import kinds
+
+Parameter = dict[str, Any]
+
+# Printable ASCII that a header carries unchanged: spaces at its ends would be lost on the way.
+_HEADER_TEXT = r"^[!-~](?:[ -~]*[!-~])?$"
+_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_CURSOR: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9_-]+$"}
+# What every value of a query has to be.
+_QUERY_TEXT: Schema = {"maxLength": 2048, "pattern": r"^[^\x00-\x1f\x7f]*$"}
+
+# Path parameters that are not the id of the entity that the path leads to: -> (description, example).
+_NAMED: dict[str, tuple[str, str]] = {
+    "organization_id": ("The organization's id, or its label.", example_id("Organization")),
+    "dependencyId": ("The resource's id.", example_id("Resource")),
+    "userId": ("The user's id.", example_id("User")),
+    "roleId": ("The role's id.", example_id("Role")),
+    "version": ("The version of the policy schema: a date.", "2026-11-21"),
+    "changeset_id": ("The changeset's id.", example_id("Changeset")),
+}
+
+_HEADERS: dict[str, tuple[str, Schema]] = {
+    "If-Match": (
+        "The ETag that the change is based on: 412 when it has changed since.",
+        {"type": "string", "pattern": _HEADER_TEXT},
+    ),
+    "If-None-Match": (
+        "The ETag of what the caller has: 304 when that is still the same.",
+        {"type": "string", "pattern": _HEADER_TEXT},
+    ),
+    "Idempotency-Key": (
+        "The `plan_digest` of the body: a changeset that was applied before is answered, not applied again.",
+        {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _HEADER_TEXT},
+    ),
+    "X-API-Version": (
+        "The version of the interface that the caller was written for; any value is taken.",
+        {"type": "string", "pattern": _HEADER_TEXT},
+    ),
+}
+
+_ABOUT: dict[str, str] = {
+    "sort": "members to sort by, with commas; a leading `-` means descending",
+    "is_default": "older form of `filter[default]`",
+    "active": "older form of `filter[active]`",
+    "filter[default]": "whether it is the zone's default",
+    "filter[active]": "whether it is bound",
+    "filter[scope_type]": "older form of `filter[target_type]`",
+    "filter[external]": "whether somebody else manages it",
+    "scope": "which roles to list: those of organizations, or those of zones",
+    "status": "where it stands",
+    "session_type": "whose session it is",
+    "role": "who has this role",
+    "dry_run": "check only, change nothing",
+}
+
+
+def path_parameters(route: Route) -> list[Parameter]:
+    """The parameters in a route's path."""
+    found = []
+    for match in re.finditer(r"{(\w+)}", route.path):
+        about, example = _placed(route.path[: match.end()], match[1])
+        found.append(
+            {
+                "name": match[1],
+                "in": "path",
+                "description": about,
+                "required": True,
+                "schema": _ID,
+                "example": example,
+            }
+        )
+    return found
+
+
+def _placed(path: str, name: str) -> tuple[str, str]:
+    """What a parameter at the end of a path is, and an example of it."""
+    kind = next((kind for kind in kinds.ALL if kind.item_path == path), None)
+    if kind is not None and name not in ("organization_id",):
+        words = re.sub(r"(?<!^)([A-Z])", r" \1", kind.name).lower()
+        return f"The {words}'s id.", example_id(kind.name)
+    if name in _NAMED:
+        return _NAMED[name]
+    one = path.split("/")[-2].replace("-", " ").removesuffix("s")
+    return f"The {one}'s {'id' if name.lower().endswith('id') else name.replace('_', ' ')}.", example_id(one)
+
+
+def query_parameter(query: Query) -> Parameter:
+    """A query parameter."""
+    value = _value(query)
+    if query.many:
+        limit = {"maxItems": query.limit} if query.limit else {}
+        value = {"type": "array", "items": value, **limit}
+    found: Parameter = {"name": query.name, "in": "query"}
+    if about := _about(query):
+        found["description"] = about
+    found |= {"required": False, "schema": value}
+    if query.deprecated:
+        found["deprecated"] = True
+    return found
+
+
+def _value(query: Query) -> Schema:
+    value: Schema = {"type": query.type, **({"format": query.format} if query.format else {})}
+    if query.name in ("after", "before", "cursor"):
+        return _CURSOR
+    if query.type == "integer":
+        return {**value, "minimum": 1, "maximum": query.limit, "default": 50}
+    if query.name == "expand[]":  # values without a meaning are ignored
+        return {**value, **_QUERY_TEXT, "examples": list(query.values)}
+    if query.values and query.name == "sort":
+        names = "|".join(query.values)
+        return {**value, "pattern": f"^-?(?:{names})(?:,-?(?:{names}))*$"}
+    if query.values:
+        return {**value, "enum": list(query.values)}
+    if query.type == "string" and not query.format:
+        return {**value, **_QUERY_TEXT}
+    return value
+
+
+def _about(query: Query) -> str:
+    about = query.about or _ABOUT.get(query.name, "") or _derived(query)
+    if query.aliases:
+        about += f"; also spelled {', '.join(f'`{alias}`' for alias in query.aliases)}"
+    return f"{about[:1].upper()}{about[1:]}." if about else ""
+
+
+def _derived(query: Query) -> str:
+    """What a filter, a search or an expansion says of itself."""
+    how, _, rest = query.name.partition("[")
+    member = rest.removesuffix("]")
+    several = "; repeated values are alternatives" if query.many else ""
+    if how == "filter" and member:
+        return f"`{member}` is this{several}"
+    if how == "query" and member:
+        return f"`{member}` contains this, in any case{several}"
+    if query.name == "expand[]":
+        return f"what to tell besides: {', '.join(f'`{value}`' for value in query.values)}"
+    return ""
+
+
+def header_parameters(route: Route) -> list[Parameter]:
+    """The request headers with a meaning for a route."""
+    versioned = ("X-API-Version",) if "/polic" in route.path else ()
+    about = "The caller's own id of the request: it comes back with the answer."
+    schema: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _HEADER_TEXT}
+    if route.path.startswith("/organizations"):
+        about, schema = f"{about} A UUID.", {"type": "string", "format": "uuid"}
+    found = [_header("X-Client-Request-ID", about, schema)]
+    return found + [_header(name, *_HEADERS[name]) for name in (*versioned, *route.headers)]
+
+
+def _header(name: str, about: str, schema: Schema) -> Parameter:
+    return {"name": name, "in": "header", "description": about, "required": False, "schema": schema}
