@@ -758,6 +758,7 @@ CREATE TABLE zone_internals (
     access_token_algorithm VARCHAR NOT NULL,
     epoch BIGINT NOT NULL,
     policy_schema_version VARCHAR NOT NULL,
+    switches JSON,
     CONSTRAINT zone_internals_pkey PRIMARY KEY (zone_id),
     CONSTRAINT zone_internals_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );

@@ -118,6 +118,7 @@ async def make_parts(settings: Settings) -> Parts:
             for name in ("pepper", "cursors", "outbox")
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
+    remote_keys = RemoteKeys(outbound)
     parts = Parts(
         settings=settings,
         database=database,
@@ -126,7 +127,8 @@ async def make_parts(settings: Settings) -> Parts:
         hasher=SecretHasher(secrets["pepper"]),
         cursors=Sealer(secrets["cursors"]),
         outbound=outbound,
-        openid=OpenIDProviders(outbound, RemoteKeys(outbound)),
+        remote_keys=remote_keys,
+        openid=OpenIDProviders(outbound, remote_keys),
         passwords=Passwords(),
         clock=lambda: datetime.now(UTC),
         zones=Zones(),

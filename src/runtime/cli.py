@@ -29,6 +29,7 @@ from runtime.app import (
 )
 from runtime.domain.errors import ServiceError
 from runtime.services import keys as zone_keys
+from runtime.services import switches
 from runtime.services.management import api_keys, organizations
 from runtime.services.management import audit as audit_trail
 from runtime.services.parts import Parts
@@ -274,6 +275,27 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
     _with_parts(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
+    _tell_when(settings)
+
+
+@main.group()
+def zone() -> None:
+    """Zones, where no member of the management API says what is wanted."""
+
+
+@zone.command("set")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.argument("switch")
+@click.argument("value")
+@click.pass_obj
+def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
+    """Set a switch: `strict-assertion-audience on`, or `grant-missing-error insufficient_authorization`."""
+
+    async def change(parts: Parts) -> None:
+        await switches.set_switch(parts, await parts.zones.find_id(zone), switch, value)
+
+    _with_parts(settings, change)
+    click.echo(f"`{switch}` of `{zone}` is `{value}`")
     _tell_when(settings)
 
 

@@ -209,6 +209,14 @@ def test_an_unknown_zone_is_one_line(server: Server):
     assert "Traceback" not in str(refused.value)
 
 
+def test_a_zone_is_switched(server: Server):
+    """A switch is set by its name, and a value that it has not got is refused with those it has."""
+    said = server.run("zone", "set", "--zone", "keys", "strict-assertion-audience", "on")
+    assert "`strict-assertion-audience` of `keys` is `on`" in said
+    with pytest.raises(Unexpected, match="it takes `on` or `off`"):
+        server.run("zone", "set", "--zone", "keys", "strict-assertion-audience", "sometimes")
+
+
 def test_the_algorithm_of_access_tokens_is_chosen(server: Server):
     """A zone has a key for each algorithm from the start, and signs with the one it is told to."""
     before = header(server)["alg"]

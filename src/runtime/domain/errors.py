@@ -22,6 +22,7 @@
         InvalidScope           400     invalid_scope
         InvalidTarget          400     invalid_target
         AccessDenied           400     access_denied
+          InsufficientAuthorization 400  insufficient_authorization  (where a zone is switched to it)
         InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
           TokenMissing         401     invalid_token          (the challenge names no error)
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
@@ -207,6 +208,15 @@ class AccessDenied(OAuthError):
     """The user or the policy says no; `reason` tells which."""
 
     code, status = "access_denied", 400
+
+
+class InsufficientAuthorization(AccessDenied):
+    """The user has not authorized the application yet, in the words that some clients wait for.
+
+    Spec: the draft on first-party applications; zone interface, section 5.
+    """
+
+    code = "insufficient_authorization"
 
 
 class InvalidToken(OAuthError):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
+from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
 from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
@@ -24,6 +25,7 @@ class Parts:
 
     Attributes:
         cursors: seals paging cursors, for all workers alike.
+        remote_keys: the JWK sets of clients and providers, remembered.
         openid: the identity providers outside, with what they publish remembered.
         clock: the present, aware and UTC; tests bring their own.
         zones: what the zone endpoints know about zones, cached by epoch.
@@ -40,6 +42,7 @@ class Parts:
     hasher: SecretHasher
     cursors: Sealer
     outbound: Outbound
+    remote_keys: RemoteKeys
     openid: OpenIDProviders
     passwords: Passwords
     clock: Callable[[], datetime]

@@ -23,6 +23,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import CredentialType
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth import switches
 from runtime.domain.oauth.resources import ResourceIndex, canonical
 from runtime.domain.policy import requests, schema
 from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
@@ -80,8 +81,9 @@ class Client:
 
     @property
     def client_id(self) -> str:
-        """The client id on the wire."""
-        return self.credential.identifier
+        """The client id on the wire; a workload goes by its credential's id, for subjects repeat."""
+        is_workload = self.credential.type == CredentialType.TOKEN
+        return self.credential.id if is_workload else self.credential.identifier
 
     @property
     def is_public(self) -> bool:
@@ -137,6 +139,7 @@ class ZoneView:
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
         valid_until: when the zone's keys change next; the view is made again then.
+        switches: how the zone departs from the usual.
         sealer: seals under the zone's data key.
         memo: what other modules worked out from this view and want to work out only once an epoch.
     """
@@ -151,6 +154,7 @@ class ZoneView:
         self.issuer = str(zone.protocols.oauth2.issuer)
         self.epoch = internals.epoch
         self.access_token_algorithm = internals.access_token_algorithm
+        self.switches = internals.switches or switches.DEFAULTS
         self.sealer = sealer
         self.keys: dict[str, VerificationKey] = ring.verification
         self.jwks = ring.published
@@ -163,6 +167,7 @@ class ZoneView:
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self._signing = ring.signing
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
+        self._workloads: Kept[tuple[Client, ...]] = Kept(_KEPT_SMALL)
         self._applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
@@ -188,6 +193,20 @@ class ZoneView:
             return Client(*found) if found else None
 
         return await self._kept(self._clients, client_id, read)
+
+    async def look_up_client(self, client_id: str) -> None:
+        """Ask the database about a client whatever is known of it already."""
+        async with self._parts.database.querying() as conn:
+            await storage.client_exists(conn, self.id, client_id)
+
+    async def workloads(self, subject: str) -> tuple[Client, ...]:
+        """The clients whose credential is a provider's token about that subject, or about any."""
+
+        async def read(conn: AsyncConnection) -> tuple[Client, ...] | None:
+            found = await storage.workloads(conn, self.id, subject)
+            return tuple(Client(*each) for each in found) or None
+
+        return await self._kept(self._workloads, subject, read) or ()
 
     async def application(self, application_id: str) -> Application | None:
         """The application of that id."""

@@ -2,6 +2,8 @@
 
 import base64
 from dataclasses import replace
+from statistics import median
+from time import perf_counter
 from urllib.parse import quote_plus
 
 import pytest
@@ -98,14 +100,8 @@ async def test_missing_secret(scene: Scene, agent: App) -> None:
         await scene.post(FORM)
 
 
-async def test_assertions_are_not_taken_for_nothing(scene: Scene, agent: App) -> None:
-    """A mechanism that is not served fails, also beside one that is."""
-    with pytest.raises(InvalidClient):
-        await scene.post([*FORM, *agent.form.items(), ("client_assertion", "x.y.z")])
-
-
-async def test_other_credentials_do_not_authenticate_yet(scene: Scene, agent: App) -> None:
-    """What is registered for assertions is no client id: with a secret or without, it is nobody."""
+async def test_what_is_registered_for_assertions_takes_no_secret(scene: Scene, agent: App) -> None:
+    """With a secret of whomever, or with none, it is nobody."""
     company, zone = scene.company, scene.zone
     assert await scene.post([*FORM, *agent.form.items()])
     provider = await company.create(
@@ -185,3 +181,20 @@ async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene
     assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.7", parts=parts)
     other = await scene.company.app(scene.zone, "bystander")
     assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", parts=parts)
+
+
+@pytest.mark.threat(25)
+async def test_known_and_unknown_clients_take_as_long(scene: Scene) -> None:
+    """The time of a refusal does not tell whether there is such a client: medians, measured in turns."""
+    known = await scene.company.app(scene.zone, "timed")
+    assert await scene.post([*FORM, *known.form.items()])
+    taken: dict[str, list[float]] = {known.client_id: [], "timed-nobody": []}
+    for number in range(250):
+        for client_id, times in taken.items():
+            fields = [*FORM, ("client_id", client_id), ("client_secret", "wrong")]
+            started = perf_counter()
+            with pytest.raises(InvalidClient):
+                await scene.post(fields, address=f"192.0.2.{number}")
+            times.append(perf_counter() - started)
+    known_median, unknown_median = (median(times) for times in taken.values())
+    assert abs(known_median - unknown_median) < max(0.25 * unknown_median, 0.0001)

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 
 from runtime.adapters.identity_providers.settings import ProviderSettings
-from runtime.adapters.keys.jose import InvalidToken, is_time
+from runtime.adapters.keys.jose import CompactJws, InvalidToken
 from runtime.adapters.keys.remote import RemoteKeys, audiences
 from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.adapters.shared_fetch import SharedFetch
 from runtime.domain.oauth import pkce
-from runtime.domain.oauth.claims import at_hash
+from runtime.domain.oauth.claims import at_hash, is_time
 
 _DISCOVERY_SECONDS = 300
 _BASE_SCOPES = ("openid", "profile", "email")
@@ -204,6 +204,16 @@ class OpenIDProviders:
         except InvalidToken as failure:
             raise ProviderRefused("invalid_id_token", str(failure)) from failure
         return _identity(settings, claims)
+
+    async def check_signature(self, settings: ProviderSettings, jws: CompactJws) -> None:
+        """Check that the provider has signed an assertion. Of its claims nothing is looked at.
+
+        Raises: InvalidToken; ProviderRefused; OutboundRefused, OutboundFailed when keys are unavailable.
+        """
+        jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
+        await self._keys.check_signature(
+            jws, _required(jwks_uri, "JWK set address"), partition=settings.partition, strict=True
+        )
 
     async def userinfo(
         self, settings: ProviderSettings, tokens: ProviderTokens, *, subject: str

@@ -5,7 +5,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 MAX_TOKEN_CHARS = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
@@ -17,9 +17,6 @@ class InvalidToken(Exception):
 
 class MalformedToken(InvalidToken):
     """It is not even a compact JWS with JSON inside."""
-
-
-YEAR_10000 = 253_402_300_800  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +51,6 @@ def parse(token: str) -> CompactJws:
 def same_type(given: object, wanted: str) -> bool:
     """Compare `typ` values; case and `application/` make no difference. Spec: RFC 7515 section 4.1.9."""
     return isinstance(given, str) and given.lower().removeprefix("application/") == wanted.lower()
-
-
-def is_time(value: object) -> TypeGuard[float]:
-    """Tell whether a claim is a NumericDate that the calendar has: a number from 1970 to the year 9999."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000
 
 
 def _decode(part: str) -> bytes:

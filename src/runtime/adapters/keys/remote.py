@@ -18,6 +18,7 @@ from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_typ
 from runtime.adapters.keys.signing import check_times
 from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.adapters.shared_fetch import SharedFetch
+from runtime.domain.oauth import assertions
 
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
@@ -26,6 +27,9 @@ _LIFETIME_SECONDS = 300
 _REFETCH_AFTER_SECONDS = 30  # an unknown `kid` asks the publisher again at most this often
 _MAX_KEYS = 100
 _MIN_RSA_BITS = 2048
+_OF_ASSERTIONS = frozenset(assertions.ALGORITHMS)
+# What would bring a key along, or say where one is: who speaks for itself has no business to.
+_KEY_HEADERS = frozenset({"jwk", "jku", "x5u", "x5c"})
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _EDWARDS_CURVES = ("Ed25519", "Ed448")
 
@@ -73,7 +77,7 @@ class RemoteKeys:
             had.
         """
         jws = parse(token)
-        await self._verify_signature(jws, jwks_uri, partition)
+        await self.check_signature(jws, jwks_uri, partition=partition)
         if typ is not None and not same_type(jws.header.get("typ"), typ):
             raise InvalidToken("another class of token")
         claims = jws.payload
@@ -84,11 +88,22 @@ class RemoteKeys:
         check_times(claims, now=now, leeway_seconds=leeway_seconds)
         return claims
 
-    async def _verify_signature(self, jws: CompactJws, jwks_uri: str, partition: str) -> None:
+    async def check_signature(
+        self, jws: CompactJws, jwks_uri: str, *, partition: str = "", strict: bool = False
+    ) -> None:
+        """Check that a key published at *jwks_uri* has signed. Of the claims nothing is looked at.
+
+        Args:
+            strict: for assertions: only the algorithms that zones announce, and no key in the header.
+        Raises: InvalidToken; OutboundRefused and OutboundFailed when the keys cannot be had.
+        """
         if "crit" in jws.header or "b64" in jws.header:
             raise InvalidToken("an extension that is not understood")
+        if strict and not _KEY_HEADERS.isdisjoint(jws.header):
+            raise InvalidToken("a key, or the address of one, in the header")
         algorithm = jws.header.get("alg")
-        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        allowed = _OF_ASSERTIONS if strict else ALGORITHMS
+        if not isinstance(algorithm, str) or algorithm not in allowed:
             raise InvalidToken("an algorithm that is not allowed")
         kid = jws.header.get("kid")
         if kid is not None and not isinstance(kid, str):

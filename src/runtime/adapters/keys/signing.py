@@ -19,7 +19,8 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, MalformedToken, is_time, parse, same_type
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, MalformedToken, parse, same_type
+from runtime.domain.oauth.claims import is_time
 
 __all__ = ["Algorithm", "InvalidToken", "MalformedToken", "SigningKey", "VerificationKey", "verify"]
 

@@ -15,6 +15,7 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth import grants
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
+from runtime.domain.oauth import assertions
 from runtime.services.zones import ZoneView
 
 MAX_AGE_SECONDS = 300
@@ -49,7 +50,7 @@ async def jwks(request: Request, zone_id: str) -> HTTPResponse:
 def describe(view: ZoneView) -> dict[str, Any]:
     """The metadata of a zone: what it serves, and nothing else."""
     oauth2, openid = view.zone.protocols.oauth2, view.zone.protocols.openid
-    methods = ["client_secret_basic", "client_secret_post", "none"]
+    methods = ["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
     return {
         "issuer": view.issuer,
         "authorization_endpoint": str(oauth2.authorization_endpoint),
@@ -63,6 +64,7 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256", "ES256"],
         "token_endpoint_auth_methods_supported": methods,
+        "token_endpoint_auth_signing_alg_values_supported": list(assertions.ALGORITHMS),
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "nonce", "sid", "email"],

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256, sha384, sha512
-from typing import Any
+from typing import Any, TypeGuard
 
 from runtime.domain.oauth import scopes as scope_strings
 
 MAX_CHAIN_DEPTH = 8
+YEAR_10000 = 253_402_300_800  # seconds since 1970
 _HASHES = {"256": sha256, "384": sha384, "512": sha512}
 
 
@@ -102,6 +103,11 @@ def at_hash(access_token: str, algorithm: str) -> str:
     """
     digest = _HASHES.get(algorithm[-3:], sha512)(access_token.encode("ascii")).digest()
     return urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=").decode("ascii")
+
+
+def is_time(value: object) -> TypeGuard[float]:
+    """Tell whether a claim is a NumericDate that the calendar has: a number from 1970 to the year 9999."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < YEAR_10000
 
 
 def seconds(moment: datetime) -> int:

@@ -2,7 +2,7 @@
 
 from urllib.parse import urlencode
 
-from runtime.domain.errors import AccessDenied, InvalidTarget
+from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidTarget
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
@@ -45,7 +45,9 @@ def authorization_required(
 ) -> AccessDenied:
     """The refusal that asks the user to authorize the application first, and says where."""
     query = urlencode({"client_id": client.client_id, "resource": resource.identifier})
-    return AccessDenied(
+    by_switch = view.switches.grant_missing_error == InsufficientAuthorization.code
+    refusal = InsufficientAuthorization if by_switch else AccessDenied
+    return refusal(
         "the user has not authorized the application for that resource",
         internal=internal,
         reason=USER_AUTHORIZATION_REQUIRED,

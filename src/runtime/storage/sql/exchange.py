@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, and_, bindparam, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    Select,
+    and_,
+    bindparam,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import (
@@ -19,16 +30,22 @@ from runtime.domain.kinds import (
     ZONE,
     Kind,
 )
-from runtime.domain.kinds.application import Application, PasswordCredential, PublicCredential
+from runtime.domain.kinds.application import (
+    ANY_SUBJECT,
+    Application,
+    PasswordCredential,
+    PublicCredential,
+    PublicKeyCredential,
+    TokenCredential,
+    UrlCredential,
+)
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.kinds.values import CredentialType
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.switches import Switches
 from runtime.storage.sql.tables import METADATA, TABLES
 
-Credential = PasswordCredential | PublicCredential
-# What is looked up by its client id, with a secret or without. The other types do not authenticate yet.
-_BY_CLIENT_ID = (CredentialType.PASSWORD.value, CredentialType.PUBLIC.value)
+Credential = PasswordCredential | PublicCredential | PublicKeyCredential | UrlCredential | TokenCredential
 
 _zones = TABLES["Zone"]
 _credentials = TABLES["ApplicationCredential"]
@@ -42,6 +59,10 @@ _internals = METADATA.tables["zone_internals"]
 _keys = METADATA.tables["zone_keys"]
 _dependencies = METADATA.tables["application_dependencies"]
 _bindings = METADATA.tables["policy_set_bindings"]
+
+# Written as in the indexes, so that these are used.
+_IS_WORKLOAD = _credentials.c.type == literal_column("'token'")
+_IS_NO_WORKLOAD = _credentials.c.type != literal_column("'token'")
 
 # Statements of the hot path are made once: making one costs as much as running it.
 _ZONE: BindParameter[str] = bindparam("zone")
@@ -57,6 +78,7 @@ class ZoneInternals:
     access_token_algorithm: str
     epoch: int
     policy_schema_version: str
+    switches: Switches | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,9 @@ async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals
     row = (await conn.execute(select(_zones).where(_zones.c.id == zone_id))).mappings().one_or_none()
     if row is None or internals is None:
         return None
-    return cast(Zone, ZONE.read(dict(row))), ZoneInternals(**internals)
+    written = internals["switches"]
+    kept = {**internals, "switches": Switches.model_validate(written) if written else None}
+    return cast(Zone, ZONE.read(dict(row))), ZoneInternals(**kept)
 
 
 async def zone_with_slug(conn: AsyncConnection, slug: str, issuer: str) -> str | None:
@@ -183,6 +207,14 @@ async def use_algorithm(conn: AsyncConnection, zone_id: str, algorithm: str) -> 
     )
 
 
+async def set_switches(conn: AsyncConnection, zone_id: str, switches: Switches) -> None:
+    """Keep how a zone departs from the usual."""
+    written = switches.model_dump(mode="json", exclude_defaults=True)
+    await conn.execute(
+        update(_internals).where(_internals.c.zone_id == zone_id).values(switches=written or None)
+    )
+
+
 async def bump_zone(conn: AsyncConnection, zone_id: str) -> int:
     """Put what is cached of a zone out of date; the new epoch, to be published after the commit."""
     return _bumped(
@@ -210,26 +242,35 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> int:
 async def client(
     conn: AsyncConnection, zone_id: str, client_id: str
 ) -> tuple[Credential, Application] | None:
-    """The credential that goes by that client id, and its application."""
-    row = (
-        (
-            await conn.execute(
-                select(_credentials).where(
-                    _credentials.c.zone_id == zone_id,
-                    _credentials.c.identifier == client_id,
-                    _credentials.c.type.in_(_BY_CLIENT_ID),
-                    _credentials.c.type != literal_column("'token'"),  # as in the index, so that it is used
-                )
-            )
-        )
-        .mappings()
-        .one_or_none()
-    )
-    if row is None:
+    """The credential that goes by that client id, and its application.
+
+    A workload goes by its credential's id. Nobody chooses that one, so it comes before a name that somebody
+    may have given to another credential afterwards.
+    """
+    rows = (await conn.execute(_clients(zone_id, client_id))).mappings().all()
+    if not rows:
         return None
-    credential = cast(Credential, APPLICATION_CREDENTIAL.read(dict(row)))
-    owner = await application(conn, zone_id, credential.application_id)
-    return (credential, owner) if owner else None
+    return await _with_owner(conn, next((row for row in rows if row["id"] == client_id), rows[0]))
+
+
+async def client_exists(conn: AsyncConnection, zone_id: str, client_id: str) -> bool:
+    """Tell whether a credential goes by that client id; as much work as `client` has with an unknown one."""
+    return (await conn.execute(_clients(zone_id, client_id))).first() is not None
+
+
+async def workloads(
+    conn: AsyncConnection, zone_id: str, subject: str
+) -> list[tuple[Credential, Application]]:
+    """The `token` credentials for that subject and for any, each with its application."""
+    rows = await conn.execute(
+        select(_credentials).where(
+            _credentials.c.zone_id == zone_id,
+            _IS_WORKLOAD,
+            _credentials.c.identifier.in_((subject, ANY_SUBJECT)),
+        )
+    )
+    found = [await _with_owner(conn, row) for row in rows.mappings().all()]
+    return [each for each in found if each is not None]
 
 
 async def application(conn: AsyncConnection, zone_id: str, application_id: str) -> Application | None:
@@ -321,6 +362,18 @@ async def active_policies(conn: AsyncConnection, zone_id: str) -> ActivePolicies
     )
     texts = {row.id: (row.id, row.cedar_raw, row.cedar_json) for row in rows}
     return ActivePolicies(bound.schema_version, tuple(texts[each] for each in ids if each in texts))
+
+
+def _clients(zone_id: str, client_id: str) -> Select[Any]:
+    by_id = and_(_credentials.c.id == client_id, _IS_WORKLOAD)
+    by_name = and_(_credentials.c.identifier == client_id, _IS_NO_WORKLOAD)
+    return select(_credentials).where(_credentials.c.zone_id == zone_id, or_(by_id, by_name))
+
+
+async def _with_owner(conn: AsyncConnection, row: RowMapping) -> tuple[Credential, Application] | None:
+    credential = cast(Credential, APPLICATION_CREDENTIAL.read(dict(row)))
+    owner = await application(conn, credential.zone_id, credential.application_id)
+    return (credential, owner) if owner else None
 
 
 async def _one(conn: AsyncConnection, kind: Kind, zone_id: str, member: str, value: str) -> Any:

@@ -58,6 +58,7 @@ zone_internals = Table(
     text("access_token_algorithm"),
     number("epoch"),
     text("policy_schema_version"),
+    json("switches"),
     _key("zone_internals", "zone_id"),
     belongs("zone_internals", "organization_id zone_id", "zones organization_id id"),
 )

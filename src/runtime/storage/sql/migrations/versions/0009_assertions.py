@@ -1,11 +1,16 @@
-"""How zones take assertions, and requests that were pushed."""
+"""How zones depart from the usual."""
+
+import sqlalchemy as sa
+from alembic import op
 
 revision = "0009"
 down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Make the tables, parents first."""
+    """Zones without switches have the defaults."""
+    with op.batch_alter_table("zone_internals") as table:
+        table.add_column(sa.Column("switches", sa.JSON(), nullable=True))
 
 
 def downgrade() -> None:

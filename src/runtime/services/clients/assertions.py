@@ -1,0 +1,113 @@
+"""A JWT that speaks for a client: signed by its own key, or issued to it by a provider.
+
+Who signed with their own key says so: then `iss` and `sub` are both the client id. Anything else is a
+workload's token. Claims are looked at before the signature, so that what could not be accepted anyway makes
+this service fetch nothing; nothing counts before the signature is verified.
+
+Spec: RFC 7523 section 3; RFC 7521 section 4.2; zone interface, section 4.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import InvalidClient, InvalidRequest
+from runtime.domain.oauth import assertions as rules
+from runtime.services.clients import key_addresses, workloads
+from runtime.services.zones import Client, ZoneView
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+_TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAssertion:
+    """An assertion as it arrived, nothing of it verified.
+
+    Attributes:
+        client_id: what the form says besides.
+    """
+
+    jws: CompactJws
+    issuer: str
+    subject: str
+    client_id: str | None
+
+    @property
+    def claimed(self) -> str:
+        """Whom it claims to come from, for counting failures."""
+        return self.issuer if self.issuer == self.subject else f"{self.issuer} {self.subject}"
+
+
+def read(form: Mapping[str, str]) -> ClientAssertion:
+    """The assertion in a form. Raises InvalidRequest when half of it is missing; InvalidClient."""
+    if "client_assertion" not in form or "client_assertion_type" not in form:
+        raise InvalidRequest("`client_assertion` and `client_assertion_type` go together")
+    if form["client_assertion_type"] != rules.CLIENT_ASSERTION_TYPE:
+        raise InvalidClient(internal="another type of assertion")
+    try:
+        jws = parse(form["client_assertion"])
+        issuer, subject = rules.named(jws.payload, "iss"), rules.named(jws.payload, "sub")
+    except (InvalidToken, rules.NotAcceptable) as failure:
+        raise InvalidClient(internal=str(failure)) from None
+    return ClientAssertion(jws, issuer, subject, form.get("client_id"))
+
+
+async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, now: datetime) -> Client:
+    """The client that the assertion speaks for.
+
+    Raises: InvalidClient; Unavailable when the shared state cannot tell whether it was used before, or when
+        a provider's keys cannot be had for now.
+    """
+    if assertion.issuer != assertion.subject:
+        return await workloads.workload_of(
+            parts,
+            view,
+            assertion.jws,
+            issuer=assertion.issuer,
+            subject=assertion.subject,
+            client_id=assertion.client_id,
+            now=now,
+        )
+    client = await view.client(assertion.issuer)
+    if client is None or assertion.client_id not in (None, client.client_id):
+        raise InvalidClient(internal="unknown client, or another than the form names")
+    try:
+        token_id = _check(view, assertion.jws, now)
+        address = await key_addresses.key_address(parts, view, client)
+        await parts.remote_keys.check_signature(assertion.jws, address, partition=view.id, strict=True)
+    except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
+        raise InvalidClient(internal=str(failure)) from None
+    ends = float(assertion.jws.payload["exp"])
+    await _use_once(parts, view, client.client_id, token_id, seconds=int(ends - now.timestamp()) + 1)
+    return client
+
+
+def _check(view: ZoneView, jws: CompactJws, now: datetime) -> str:
+    """Check all that the assertion says but who it is; its `jti`. Raises NotAcceptable."""
+    typ = jws.header.get("typ")
+    if typ is not None and not any(same_type(typ, each) for each in _TYPES):
+        raise rules.NotAcceptable("another class of token")
+    rules.check_audience(jws.payload, accepted_audiences(view))
+    rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
+    return rules.token_id(jws.payload)
+
+
+def accepted_audiences(view: ZoneView) -> frozenset[str]:
+    """How assertions may call this server: by its issuer, and unless the zone is strict by its endpoint."""
+    if view.switches.strict_assertion_audience:
+        return frozenset({view.issuer})
+    return frozenset({view.issuer, str(view.zone.protocols.oauth2.token_endpoint)})
+
+
+async def _use_once(parts: "Parts", view: ZoneView, client_id: str, token_id: str, *, seconds: int) -> None:
+    """Take note of an assertion while it lasts. Raises InvalidClient when it was used; Unavailable."""
+    digest = sha256(f"{client_id}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    if not await parts.state.add(f"assertion:{view.id}:{digest}", b"1", ttl_seconds=seconds):
+        raise InvalidClient(internal="the assertion was used before")

@@ -1,0 +1,77 @@
+"""Workloads: a token that a provider issued to them is what they prove themselves with.
+
+The provider's issuer and the token's subject are matched exactly with a `token` credential; a credential
+without a subject takes every subject of its provider, which whoever made it had to say. Such a token lies in
+a file or comes from a metadata service, and is shown again and again until it ends.
+"""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.keys.jose import CompactJws, InvalidToken
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import InvalidClient, Unavailable
+from runtime.domain.kinds.application import TokenCredential
+from runtime.domain.kinds.values import ProviderType
+from runtime.domain.oauth import assertions as rules
+from runtime.services.zones import Client, ZoneView
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+
+async def workload_of(
+    parts: "Parts",
+    view: ZoneView,
+    jws: CompactJws,
+    *,
+    issuer: str,
+    subject: str,
+    client_id: str | None,
+    now: datetime,
+) -> Client:
+    """The client that the token of a provider stands for.
+
+    Args:
+        client_id: what the form names besides: the credential's id, or the subject.
+    Raises: InvalidClient; Unavailable when the provider's keys cannot be had for now.
+    """
+    client, settings = await _meant(view, issuer, subject, client_id)
+    accepted = (view.issuer, str(view.zone.protocols.oauth2.token_endpoint))
+    try:
+        rules.check_audience(jws.payload, accepted, listed=True)
+        rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
+        await parts.openid.check_signature(settings, jws)
+    except OutboundFailed as failure:
+        if failure.temporary:
+            raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
+        raise InvalidClient(internal=str(failure)) from None
+    except (InvalidToken, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+        raise InvalidClient(internal=str(failure)) from None
+    return client
+
+
+async def _meant(
+    view: ZoneView, issuer: str, subject: str, client_id: str | None
+) -> tuple[Client, ProviderSettings]:
+    """The one credential for that issuer and subject, and its provider. Raises InvalidClient.
+
+    One that names the subject comes before one that takes any; of two that are alike neither is chosen.
+    """
+    found: dict[bool, list[tuple[Client, ProviderSettings]]] = {True: [], False: []}
+    for client in await view.workloads(subject):
+        credential = client.credential
+        if not isinstance(credential, TokenCredential) or client_id not in (None, credential.id, subject):
+            continue
+        provider = await view.provider(credential.provider_id)
+        if provider is None or provider.type is ProviderType.SERVICE_STS:
+            continue
+        settings = settings_of(provider, client_secret=None)
+        if settings.issuer == issuer:
+            found[credential.subject == subject].append((client, settings))
+    fitting = found[True] or found[False]
+    if len(fitting) != 1:
+        raise InvalidClient(internal="no credential, or no single one, for that issuer and subject")
+    return fitting[0]

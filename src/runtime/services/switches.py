@@ -1,0 +1,45 @@
+"""Setting a zone's switches: what operators may change that no member of the management API stands for."""
+
+from typing import get_args
+
+from pydantic import ValidationError
+
+from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.oauth.switches import Switches
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.storage.sql import exchange as storage
+
+_WORDS = {"on": True, "off": False}
+
+
+async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switches:
+    """Set one switch of a zone; all of them as they stand afterwards.
+
+    Args:
+        name: as in `Switches`, with hyphens or underscores.
+        value: `on`, `off`, or one of the switch's words.
+    Raises: ValidationFailed for a switch that there is not, or a value it does not have; NotFound.
+    """
+    member = name.replace("-", "_")
+    if member not in Switches.model_fields:
+        known = ", ".join(sorted(each.replace("_", "-") for each in Switches.model_fields))
+        raise ValidationFailed.of(name, f"is no switch of a zone; there are {known}")
+    async with parts.database.transaction() as conn:
+        found = await storage.zone(conn, zone_id)
+        if found is None:
+            raise NotFound(f"there is no zone `{zone_id}`")
+        before = found[1].switches or Switches()
+        try:
+            after = Switches.model_validate({**before.model_dump(), member: _WORDS.get(value, value)})
+        except ValidationError:
+            raise ValidationFailed.of(name, f"has no value `{value}`; it takes {_values(member)}") from None
+        await storage.set_switches(conn, zone_id, after)
+        epoch = await storage.bump_zone(conn, zone_id)
+    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+    return after
+
+
+def _values(member: str) -> str:
+    words = get_args(Switches.model_fields[member].annotation) or tuple(_WORDS)
+    return " or ".join(f"`{word}`" for word in words)

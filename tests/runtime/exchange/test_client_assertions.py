@@ -1,0 +1,376 @@
+"""Clients that prove who they are with a JWT: signed by a key of their own, or issued to a workload."""
+
+import hashlib
+import hmac
+import json
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from tests.support.factories import App
+from tests.support.publisher import Publisher, publishing
+from tests.support.scene import Scene, claims_of
+
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests, Unavailable
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
+from runtime.services.clients import MAX_FAILURES
+from runtime.services.switches import set_switch
+from runtime.storage.state.memory import InProcessState
+
+FORM = [("grant_type", "client_credentials")]
+RSA, EC, STRANGER = (SigningKey.generate(each) for each in ("RS256", "ES256", "ES256"))
+ED = ed25519.Ed25519PrivateKey.generate()
+
+
+def _b64(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _ed_jwk() -> dict[str, str]:
+    raw = ED.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    return {"kty": "OKP", "crv": "Ed25519", "x": _b64(raw), "kid": "ed", "use": "sig"}
+
+
+def _unnamed(key: SigningKey, kid: str) -> dict[str, str]:
+    """A published key that leaves the algorithm to its type."""
+    return {name: value for name, value in key.public_jwk.items() if name != "alg"} | {"kid": kid}
+
+
+@pytest.fixture(scope="module")
+def publisher() -> Iterator[Publisher]:
+    with publishing() as running:
+        keys = [RSA.public_jwk, EC.public_jwk, _ed_jwk(), _unnamed(RSA, "rsa")]
+        running.publish("/keys", {"keys": keys})
+        yield running
+
+
+@dataclass(frozen=True)
+class Signer:
+    """An application that signs its assertions, and what it would say now."""
+
+    scene: Scene
+    app: App
+    client_id: str
+
+    @property
+    def endpoint(self) -> str:
+        return str(self.scene.zone.protocols.oauth2.token_endpoint)
+
+    @property
+    def issuer(self) -> str:
+        return str(self.scene.zone.protocols.oauth2.issuer)
+
+    def claims(self, **changes: Any) -> dict[str, Any]:
+        at = int(self.scene.parts.clock().timestamp())
+        plain = {
+            "iss": self.client_id,
+            "sub": self.client_id,
+            "aud": self.issuer,
+            "iat": at,
+            "exp": at + 60,
+            "jti": secrets.token_hex(8),
+        }
+        return {name: value for name, value in {**plain, **changes}.items() if value is not None}
+
+    def sign(self, key: SigningKey = EC, *, typ: str = "JWT", **changes: Any) -> str:
+        return key.sign(self.claims(**changes), typ=typ)
+
+
+def form(assertion: str, **more: str) -> list[tuple[str, str]]:
+    shown = {"client_assertion_type": CLIENT_ASSERTION_TYPE, "client_assertion": assertion, **more}
+    return [*FORM, *shown.items()]
+
+
+@pytest.fixture(scope="module")
+async def signer(scene: Scene, publisher: Publisher) -> Signer:
+    """An application with a `public-key` credential."""
+    app = await scene.company.app(scene.zone, "signer")
+    made = await scene.company.create(
+        APPLICATION_CREDENTIAL,
+        scene.zone.id,
+        application_id=app.id,
+        type="public-key",
+        identifier="signing-client",
+        jwks_uri=f"{publisher.url}/keys",
+    )
+    return Signer(scene, app, made.identifier)
+
+
+async def refused(scene: Scene, fields: list[tuple[str, str]], **more: Any) -> InvalidClient:
+    with pytest.raises(InvalidClient) as refusal:
+        await scene.post(fields, address=secrets.token_hex(4), **more)
+    assert (refusal.value.detail, refusal.value.basic) == ("client authentication failed", False)
+    return refusal.value
+
+
+async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
+    """With each algorithm that its keys allow, for the issuer or for the endpoint, client id named or not."""
+    claims = signer.claims
+    assertions = [
+        signer.sign(RSA),
+        signer.sign(EC, aud=signer.endpoint, iat=None, typ="client-authentication+jwt"),
+        jwt.encode(claims(), ED, algorithm="EdDSA", headers={"kid": "ed"}),
+        jwt.encode(claims(), RSA.private_key, algorithm="PS256", headers={"kid": "rsa"}),
+    ]
+    for assertion in assertions:
+        answer = await scene.post(form(assertion))
+        assert claims_of(answer["access_token"])["client_id"] == signer.client_id
+    named = await scene.post(form(signer.sign(), client_id=signer.client_id))
+    assert claims_of(named["access_token"])["sub"] == "signer"
+
+
+@pytest.mark.threat(34)
+async def test_what_an_assertion_must_say(scene: Scene, signer: Signer) -> None:
+    """Replayed, meant for others too, long-lived, of another class or another client: one refusal for all."""
+    once = signer.sign()
+    assert await scene.post(form(once))
+    assert "used before" in (await refused(scene, form(once))).internal
+
+    at = int(scene.parts.clock().timestamp())
+    for changes in (
+        {"aud": [signer.issuer, "https://other.example"]},
+        {"aud": [signer.issuer]},
+        {"aud": f"{signer.issuer}/"},
+        {"aud": None},
+        {"exp": at + 31_536_000},
+        {"exp": at - 1},
+        {"exp": None},
+        {"exp": "soon"},
+        {"iat": at + 600},
+        {"nbf": at + 600},
+        {"jti": None},
+        {"jti": 7},
+        {"jti": "j" * 513},
+        {"iss": "https://somebody.example"},
+        {"sub": "somebody"},
+        {"sub": None},
+        {"iss": "nobody", "sub": "nobody"},
+        {"typ": "at+jwt"},
+    ):
+        assert await scene.post(form(signer.sign()))
+        await refused(scene, form(signer.sign(**changes)))
+    await refused(scene, form(signer.sign(), client_id=signer.app.client_id))
+
+
+@pytest.mark.threat(34)
+async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
+    """A strict zone takes assertions for its issuer alone."""
+    app = await own_scene.company.app(own_scene.zone, "strict")
+    made = await own_scene.company.create(
+        APPLICATION_CREDENTIAL,
+        own_scene.zone.id,
+        application_id=app.id,
+        type="public-key",
+        jwks_uri=f"{publisher.url}/keys",
+    )
+    signer = Signer(own_scene, app, made.identifier)
+    assert await own_scene.post(form(signer.sign(aud=signer.endpoint)))
+
+    await set_switch(own_scene.parts, own_scene.zone.id, "strict-assertion-audience", "on")
+
+    await refused(own_scene, form(signer.sign(aud=signer.endpoint)))
+    assert await own_scene.post(form(signer.sign()))
+
+
+def _tampered(signer: Signer) -> dict[str, str]:
+    """Assertions whose header lies about the key or the algorithm."""
+    claims = signer.claims()
+
+    def written(header: dict[str, Any], signature: bytes = b"x") -> str:
+        first = _b64(json.dumps(header).encode())
+        return f"{first}.{_b64(json.dumps(claims).encode())}.{_b64(signature)}"
+
+    def hmac_with(secret: bytes) -> str:
+        unsigned = written({"alg": "HS256", "kid": RSA.kid}).rpartition(".")[0]
+        return f"{unsigned}.{_b64(hmac.digest(secret, unsigned.encode(), hashlib.sha256))}"
+
+    def signed(key: SigningKey, **header: Any) -> str:
+        return jwt.encode(claims, key.private_key, algorithm=key.algorithm, headers=header)
+
+    pem = RSA.private_key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    good = signed(EC, kid=EC.kid)
+    return {
+        "alg none": written({"alg": "none"}),
+        "HS256 with the PEM": hmac_with(pem),
+        "HS256 with the JWK": hmac_with(json.dumps(RSA.public_jwk).encode()),
+        "ES256 over the RSA key": signed(EC, kid=RSA.kid),
+        "unannounced algorithm": jwt.encode(
+            claims, RSA.private_key, algorithm="RS512", headers={"kid": "rsa"}
+        ),
+        "embedded key": signed(STRANGER, kid=EC.kid, jwk=STRANGER.public_jwk),
+        "our key, and a jwk": signed(EC, kid=EC.kid, jwk=EC.public_jwk),
+        "jku": signed(EC, kid=EC.kid, jku="https://evil.example/keys"),
+        "x5u": signed(EC, kid=EC.kid, x5u="https://evil.example/cert"),
+        "x5c": signed(EC, kid=EC.kid, x5c=["MIIB"]),
+        "crit": signed(EC, kid=EC.kid, crit=["x"], x=1),
+        "five parts": f"{good}.x.y",
+        "newline": f"{good}\n",
+        "somebody else's key": signed(STRANGER, kid=EC.kid),
+        **{
+            f"kid {kid[:12]!r}": signed(EC, kid=kid)
+            for kid in ("../../etc", "' OR 1=1 --", "k" * 10_000, "a\0b", "https://evil.example", "a\r\nb")
+        },
+    }
+
+
+@pytest.mark.threat(10)
+@pytest.mark.threat(11)
+async def test_headers_decide_nothing(scene: Scene, signer: Signer, publisher: Publisher) -> None:
+    """Algorithms and keys come from the client's record; strange key ids fetch nothing again and again."""
+    assert await scene.post(form(signer.sign()))
+    fetched = len(publisher.asked)
+    for assertion in _tampered(signer).values():
+        await refused(scene, form(assertion))
+    assert len(publisher.asked) <= fetched + 1
+    assert set(publisher.asked[fetched:]) <= {"/keys"}
+    assert await scene.post(form(signer.sign()))
+
+
+async def test_one_mechanism_and_all_of_it(scene: Scene, signer: Signer) -> None:
+    """Two mechanisms, or half of one, are an invalid request."""
+    assert await scene.post(form(signer.sign()))
+    for fields, authorization in (
+        ([*form(signer.sign()), ("client_secret", "s")], None),
+        (form(signer.sign()), "Basic YTpi"),
+        ([*FORM, ("client_assertion", signer.sign())], None),
+        ([*FORM, ("client_assertion_type", CLIENT_ASSERTION_TYPE)], None),
+        ([*FORM, *signer.app.form.items(), ("client_assertion", signer.sign())], None),
+    ):
+        with pytest.raises(InvalidRequest):
+            await scene.post(fields, authorization=authorization)
+    saml = [*FORM, ("client_assertion", signer.sign()), ("client_assertion_type", "urn:saml2-bearer")]
+    await refused(scene, saml)
+    await refused(scene, [*FORM, ("client_id", signer.client_id)])
+    await refused(scene, [*FORM, ("client_id", signer.client_id), ("client_secret", "s")])
+
+
+async def test_without_the_shared_state_nothing_is_let_in(scene: Scene, signer: Signer) -> None:
+    """Whether an assertion was used before cannot be told then."""
+
+    class Away(InProcessState):
+        async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+            raise Unavailable("away")
+
+    assert await scene.post(form(signer.sign()))
+    with pytest.raises(Unavailable):
+        await scene.post(form(signer.sign()), parts=replace(scene.parts, state=Away()))
+
+
+@pytest.fixture(scope="module")
+async def workloads(scene: Scene, publisher: Publisher) -> Provider:
+    """A provider of workload tokens that only publishes keys."""
+    issuer = f"{publisher.url}/ci"
+    publisher.publish(
+        "/ci/.well-known/openid-configuration", {"issuer": issuer, "jwks_uri": f"{publisher.url}/keys"}
+    )
+    made: Provider = await scene.company.create(
+        PROVIDER, scene.zone.id, name="CI", identifier=issuer, protocols={"oauth2": {}}
+    )
+    return made
+
+
+async def workload(scene: Scene, provider: Provider, name: str, **members: Any) -> Any:
+    owner = await scene.company.app(scene.zone, name)
+    return await scene.company.create(
+        APPLICATION_CREDENTIAL,
+        scene.zone.id,
+        application_id=owner.id,
+        type="token",
+        provider_id=provider.id,
+        **members,
+    )
+
+
+@pytest.mark.threat(33)
+async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> None:
+    """Found by issuer and subject; used again until it ends; wrong in any respect it proves nothing."""
+    made = await workload(scene, workloads, "deployer", subject="repo:acme/app:main")
+    issuer = workloads.identifier
+
+    def token(**changes: Any) -> str:
+        plain = {"iss": issuer, "sub": "repo:acme/app:main", "jti": None}
+        return signer.sign(RSA, **{**plain, **changes})
+
+    again = token()
+    for fields in (
+        form(again),
+        form(again),
+        form(again, client_id=made.id),
+        form(token(aud=[signer.issuer])),
+    ):
+        answer = await scene.post(fields)
+        claims = claims_of(answer["access_token"])
+        assert (claims["sub"], claims["client_id"]) == ("deployer", made.id)
+    at = int(scene.parts.clock().timestamp())
+    for changes in (
+        {"aud": "https://elsewhere.example"},
+        {"aud": [signer.issuer, "https://elsewhere.example"]},
+        {"sub": "repo:acme/app:other"},
+        {"sub": None},
+        {"iss": f"{issuer}/"},
+        {"iss": "https://elsewhere.example"},
+        {"exp": at - 1},
+        {"exp": at + 31_536_000},
+    ):
+        await refused(scene, form(token(**changes)))
+    await refused(scene, form(token(), client_id="somebody"))
+    await refused(scene, form(signer.sign(STRANGER, iss=issuer, sub="repo:acme/app:main")))
+    assert await scene.post(form(again))
+
+    view = await scene.parts.zones.view(scene.zone.id)
+    found = await view.client(made.id)
+    assert found is not None
+    assert found.application.identifier == "deployer"
+    await refused(scene, [*FORM, ("client_id", made.id)])
+
+
+@pytest.mark.threat(33)
+async def test_any_subject_is_for_its_provider_and_ends_with_it(
+    scene: Scene, signer: Signer, workloads: Provider, publisher: Publisher
+) -> None:
+    """A credential that takes any subject takes those of its own provider, while there is that provider."""
+    company, zone = scene.company, scene.zone
+    issuer = f"{publisher.url}/shared"
+    shared = await company.create(
+        PROVIDER,
+        zone.id,
+        name="Shared",
+        identifier=issuer,
+        protocols={"oauth2": {"jwks_uri": f"{publisher.url}/keys"}},
+    )
+    named = await workload(scene, shared, "named", subject="tenant-1")
+    anyone = await workload(scene, shared, "anyone", any_subject=True)
+    for subject, meant in (("tenant-1", named), ("tenant-2", anyone)):
+        answer = await scene.post(form(signer.sign(iss=issuer, sub=subject)))
+        assert claims_of(answer["access_token"])["client_id"] == meant.id
+    await refused(scene, form(signer.sign(iss=workloads.identifier, sub="tenant-2")))
+
+    for credential in (named, anyone):
+        await company.delete(APPLICATION_CREDENTIAL, zone.id, credential.id)
+    await company.delete(PROVIDER, zone.id, shared.id)
+    for subject in ("tenant-1", "tenant-2"):
+        await refused(scene, form(signer.sign(iss=issuer, sub=subject)))
+
+
+@pytest.mark.threat(25)
+async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None:
+    """Twenty that fail, and the pair of client and address has to wait; from elsewhere all is well."""
+    now = scene.parts.clock()
+    parts = replace(scene.parts, clock=lambda: now)
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(InvalidClient):
+            await scene.post(form(signer.sign(STRANGER)), address="203.0.113.77", parts=parts)
+    with pytest.raises(TooManyRequests):
+        await scene.post(form(signer.sign()), address="203.0.113.77", parts=parts)
+    assert await scene.post(form(signer.sign()), address="198.51.100.77", parts=parts)
