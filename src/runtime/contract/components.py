@@ -128,6 +128,8 @@ class Components:
             else:
                 found = schema.of(member.annotation, self.shown)
                 properties[name] = schema.nullable(found) if member.required and member.nullable else found
+                if member.embed:
+                    properties[name] = {**found, "deprecated": True}
                 if member.required or (member.expand is None and not member.nullable):
                     required.append(name)
         return _object(model, properties, required)

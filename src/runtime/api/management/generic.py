@@ -8,6 +8,7 @@ from runtime.contract.bodies import read_body
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
 from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.surroundings import embedded, with_people
 
 
 def handler_of(kind: Kind, verb: Verb) -> Handler:
@@ -19,6 +20,7 @@ async def _list(call: Call) -> HTTPResponse:
     kind, query = _kind(call), call.list_query()
     async with call.reading() as unit:
         listed = await OPERATIONS[kind.name, Verb.LIST](unit, kind, call.path, query)
+        listed = listed.with_items(await with_people(unit, listed.items, call.expands))
     return send_page(call, kind, listed, query)
 
 
@@ -40,6 +42,7 @@ async def _retrieve(call: Call) -> HTTPResponse:
     async with call.reading() as unit:
         operation = OPERATIONS[kind.name, Verb.RETRIEVE]
         found = await operation(unit, kind, call.path, call.id, call.expands, **more)
+        (found,) = await with_people(unit, [await embedded(unit, found)], call.expands)
     return send_entity(call, kind, found)
 
 

@@ -15,6 +15,7 @@ from runtime.services.management import (
     provider_checks,
     secrets,
 )
+from runtime.services.management.surroundings import with_people
 
 
 async def list_roles(call: Call) -> HTTPResponse:
@@ -85,6 +86,7 @@ async def list_set_policies(call: Call) -> HTTPResponse:
     query = call.list_query()
     async with call.reading() as unit:
         listed = await policy_sets.list_policies(unit, call.path, call.path["version_id"], query)
+        listed = listed.with_items(await with_people(unit, listed.items, call.expands))
     return send_page(call, POLICY_VERSION, listed, query)
 
 

@@ -11,6 +11,7 @@ from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, GROUP, RESOURCE, ROLE_ASSIGNMENT
 from runtime.services.management import applications, assignments, credentials, groups, resources
 from runtime.services.management.assignments import Holder
+from runtime.services.management.surroundings import embedded
 
 
 async def list_credentials(call: Call) -> HTTPResponse:
@@ -43,6 +44,7 @@ async def retrieve_dependency(call: Call) -> HTTPResponse:
         found = await applications.retrieve_dependency(
             unit, call.path, call.path["id"], call.path["resource_id"]
         )
+        found = await embedded(unit, found)
     return send_entity(call, RESOURCE, found)
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import field_validator
 
 from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
-from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.marks import Embed, Mark, Ref
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
     ApplicationTrait,
     Consent,
@@ -72,6 +73,7 @@ class ApplicationCredential(ZoneEntity):
     """What an application authenticates with at the token endpoint; the classes below are its variants."""
 
     application_id: Annotated[Id, Mark.FIXED, Ref("Application")]
+    application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
     secret_hash: Annotated[bytes | None, Mark.INTERNAL] = None
 
@@ -99,6 +101,7 @@ class TokenCredential(ApplicationCredential):
     type: Annotated[Literal[CredentialType.TOKEN], Mark.FIXED] = CredentialType.TOKEN
     identifier: Annotated[Identifier, Mark.SERVER, Mark.HANDLE]  # the subject, or `*`
     provider_id: Annotated[Id, Mark.FIXED, Ref("Provider")]
+    provider: Annotated[Provider | None, Mark.DERIVED, Embed("provider_id")] = None
     subject: NonEmpty | None = None
     any_subject: bool | None = None
 

@@ -45,6 +45,16 @@ class Expand:
 
 
 @dataclass(frozen=True)
+class Embed:
+    """The member is the whole entity whose id another member holds; deprecated in favour of that id.
+
+    `by` names the member with the id. An entity that is embedded itself embeds none.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True)
 class Member:
     """One member of an entity or of a part of one, with its marks read."""
 
@@ -53,6 +63,7 @@ class Member:
     marks: frozenset[Mark]
     ref: Ref | None
     expand: Expand | None
+    embed: Embed | None
     required: bool  # has no default
     nullable: bool  # admits None
 
@@ -74,6 +85,7 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
             marks=frozenset(note for note in notes if isinstance(note, Mark)),
             ref=next((note for note in notes if isinstance(note, Ref)), None),
             expand=next((note for note in notes if isinstance(note, Expand)), None),
+            embed=next((note for note in notes if isinstance(note, Embed)), None),
             required=field.is_required(),
             nullable=type(None) in get_args(_bare(hints[name])),
         )

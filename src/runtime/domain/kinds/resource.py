@@ -4,8 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
-from runtime.domain.kinds.marks import Mark, Ref
+from runtime.domain.kinds.marks import Embed, Mark, Ref
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import (
     ApplicationType,
     Description,
@@ -27,9 +29,11 @@ class Resource(ZoneEntity):
     name: Name
     slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
+    application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     application_id: Annotated[Id | None, Ref("Application")] = None
     application_type: ApplicationType = ApplicationType.WEB
     credential_lifetime_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = None
+    credential_provider: Annotated[Provider | None, Mark.DERIVED, Embed("credential_provider_id")] = None
     credential_provider_id: Annotated[Id | None, Ref("Provider")] = None
     description: Description | None = None
     metadata: Metadata | None = None

@@ -5,8 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import field_validator
 
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import Envelope, Kind, Listing, Verb, ZoneEntity
-from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.marks import Embed, Mark
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, SessionType, Timestamp
 from runtime.domain.kinds.zone import ZONE
 
@@ -25,6 +29,7 @@ class Session(ZoneEntity):
 
     session_type: Annotated[SessionType, Mark.SERVER]
     active: Annotated[bool, Mark.DERIVED] = False
+    application: Annotated[Application | None, Mark.DERIVED, Embed("application_id")] = None
     application_id: Annotated[Id | None, Mark.SERVER] = None
     authenticated_at: Annotated[Timestamp | None, Mark.SERVER] = None
     expires_at: Annotated[Timestamp, Mark.SERVER]
@@ -35,6 +40,7 @@ class Session(ZoneEntity):
     session_data: Annotated[dict[str, Any] | None, Mark.SERVER] = None
     status: Annotated[SessionStatus, Mark.SERVER]  # an update takes `revoked` alone
     subject: Annotated[str | None, Mark.SERVER] = None
+    user: Annotated[User | None, Mark.DERIVED, Embed("user_id")] = None
     user_id: Annotated[Id | None, Mark.SERVER] = None
     acr: Annotated[str | None, Mark.INTERNAL] = None
     amr: Annotated[list[str] | None, Mark.INTERNAL] = None
@@ -58,12 +64,15 @@ class DelegatedGrant(ZoneEntity):
 
     active: Annotated[bool, Mark.DERIVED] = False
     expires_at: Annotated[Timestamp, Mark.SERVER]  # the last day there is, where none was set
+    provider: Annotated[Provider | None, Mark.DERIVED, Embed("provider_id")] = None
     provider_id: Annotated[Id, Mark.SERVER]
     refresh_token_set: Annotated[bool, Mark.SERVER]
     refreshed_at: Annotated[Timestamp | None, Mark.SERVER] = None
+    resource: Annotated[Resource | None, Mark.DERIVED, Embed("resource_id")] = None
     resource_id: Annotated[Id, Mark.SERVER]
     scopes: Annotated[list[str], Mark.SERVER]
     status: Annotated[GrantStatus, Mark.SERVER]  # an update takes `revoked` alone
+    user: Annotated[User | None, Mark.DERIVED, Embed("user_id")] = None
     user_id: Annotated[Id, Mark.SERVER]
     epoch: Annotated[int, Mark.INTERNAL] = 1
 

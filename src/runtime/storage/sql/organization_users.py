@@ -1,9 +1,12 @@
 """Who acts for which organization: accounts found in every organization, administrators counted in one."""
 
+from collections.abc import Collection
+
 from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.policy import ActorUser
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus
 from runtime.storage.sql.tables import TABLES
 
@@ -33,6 +36,16 @@ async def _one(
     query = select(_people).where(_people.c.organization_id == organization_id, *where)
     row = (await conn.execute(query)).mappings().one_or_none()
     return None if row is None else OrganizationUser.model_validate(dict(row))
+
+
+async def actors(conn: AsyncConnection, organization_id: str, ids: Collection[str]) -> dict[str, ActorUser]:
+    """Those of these ids that are users of the organization, each as the user of its own zone."""
+    found = await conn.execute(
+        select(_people.c.id, _people.c.zone_user_id, _people.c.email, _organizations.c.zone_id)
+        .join(_organizations, _organizations.c.id == _people.c.organization_id)
+        .where(_people.c.organization_id == organization_id, _people.c.id.in_(ids))
+    )
+    return {row.id: ActorUser(id=row.zone_user_id, email=row.email, zone_id=row.zone_id) for row in found}
 
 
 def belongs_to(*, issuer: str, subject: str) -> ColumnElement[bool]:
