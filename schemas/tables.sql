@@ -654,6 +654,9 @@ CREATE TABLE sessions (
     provider_id VARCHAR,
     issuer VARCHAR,
     subject VARCHAR,
+    provider_subject VARCHAR,
+    provider_session VARCHAR,
+    provider_id_token BYTEA,
     session_data JSON,
     metadata JSON,
     parent_id VARCHAR,
@@ -674,6 +677,10 @@ CREATE UNIQUE INDEX sessions_cookie_hash_key ON sessions (cookie_hash);
 CREATE INDEX sessions_created_at_idx ON sessions (zone_id, created_at, id);
 
 CREATE INDEX sessions_parent_id_idx ON sessions (zone_id, parent_id);
+
+CREATE INDEX sessions_provider_session_idx ON sessions (zone_id, provider_session);
+
+CREATE INDEX sessions_provider_subject_idx ON sessions (zone_id, provider_subject);
 
 CREATE INDEX sessions_user_id_idx ON sessions (zone_id, user_id);
 

@@ -5,7 +5,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -15,6 +15,7 @@ import jwt
 from tests.support.factories import App, Company
 from tests.support.server import Server
 
+from runtime.domain.kinds import PROVIDER, ZONE, Verb
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
 from runtime.services.parts import Parts
@@ -52,6 +53,50 @@ class Site:
     def user(self, zone: Zone, email: str = "ada@acme.example", *, verified: bool = True) -> User:
         """A new user with PASSWORD."""
         return self.run(users.create_local_user(self.parts, zone.id, email, PASSWORD, verified=verified))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A zone whose users sign in at another zone.
+
+    Attributes:
+        home: where people have their passwords.
+        product: where applications are.
+        door: the product zone, as an application of the home zone.
+    """
+
+    home: Zone
+    product: Zone
+    door: App
+
+
+def chained(site: Site, **openid: Any) -> Chain:
+    """Two zones, one signing in at the other.
+
+    Args:
+        openid: settings of the product zone's provider.
+    """
+    home, product = site.zone("Workforce"), site.zone("Product")
+    site.user(home)
+    addresses = {
+        "redirect_uris": [str(product.protocols.oauth2.redirect_uri)],
+        "post_logout_redirect_uris": [f"{product.protocols.oauth2.issuer}/openid/logout/callback"],
+    }
+    door = site.app(home, "product-zone", public=True, protocols={"oauth2": addresses}).app
+    issuer = str(home.protocols.oauth2.issuer)
+    provider = site.run(
+        site.company.create(
+            PROVIDER,
+            product.id,
+            identifier=issuer,
+            name="Workforce",
+            client_id=door.client_id,
+            protocols={"oauth2": {"issuer": issuer}, "openid": openid},
+        )
+    )
+    patch = {"user_identity_provider_id": provider.id}
+    product = site.run(site.company.run(ZONE, Verb.UPDATE, {}, product.id, patch))
+    return Chain(home, product, door)
 
 
 class _Forms(HTMLParser):
@@ -145,7 +190,8 @@ class Browser:
                 return Page(response)
             assert response.status_code in (302, 303)
             location = urljoin(str(response.url), response.headers["location"])
-            if urlsplit(location).path.removeprefix("/") == "callback":
+            where = urlsplit(location)
+            if where.path.removeprefix("/") == "callback" or where.hostname != "127.0.0.1":
                 return Answer(location)
             response = self.http.get(location)
         raise AssertionError("redirects without end")
@@ -230,6 +276,10 @@ class Client:
     def refresh(self, refresh_token: str, **changes: Any) -> httpx.Response:
         """Use a refresh token."""
         return self.token(**{"grant_type": "refresh_token", "refresh_token": refresh_token, **changes})
+
+    def answering(self, zone: Zone) -> "Client":
+        """The same application, answered at the callback of a zone that signs people in with it."""
+        return replace(self, redirect_uri=str(zone.protocols.oauth2.redirect_uri))
 
     def sign_in(self, browser: Browser | None = None, **changes: Any) -> dict[str, Any]:
         """Sign Ada in, and the tokens for it."""

@@ -15,6 +15,7 @@ from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.adapters.shared_fetch import SharedFetch
 from runtime.domain.oauth import pkce
 from runtime.domain.oauth.claims import at_hash, is_time
+from runtime.domain.oauth.logout import LOGOUT_TOKEN_TYPE, LogoutToken, read_logout_token
 
 _DISCOVERY_SECONDS = 300
 _BASE_SCOPES = ("openid", "profile", "email")
@@ -25,7 +26,7 @@ class ProviderRefused(Exception):
 
     Attributes:
         code: the provider's OAuth error code, or one of ours: `issuer_mismatch`, `invalid_id_token`,
-            `invalid_response`, `not_configured`.
+            `invalid_logout_token`, `invalid_response`, `not_configured`.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -231,6 +232,41 @@ class OpenIDProviders:
         if not isinstance(fetched.json, dict) or fetched.json.get("sub") != subject:
             raise ProviderRefused("invalid_response", "userinfo is about another subject")
         return fetched.json
+
+    async def end_session_address(self, settings: ProviderSettings, query: Mapping[str, str]) -> str | None:
+        """Where to send a browser that leaves the provider; None when the provider has no such place.
+
+        Only discovery knows it, so a provider without published metadata has none.
+
+        Raises: ProviderRefused, OutboundRefused, OutboundFailed.
+        Spec: OpenID Connect RP-Initiated Logout section 2.1.
+        """
+        address = _text(await self._discovery(settings), "end_session_endpoint")
+        if address is None or urlsplit(address).scheme not in ("http", "https"):
+            return None
+        return _with_query(address, {**query, "client_id": _required(settings.client_id, "client id")})
+
+    async def logout_token(self, settings: ProviderSettings, token: str, *, now: datetime) -> LogoutToken:
+        """Which session the provider says has ended.
+
+        Raises: ProviderRefused with `invalid_logout_token`; OutboundRefused, OutboundFailed when keys are
+            unavailable.
+        Spec: OpenID Connect Back-Channel Logout section 2.6.
+        """
+        client_id = _required(settings.client_id, "client id")
+        jwks_uri = _required((await self.endpoints(settings, needs_keys=True)).jwks_uri, "JWK set address")
+        try:
+            claims = await self._keys.verify(
+                token,
+                jwks_uri=jwks_uri,
+                issuer=settings.issuer,
+                audience=client_id,
+                now=now,
+                typ=LOGOUT_TOKEN_TYPE,
+            )
+            return read_logout_token(claims)
+        except (InvalidToken, ValueError) as failure:
+            raise ProviderRefused("invalid_logout_token", str(failure)) from failure
 
     async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
         async def fetch() -> Mapping[str, Any]:

@@ -71,6 +71,11 @@ def follow(step: Step, parts: Parts, view: ZoneView) -> HTTPResponse:
     return response
 
 
+def forget_session(response: HTTPResponse, view: ZoneView) -> None:
+    """Take the cookie back that says who is signed in."""
+    _set(response, view, "session", "", 0)
+
+
 def read_own_form(request: Request, view: ZoneView) -> Form:
     """A form that one of this zone's own pages sent. Raises ForgedForm for another origin, InvalidRequest.
 

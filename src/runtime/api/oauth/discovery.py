@@ -57,6 +57,7 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "token_endpoint": str(oauth2.token_endpoint),
         "jwks_uri": str(oauth2.jwks_uri),
         "userinfo_endpoint": str(openid.userinfo_endpoint),
+        "end_session_endpoint": f"{view.issuer}/openid/logout",
         "scopes_supported": list(SCOPES),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],

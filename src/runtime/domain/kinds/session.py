@@ -35,7 +35,9 @@ class Session(ZoneEntity):
     expires_at: Annotated[Timestamp, Mark.SERVER]
     issuer: Annotated[str | None, Mark.SERVER] = None
     metadata: Annotated[SessionMetadata | None, Mark.SERVER] = None
-    parent_id: Annotated[Id | None, Mark.SERVER]  # null on a browser session
+    parent_id: Annotated[
+        Id | None, Mark.SERVER
+    ]  # null on a browser session until a later one takes its place
     provider_id: Annotated[Id | None, Mark.SERVER] = None
     session_data: Annotated[dict[str, Any] | None, Mark.SERVER] = None
     status: Annotated[SessionStatus, Mark.SERVER]  # an update takes `revoked` alone
@@ -46,6 +48,9 @@ class Session(ZoneEntity):
     amr: Annotated[list[str] | None, Mark.INTERNAL] = None
     cookie_hash: Annotated[bytes | None, Mark.INTERNAL] = None
     epoch: Annotated[int, Mark.INTERNAL] = 1
+    provider_subject: Annotated[str | None, Mark.INTERNAL] = None
+    provider_session: Annotated[str | None, Mark.INTERNAL] = None
+    provider_id_token: Annotated[bytes | None, Mark.INTERNAL] = None
 
     @field_validator("session_type", mode="before")
     @classmethod

@@ -79,6 +79,7 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
         issuer=back.identity.issuer,
         subject=back.identity.subject,
         claims=back.claims,
+        id_token=back.id_token,
     )
     async with parts.database.transaction() as conn:
         user, bumped = await users.admit_federated(

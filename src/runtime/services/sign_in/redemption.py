@@ -103,7 +103,7 @@ def _application_session(
         id=produced.session_id,
         application_id=client.application.id,
         session_type="offline" if offline else "application",
-        parent_id=None if offline else root.id,
+        parent_id=None if offline else root.parent_id or root.id,
         expires_at=end,
         created_at=now,
         updated_at=now,
@@ -111,4 +111,5 @@ def _application_session(
         epoch=1,
         metadata={"name": client.application.name},
         cookie_hash=None,
+        provider_id_token=None,
     )

@@ -58,6 +58,7 @@ class Authentication:
     Attributes:
         at: when; a provider may say that it was earlier.
         claims: what a provider says about the person.
+        id_token: the provider's, when the session's end is to be told there.
     """
 
     at: datetime
@@ -67,6 +68,7 @@ class Authentication:
     issuer: str | None = None
     subject: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
+    id_token: str | None = field(default=None, repr=False)
 
 
 async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn | None:
@@ -96,16 +98,20 @@ async def open_session(
 ) -> tuple[SignedIn, str]:
     """A new session, and the new cookie value that stands for it.
 
-    The cookie the browser came with means nothing afterwards, whoever put it there.
+    The cookie the browser came with means nothing afterwards, whoever put it there. When it stood for the
+    same user, what that session let in goes on below the new one, so that signing out ends all of it.
 
     Args:
         started_by: name of the application the user was signing in to.
     """
+    previous = None
     if previous_cookie is not None:
-        await storage.detach_cookie(conn, parts.hasher.hash(previous_cookie), zone_id=view.id)
-    cookie, now = new_secret(), parts.clock()
+        hashed = parts.hasher.hash(previous_cookie)
+        previous = await storage.find_by_cookie(conn, hashed, zone_id=view.id)
+        await storage.detach_cookie(conn, hashed, zone_id=view.id)
+    session_id, cookie, now = new_id(), new_secret(), parts.clock()
     session = Session(
-        id=new_id(),
+        id=session_id,
         organization_id=view.organization_id,
         zone_id=view.id,
         user_id=user.id,
@@ -120,12 +126,36 @@ async def open_session(
         provider_id=how.provider_id,
         issuer=how.issuer,
         subject=how.subject,
+        provider_subject=_text(how.claims.get("sub")) if how.provider_id else None,
+        provider_session=_text(how.claims.get("sid")) if how.provider_id else None,
+        provider_id_token=seal_id_token(view, session_id, how.id_token) if how.id_token else None,
         session_data={name: how.claims[name] for name in PROFILE_CLAIMS if _is_plain(how.claims.get(name))},
         metadata={"name": started_by},
         cookie_hash=parts.hasher.hash(cookie),
     )
     await storage.add(conn, session)
+    if previous is not None and previous.user_id == user.id and previous.is_active(now):
+        await storage.supersede(conn, previous.id, by=session.id, zone_id=view.id)
     return SignedIn(session, user), cookie
+
+
+def seal_id_token(view: ZoneView, session_id: str, id_token: str) -> bytes:
+    """A provider's ID token as its session keeps it."""
+    return view.sealer.seal(id_token.encode(), bound_to=_place(session_id))
+
+
+def open_id_token(view: ZoneView, session: Session) -> str | None:
+    """The provider's ID token of a session, if it keeps one."""
+    sealed = session.provider_id_token
+    return view.sealer.open(sealed, bound_to=_place(session.id)).decode() if sealed is not None else None
+
+
+def _place(session_id: str) -> str:
+    return f"sessions/{session_id}/provider_id_token"
+
+
+def _text(value: Any) -> str | None:
+    return value if _is_plain(value) else None
 
 
 def _is_plain(value: Any) -> bool:

@@ -5,7 +5,7 @@ the nonce and the PKCE verifier. It works once, in the browser that was sent awa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -55,6 +55,7 @@ class Return:
 
     Attributes:
         claims: of the ID token, completed by userinfo.
+        id_token: when the provider wants to hear of the session's end.
     """
 
     handle: str
@@ -62,6 +63,7 @@ class Return:
     provider: Provider
     identity: ProviderIdentity
     claims: Mapping[str, Any]
+    id_token: str | None = field(repr=False)
 
 
 class TurnedAway(Exception):
@@ -131,8 +133,15 @@ async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
     if error is not None or code is None:
         raise TurnedAway(trip.handle, interaction, _refusal(error))
-    identity, claims = await _identify(parts, view, settings, trip, code)
-    return Return(trip.handle, interaction, provider, identity, claims)
+    identity, claims, id_token = await _identify(parts, view, settings, trip, code)
+    kept = id_token if leaves_together(provider) else None
+    return Return(trip.handle, interaction, provider, identity, claims, kept)
+
+
+def leaves_together(provider: Provider) -> bool:
+    """Tell whether who signs out of the zone signs out of its provider too."""
+    openid = provider.protocols.openid if provider.protocols else None
+    return bool(openid and openid.single_logout_enabled)
 
 
 def provider_settings(view: ZoneView, provider: Provider) -> ProviderSettings:
@@ -152,7 +161,7 @@ async def _take(parts: Parts, view: ZoneView, state: str | None) -> Trip:
 
 async def _identify(
     parts: Parts, view: ZoneView, settings: ProviderSettings, trip: Trip, code: str
-) -> tuple[ProviderIdentity, Mapping[str, Any]]:
+) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
         tokens = await parts.openid.redeem(
             settings, code=code, verifier=trip.verifier, redirect_uri=_redirect_uri(view)
@@ -164,7 +173,7 @@ async def _identify(
             claims = {**told, **claims}
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
-    return identity, claims
+    return identity, claims, tokens.id_token
 
 
 def _refusal(error: str | None) -> OAuthError:

@@ -203,6 +203,9 @@ sessions = Table(
     text("provider_id", nullable=True),
     text("issuer", nullable=True),
     text("subject", nullable=True),
+    text("provider_subject", nullable=True),
+    text("provider_session", nullable=True),
+    binary("provider_id_token", nullable=True),
     json("session_data"),
     json("metadata"),
     text("parent_id", nullable=True),
@@ -220,6 +223,8 @@ Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sess
 Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
 Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
 Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
+Index("sessions_provider_subject_idx", sessions.c.zone_id, sessions.c.provider_subject)
+Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_session)
 
 # `resource_id` is empty for the scopes of signing in itself.
 consents = Table(

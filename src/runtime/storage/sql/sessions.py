@@ -26,7 +26,11 @@ class Session:
     Attributes:
         session_type: `browser` for single sign-on; `application` for what one code was redeemed for, below
             a browser session; `offline` for the same when it outlives the browser session.
-        parent_id: the browser session of an `application` session.
+        parent_id: the browser session of an `application` session; of a browser session, the later one of
+            the same user in the same browser that has taken its place.
+        provider_subject, provider_session: `sub` and `sid` of the provider's ID token, by which the provider
+            speaks of this session when it ends its own.
+        provider_id_token: that ID token, sealed, for leaving the provider too; kept while the session stands.
         cookie_hash: what recognises the browser; None for sessions without one.
         session_data: claims about the user that the provider gave.
         metadata: `name` of the application that started it.
@@ -49,6 +53,9 @@ class Session:
     provider_id: str | None = None
     issuer: str | None = None
     subject: str | None = None
+    provider_subject: str | None = None
+    provider_session: str | None = None
+    provider_id_token: bytes | None = None
     session_data: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     parent_id: str | None = None
@@ -90,6 +97,36 @@ async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: s
     )
 
 
+async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id: str) -> None:
+    """Put a session, and what stands below it, below the one that has taken its place."""
+    await conn.execute(
+        update(_sessions)
+        .where(
+            or_(_sessions.c.id == session_id, _sessions.c.parent_id == session_id),
+            _sessions.c.zone_id == zone_id,
+        )
+        .values(parent_id=by)
+    )
+
+
+async def of_provider(
+    conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str | None, session: str | None
+) -> list[str]:
+    """Ids of the standing browser sessions that a provider means by `sub`, by `sid`, or by both."""
+    named = [_sessions.c.provider_subject == subject] if subject is not None else []
+    named += [_sessions.c.provider_session == session] if session is not None else []
+    found = await conn.execute(
+        select(_sessions.c.id).where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.issuer == issuer,
+            _sessions.c.session_type == "browser",
+            _sessions.c.status == "active",
+            *named,
+        )
+    )
+    return list(found.scalars())
+
+
 async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until: datetime) -> None:
     """Move an active session's end."""
     await conn.execute(
@@ -114,7 +151,7 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
             _sessions.c.zone_id == zone_id,
             _sessions.c.status == "active",
         )
-        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
         .returning(_sessions.c.id, _sessions.c.epoch)
     )
     epochs = {row.id: int(row.epoch) for row in ended}

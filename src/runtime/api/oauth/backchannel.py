@@ -1,0 +1,35 @@
+"""Where the zone's provider says, server to server, that a user's session there has ended.
+
+Spec: OpenID Connect Back-Channel Logout section 2.5.
+"""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.forms import read_form
+from runtime.domain.errors import InvalidRequest, Unavailable
+from runtime.services.parts import Parts
+from runtime.services.sign_out import backchannel
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the back-channel logout address of every zone."""
+    bind_zone_route(app, receive, "/openid/backchannel", methods=("POST",))
+
+
+@answering_oauth
+async def receive(request: Request, zone_id: str) -> HTTPResponse:
+    """End what the logout token means. 200, or 400 for whatever went wrong: the standard knows no third."""
+    parts: Parts = request.app.ctx.parts
+    form = read_form(request.body, request.headers.get("content-type"))
+    view = await parts.zones.view(zone_id)
+    try:
+        await backchannel.receive(parts, view, form.values.get("logout_token"))
+    except Unavailable as failure:
+        raise InvalidRequest("the logout failed; please send it again", internal=failure.detail) from None
+    return HTTPResponse(status=200, headers=NO_STORE)

@@ -1,0 +1,98 @@
+"""Signing out: the endpoint for applications, the page that asks first, and the page at the end.
+
+Spec: OpenID Connect RP-Initiated Logout.
+"""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.authorize import read_parameters
+from runtime.api.oauth.browser import answering_pages, browser_of, follow, forget_session, read_own_form
+from runtime.domain.errors import BadLink, InvalidRequest
+from runtime.services.parts import Parts
+from runtime.services.sign_in import interactions, sessions, upstream
+from runtime.services.sign_in.flow import Step, page_address
+from runtime.services.sign_out import flow, requests
+from runtime.services.sign_out.requests import SignOutRequest
+from runtime.services.zones import ZoneView
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve sign-out of every zone."""
+    bind_zone_route(app, logout, "/openid/logout", methods=("GET", "POST"))
+    bind_zone_route(app, logout_callback, "/openid/logout/callback")
+    bind_zone_route(app, show_sign_out, "/oauth/sign-out")
+    bind_zone_route(app, sign_out, "/oauth/sign-out", methods=("POST",))
+    bind_zone_route(app, show_signed_out, "/oauth/signed-out")
+
+
+@answering_pages
+async def logout(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Take an application's request: the user is signed out, or asked first.
+
+    A form that another site sends comes without cookies, so after one the browser is sent on to a page here.
+    """
+    wanted = await requests.check(parts, view, read_parameters(request))
+    if request.method == "POST" or await flow.whom_to_ask(parts, view, wanted, browser_of(request, view)):
+        handle = await requests.keep(parts, view.id, wanted)
+        return follow(Step(page_address(view, "sign-out", handle)), parts, view)
+    return await _end(request, parts, view, wanted)
+
+
+@answering_pages
+async def logout_callback(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Go on to where the user was to end up, after signing out of the zone's provider."""
+    try:
+        handle = read_parameters(request).one("state")
+    except InvalidRequest as failure:
+        raise BadLink(failure.detail) from None
+    wanted = await requests.take(parts, view.id, handle)
+    return follow(Step(flow.destination(view, wanted)), parts, view)
+
+
+@answering_pages
+async def show_sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The page that asks whether the user wants to sign out."""
+    handle = request.args.get("request")
+    wanted = await requests.find(parts, view.id, handle)
+    asked = await flow.whom_to_ask(parts, view, wanted, browser_of(request, view))
+    if asked is None:
+        return await _end(request, parts, view, wanted)
+    return pages.page(
+        view,
+        "sign-out",
+        application=wanted.application,
+        user=asked.user,
+        handle=handle or "",
+        form_token=await interactions.new_form(parts, view.id, asked.session.id, "sign-out"),
+    )
+
+
+@answering_pages
+async def sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Sign the user out who has said so on this zone's page."""
+    form = read_own_form(request, view).values
+    signed_in = await sessions.current(parts, view, browser_of(request, view).session)
+    if signed_in is not None:
+        await interactions.take_form(parts, view.id, signed_in.session.id, "sign-out", form.get("form_token"))
+    return await _end(request, parts, view, await requests.take(parts, view.id, form.get("request")))
+
+
+@answering_pages
+async def show_signed_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The page for who has signed out and is expected nowhere else."""
+    provider = await view.user_provider()
+    elsewhere = provider.name if provider and not upstream.leaves_together(provider) else None
+    return pages.page(view, "signed-out", elsewhere=elsewhere)
+
+
+async def _end(request: Request, parts: Parts, view: ZoneView, wanted: SignOutRequest) -> HTTPResponse:
+    location = await flow.end(parts, view, wanted, browser_of(request, view))
+    response = follow(Step(location), parts, view)
+    forget_session(response, view)
+    return response

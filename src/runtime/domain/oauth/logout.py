@@ -1,0 +1,58 @@
+"""Logout tokens: how one party tells another, without a browser, that a session has ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+LOGOUT_TOKEN_TYPE = "logout+jwt"
+LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
+MAX_LIFETIME_SECONDS = 3600
+_MAX_CHARS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class LogoutToken:
+    """What a logout token says: the session `session`, or every session of `subject`; or both together.
+
+    Attributes:
+        token_id: `jti`, which counts once until `expires_at`.
+    """
+
+    subject: str | None
+    session: str | None
+    token_id: str
+    expires_at: datetime
+
+
+def read_logout_token(claims: Mapping[str, Any]) -> LogoutToken:
+    """What verified claims of class `logout+jwt` say.
+
+    Args:
+        claims: issuer, audience and times are checked already.
+    Raises: ValueError when they are no logout token.
+    Spec: OpenID Connect Back-Channel Logout sections 2.4 and 2.6.
+    """
+    events = claims.get("events")
+    if not isinstance(events, Mapping) or not isinstance(events.get(LOGOUT_EVENT), Mapping):
+        raise ValueError("`events` names no logout")
+    if "nonce" in claims:
+        raise ValueError("a `nonce`, which an ID token has and a logout token has not")
+    if claims["exp"] - claims["iat"] > MAX_LIFETIME_SECONDS:
+        raise ValueError("valid for too long to be remembered")
+    token_id, subject, session = _text(claims, "jti"), _text(claims, "sub"), _text(claims, "sid")
+    if token_id is None:
+        raise ValueError("no `jti`")
+    if subject is None and session is None:
+        raise ValueError("neither `sub` nor `sid`")
+    return LogoutToken(subject, session, token_id, datetime.fromtimestamp(claims["exp"], UTC))
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str | None:
+    """A member that is text, or missing. Raises ValueError for anything else: it must not be passed over."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_CHARS:
+        raise ValueError(f"`{name}` is no text, or too long")
+    return value

@@ -1,0 +1,54 @@
+"""What the zone's provider tells without a browser: that a session there has ended, so it ends here too."""
+
+from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import InvalidRequest
+from runtime.domain.oauth.logout import LogoutToken
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.sign_in import upstream
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import sessions
+
+_LEEWAY_SECONDS = 60  # as in the verification of times
+_REFUSED = "the logout token is not valid here"
+
+
+async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
+    """End the sessions that the provider's logout token means; how many there were.
+
+    A token counts once. Raises InvalidRequest.
+    Spec: OpenID Connect Back-Channel Logout section 2.6.
+    """
+    if token is None:
+        raise InvalidRequest("`logout_token` is missing")
+    provider = await view.user_provider()
+    if provider is None:
+        raise InvalidRequest(_REFUSED, internal="the zone has no provider")
+    settings = upstream.provider_settings(view, provider)
+    now = parts.clock()
+    try:
+        said = await parts.openid.logout_token(settings, token, now=now)
+    except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        raise InvalidRequest(_REFUSED, internal=str(failure)) from None
+    mark = f"logout-token:{view.id}:{parts.hasher.hash(said.token_id).hex()}"
+    remembered = int((said.expires_at - now).total_seconds()) + _LEEWAY_SECONDS + 1
+    if not await parts.state.add(mark, b"1", ttl_seconds=remembered):
+        raise InvalidRequest(_REFUSED, internal="sent before")
+    try:
+        return await _end(parts, view, settings.issuer, said)
+    except Exception:
+        await parts.state.delete(mark)  # the provider is told that it failed, and may send it again
+        raise
+
+
+async def _end(parts: Parts, view: ZoneView, issuer: str, said: LogoutToken) -> int:
+    bumped: dict[str, int] = {}
+    async with parts.database.transaction() as conn:
+        meant = await sessions.of_provider(
+            conn, zone_id=view.id, issuer=issuer, subject=said.subject, session=said.session
+        )
+        for session_id in meant:
+            bumped |= await epochs.revoke_session(conn, view.id, session_id, now=parts.clock())
+    await epochs.publish(parts.state, bumped)
+    return len(meant)

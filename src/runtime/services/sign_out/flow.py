@@ -1,0 +1,69 @@
+"""From a logout request to its end: must the user be asked, then the session's end, then onward.
+
+What ends is the browser's session with every application's session below it, their refresh tokens, and so
+every exchange that starts there. What was granted for offline use goes on: that is what it was asked for.
+"""
+
+from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.logs import log
+from runtime.services.parts import Parts
+from runtime.services.sign_in import revocation, sessions, upstream
+from runtime.services.sign_in.sessions import Browser, SignedIn
+from runtime.services.sign_out import requests
+from runtime.services.sign_out.requests import SignOutRequest
+from runtime.services.zones import ZoneView
+from runtime.storage.sql.sessions import Session
+
+
+async def whom_to_ask(
+    parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser
+) -> SignedIn | None:
+    """The user who has to say yes first; None when nobody is signed in, or the ID token is that user's.
+
+    Anybody can send a browser here; only an application that signed the user in has such a token.
+    """
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is None or signed_in.user.identifier == request.subject:
+        return None
+    return signed_in
+
+
+async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser) -> str:
+    """End the browser's session; the address to go on to, which may be the provider's."""
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is None:
+        return destination(view, request)
+    onward = await _provider_address(parts, view, request, signed_in.session)
+    await revocation.end(parts, view.id, session_id=signed_in.session.id)
+    return onward or destination(view, request)
+
+
+def destination(view: ZoneView, request: SignOutRequest) -> str:
+    """Where the browser ends up."""
+    return request.return_to or f"{view.issuer}/oauth/signed-out"
+
+
+def callback_address(view: ZoneView) -> str:
+    """Where the provider sends a browser back to that has signed out there; to be registered with it."""
+    return f"{view.issuer}/openid/logout/callback"
+
+
+async def _provider_address(
+    parts: Parts, view: ZoneView, request: SignOutRequest, session: Session
+) -> str | None:
+    """Where to sign out of the session's provider; None when that is not wanted, or not possible now."""
+    provider = await view.provider(session.provider_id) if session.provider_id else None
+    if provider is None or not upstream.leaves_together(provider):
+        return None
+    query = {
+        "post_logout_redirect_uri": callback_address(view),
+        "state": await requests.keep(parts, view.id, request),
+    }
+    if (id_token := sessions.open_id_token(view, session)) is not None:
+        query["id_token_hint"] = id_token
+    try:
+        return await parts.openid.end_session_address(upstream.provider_settings(view, provider), query)
+    except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        log.warning("signed out of the zone alone", zone_id=view.id, reason=str(failure))
+        return None

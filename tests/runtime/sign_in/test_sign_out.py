@@ -1,0 +1,247 @@
+"""Signing out: what ends, who is asked first, and where the browser goes."""
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, chained, claims
+
+BYE = "https://app.example/bye"
+PROTOCOLS = {
+    "oauth2": {"redirect_uris": ["https://app.example/callback"], "post_logout_redirect_uris": [BYE]}
+}
+
+
+def signed_in(site: Site, browser: Browser, **body: Any) -> tuple[Client, dict[str, Any]]:
+    """An application of a new zone, and Ada's tokens for it."""
+    zone = site.zone()
+    site.user(zone)
+    client = site.app(zone, protocols=PROTOCOLS, **body)
+    return client, client.sign_in(browser)
+
+
+def leave(browser: Browser, client: Client, method: str = "GET", **query: str) -> httpx.Response:
+    """Send the browser to the logout endpoint; its answer."""
+    where = {"params" if method == "GET" else "data": query}
+    return browser.http.request(method, f"{client.issuer}/openid/logout", **where)
+
+
+def is_signed_in(browser: Browser, client: Client) -> bool:
+    """Whether a silent request finds somebody."""
+    heard = Answer(browser.http.get(client.url(prompt="none")).headers["location"]).values
+    assert "code" in heard or heard["error"] == "login_required", heard
+    return "code" in heard
+
+
+class TestWithTheApplicationsToken:
+    """An application that signed the user in may sign them out."""
+
+    def test_ends_everything_below_the_browsers_session(self, site: Site, browser: Browser) -> None:
+        """Tokens of every application, refresh tokens and the cookie; but not what was granted offline."""
+        client, tokens = signed_in(site, browser)
+        other = site.app(client.zone, "calendar", protocols=PROTOCOLS)
+        others = other.sign_in(browser)
+        offline = site.app(client.zone, "sync", protocols=PROTOCOLS)
+        kept = offline.sign_in(browser, scope="openid offline_access")
+        assert client.userinfo(tokens["access_token"]).status_code == 200
+
+        answer = leave(
+            browser,
+            client,
+            id_token_hint=tokens["id_token"],
+            post_logout_redirect_uri=BYE,
+            state="a b",
+        )
+
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{BYE}?state=a+b")
+        assert not [each for each in browser.http.cookies.jar if "session" in each.name]
+        assert not is_signed_in(browser, client)
+        for app, ended in ((client, tokens), (other, others)):
+            assert app.userinfo(ended["access_token"]).status_code == 401
+            assert app.refresh(ended["refresh_token"]).json()["error"] == "invalid_grant"
+        assert offline.refresh(kept["refresh_token"]).status_code == 200
+
+    def test_reaches_what_was_begun_before_signing_in_again(self, site: Site, browser: Browser) -> None:
+        """Who proves again that it is them stays in the same applications, and leaves them all at once."""
+        client, before = signed_in(site, browser)
+        page = browser.open(client.url(prompt="login"))
+        waiting = client.redeem(browser.sign_in(page).code).json()
+        again = client.redeem(browser.sign_in(browser.open(client.url(max_age="0"))).code).json()
+        assert len({claims(each["id_token"])["sid"] for each in (before, waiting, again)}) == 3
+
+        leave(browser, client, id_token_hint=again["id_token"])
+
+        for tokens in (before, waiting, again):
+            assert client.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
+
+    def test_by_form_from_the_applications_site(self, site: Site, browser: Browser) -> None:
+        """Such a form brings no cookies, so it is the next step that ends the session."""
+        client, tokens = signed_in(site, browser)
+        form = {"id_token_hint": tokens["id_token"], "post_logout_redirect_uri": BYE}
+
+        step = leave(Browser(), client, "POST", **form)
+        assert step.status_code == 303
+        gone = browser.open(step.headers["location"])
+
+        assert gone == Answer(BYE)
+        assert not is_signed_in(browser, client)
+
+    def test_an_expired_token_will_do(self, site: Site, browser: Browser) -> None:
+        """It says who is meant, and lets nobody in."""
+        client, tokens = signed_in(site, browser)
+        old = dict(claims(tokens["id_token"]))
+        old |= {"iat": old["iat"] - 90_000, "exp": old["exp"] - 90_000}
+
+        async def sign() -> str:
+            view = await site.parts.zones.view(client.zone.id)
+            return view.signing("RS256").sign(old, typ="JWT")
+
+        leave(browser, client, id_token_hint=site.run(sign()))
+
+        assert not is_signed_in(browser, client)
+
+    def test_nobody_is_signed_in(self, site: Site) -> None:
+        """There is nothing to end; the browser goes where it is expected."""
+        client, tokens = signed_in(site, Browser())
+
+        for query in ({"id_token_hint": tokens["id_token"]}, {"client_id": client.app.client_id}):
+            answer = leave(Browser(), client, post_logout_redirect_uri=BYE, **query)
+            assert answer.headers["location"] == BYE
+        page = Browser().open(f"{client.issuer}/openid/logout")
+        assert isinstance(page, Page)
+        assert "You are signed out" in page.text
+
+
+class TestQuestion:
+    """Without the user's own ID token, anybody could have sent the browser."""
+
+    @pytest.mark.threat(6)
+    def test_asks_and_then_goes_where_the_application_said(self, site: Site, browser: Browser) -> None:
+        """With the client id alone, and with an ID token of somebody else."""
+        client, _ = signed_in(site, browser)
+        site.user(client.zone, "grace@acme.example")
+        other = Browser()
+        place = other.open(client.url())
+        graces = client.redeem(other.sign_in(place, "grace@acme.example").code).json()
+
+        for query in ({"client_id": client.app.client_id}, {"id_token_hint": graces["id_token"]}):
+            page = browser.open(str(leave(browser, client, post_logout_redirect_uri=BYE, **query).url))
+            assert isinstance(page, Page)
+            assert_page(page.response, 200)
+            assert "notes asks you to sign out" in page.text
+            assert "ada@acme.example" in page.text
+            assert is_signed_in(browser, client)
+
+        assert browser.send(page) == Answer(BYE)
+        assert not is_signed_in(browser, client)
+
+    @pytest.mark.threat(6)
+    def test_only_the_page_of_this_session_can_answer(self, site: Site, browser: Browser) -> None:
+        """Neither a made-up token nor one from the attacker's own session, nor a foreign site's form."""
+        client, _ = signed_in(site, browser)
+        site.user(client.zone, "mallory@acme.example")
+        attacker = Browser()
+        attacker.sign_in(attacker.open(client.url()), "mallory@acme.example")
+        theirs = attacker.open(f"{client.issuer}/openid/logout")
+        page = browser.open(f"{client.issuer}/openid/logout")
+        assert isinstance(page, Page)
+        assert isinstance(theirs, Page)
+
+        for token in ("", "made-up", theirs.fields["form_token"]):
+            assert_page(browser.post(page, form_token=token), 403)
+        assert_page(browser.post(page, headers={"Origin": "https://evil.example"}), 403)
+        assert is_signed_in(browser, client)
+
+        done = browser.send(page)
+        assert isinstance(done, Page)
+        assert "You are signed out" in done.text
+        assert not is_signed_in(browser, client)
+
+
+@pytest.mark.threat(6)
+def test_nobody_is_sent_to_an_address_that_is_not_registered(site: Site, browser: Browser) -> None:
+    """A page instead, and the session goes on."""
+    client, tokens = signed_in(site, browser)
+    stranger = site.app(client.zone, "stranger")
+    elsewhere, foreign = signed_in(site, Browser())
+    hint = {"id_token_hint": tokens["id_token"]}
+    access = {"id_token_hint": tokens["access_token"]}
+    ok = {**hint, "post_logout_redirect_uri": BYE}
+
+    for attack in (
+        *({**hint, "post_logout_redirect_uri": where} for where in EVIL),
+        {"post_logout_redirect_uri": BYE},
+        {"post_logout_redirect_uri": BYE, "client_id": stranger.app.client_id},
+        {**ok, "client_id": stranger.app.client_id},
+        {**ok, "client_id": "made-up"},
+        {**ok, "id_token_hint": foreign["id_token"]},
+        {**ok, "id_token_hint": f"{tokens['id_token'][:-4]}AAAA"},
+        {**ok, **access},
+    ):
+        assert_page(leave(browser, client, **attack), 400)
+    twice = f"{client.issuer}/openid/logout?state=1&state=2&id_token_hint={tokens['id_token']}"
+    assert_page(browser.http.get(twice), 400)
+    assert is_signed_in(browser, client)
+    assert elsewhere.issuer != client.issuer
+
+    assert leave(browser, client, **ok).headers["location"] == BYE
+
+
+EVIL = (
+    "https://evil.example",
+    "//evil.example",
+    f"{BYE}/",
+    f"{BYE}?x=1",
+    f"{BYE}#x",
+    "https://app.example/bye/../evil",
+    "https://APP.example/bye",
+    "https://app.example@evil.example/bye",
+    "javascript:alert(1)",
+)
+
+
+class TestProvider:
+    """A zone whose users sign in elsewhere."""
+
+    def test_signs_out_there_too(self, site: Site, browser: Browser) -> None:
+        """If the provider's settings say so: on to it with its own ID token, and back to the application."""
+        chain = chained(site, single_logout_enabled=True)
+        client = site.app(chain.product, protocols=PROTOCOLS)
+        tokens = client.sign_in(browser)
+        home = Client(chain.home, chain.door)
+
+        answer = browser.open(
+            f"{client.issuer}/openid/logout?id_token_hint={tokens['id_token']}"
+            f"&post_logout_redirect_uri={BYE}&state=s"
+        )
+
+        assert answer == Answer(f"{BYE}?state=s")
+        upstream = [each.url for each in browser.visited if str(each.url).startswith(home.issuer)]
+        (asked,) = [url.params for url in upstream if url.path.endswith("/openid/logout")]
+        assert claims(asked["id_token_hint"])["aud"] == asked["client_id"] == chain.door.client_id
+        assert not is_signed_in(browser, home.answering(chain.product))
+        assert not is_signed_in(browser, client)
+        again = browser.http.get(f"{client.issuer}/openid/logout/callback?state={asked['state']}")
+        assert again.headers["location"] == f"{client.issuer}/oauth/signed-out"
+
+    def test_stays_signed_in_there_otherwise(self, site: Site, browser: Browser) -> None:
+        """The page says so."""
+        chain = chained(site)
+        client = site.app(chain.product, protocols=PROTOCOLS)
+        tokens = client.sign_in(browser)
+
+        page = browser.open(f"{client.issuer}/openid/logout?id_token_hint={tokens['id_token']}")
+
+        assert isinstance(page, Page)
+        assert "You may still be signed in to Workforce" in page.text
+        assert is_signed_in(browser, Client(chain.home, chain.door).answering(chain.product))
+
+
+def test_metadata_names_the_endpoint(site: Site) -> None:
+    """Clients find it by discovery."""
+    zone = site.zone()
+    issuer = str(zone.protocols.oauth2.issuer)
+
+    metadata = httpx.get(f"{issuer}/.well-known/openid-configuration").json()
+
+    assert metadata["end_session_endpoint"] == f"{issuer}/openid/logout"
