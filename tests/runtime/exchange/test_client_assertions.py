@@ -112,6 +112,7 @@ async def refused(scene: Scene, fields: list[tuple[str, str]], **more: Any) -> I
     return refusal.value
 
 
+@pytest.mark.standard("RFC 7523")
 async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
     """With each algorithm that its keys allow, for the issuer or for the endpoint, client id named or not."""
     claims = signer.claims
@@ -293,6 +294,7 @@ async def workload(scene: Scene, provider: Provider, name: str, **members: Any) 
 
 
 @pytest.mark.threat(33)
+@pytest.mark.standard("RFC 7523")
 async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> None:
     """Found by issuer and subject; used again until it ends; wrong in any respect it proves nothing."""
     made = await workload(scene, workloads, "deployer", subject="repo:acme/app:main")

@@ -49,12 +49,16 @@ def test_metadata_says_what_is_there(site: Site) -> None:
         "refresh_token",
         "client_credentials",
         "urn:ietf:params:oauth:grant-type:token-exchange",
+        "urn:ietf:params:oauth:grant-type:jwt-bearer",
     }
     assert set(metadata["token_endpoint_auth_methods_supported"]) == {
         "client_secret_basic",
         "client_secret_post",
+        "private_key_jwt",
         "none",
     }
+    algorithms = ["RS256", "PS256", "ES256", "EdDSA"]
+    assert metadata["token_endpoint_auth_signing_alg_values_supported"] == algorithms
     assert metadata["id_token_signing_alg_values_supported"] == ["RS256", "ES256"]
     assert metadata["subject_types_supported"] == ["public"]
     assert "openid" in metadata["scopes_supported"]

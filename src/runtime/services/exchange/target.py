@@ -41,10 +41,11 @@ async def require_own_tokens(view: ZoneView, client: Client, resource: Resource)
 
 
 def authorization_required(
-    view: ZoneView, client: Client, resource: Resource, *, internal: str
+    view: ZoneView, client: Client, resource: Resource | None, *, internal: str
 ) -> AccessDenied:
     """The refusal that asks the user to authorize the application first, and says where."""
-    query = urlencode({"client_id": client.client_id, "resource": resource.identifier})
+    named = {"resource": resource.identifier} if resource else {}
+    query = urlencode({"client_id": client.client_id, **named})
     by_switch = view.switches.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if by_switch else AccessDenied
     return refusal(

@@ -89,6 +89,17 @@ async def stands(
     return asked.id in given and asked.scopes <= given[asked.id].scopes
 
 
+async def covers_sign_in(
+    parts: Parts, view: ZoneView, application: Application, user: User, scopes: frozenset[str]
+) -> bool:
+    """Tell whether the user has let the application know what these sign-in scopes tell it."""
+    if application.consent is Consent.IMPLICIT:
+        return True
+    async with parts.database.reading() as conn:
+        given = await storage.given(conn, zone_id=view.id, user_id=user.id, application_id=application.id)
+    return SIGN_IN in given and scopes <= given[SIGN_IN].scopes
+
+
 async def question(
     parts: Parts, view: ZoneView, request: AuthorizationRequest, application: Application
 ) -> Question:

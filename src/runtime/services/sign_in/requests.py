@@ -172,8 +172,7 @@ async def check(
         parameters.one("code_challenge_method"),
         required=view.zone.protocols.oauth2.pkce_required,
     )
-    resources = await _resources(view, application, parameters.all("resource"))
-    scopes, granted = _scopes(parameters.one("scope"), resources)
+    scopes, granted = await asked_for(view, application, parameters.all("resource"), parameters.one("scope"))
     return AuthorizationRequest(
         client_id=client_id,
         application_id=application.id,
@@ -188,6 +187,16 @@ async def check(
         login_hint=parameters.one("login_hint"),
         hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client_id),
     )
+
+
+async def asked_for(
+    view: ZoneView, application: Application, named: list[str], scope: str | None
+) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
+    """The sign-in scopes, and the resources with their scopes, that an application asks for.
+
+    Raises: InvalidTarget, InvalidScope.
+    """
+    return _scopes(scope, await _resources(view, application, named))
 
 
 def _registered(application: Application) -> list[str]:

@@ -11,6 +11,7 @@ EVENTS = {
     "refresh_token": "refresh_token",
     "client_credentials": "client_credentials",
     "urn:ietf:params:oauth:grant-type:token-exchange": "token_exchange",
+    "urn:ietf:params:oauth:grant-type:jwt-bearer": "jwt_bearer",
 }
 
 

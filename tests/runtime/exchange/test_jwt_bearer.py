@@ -1,0 +1,214 @@
+"""Users whom the zone's identity provider vouches for with an assertion."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.support.factories import App, Person
+from tests.support.publisher import Publisher, publishing
+from tests.support.scene import Scene, claims_of
+
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.errors import (
+    AccessDenied,
+    InvalidGrant,
+    InvalidRequest,
+    InvalidScope,
+    InvalidTarget,
+    UnauthorizedClient,
+    Unavailable,
+)
+from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
+from runtime.storage.sql import users
+from runtime.storage.state.memory import InProcessState
+
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+KEY, STRANGER = SigningKey.generate("ES256"), SigningKey.generate("ES256")
+
+
+@pytest.fixture(scope="module")
+def publisher() -> Iterator[Publisher]:
+    with publishing() as running:
+        running.publish("/keys", {"keys": [KEY.public_jwk]})
+        yield running
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A zone whose provider vouches for Ann, an application that may redeem that, and an API."""
+
+    scene: Scene
+    provider: Provider
+    ann: User
+    app: App
+    api: Resource
+
+    def claims(self, **changes: Any) -> dict[str, Any]:
+        at = int(self.scene.parts.clock().timestamp())
+        plain = {
+            "iss": self.provider.identifier,
+            "sub": "ann-1",
+            "aud": str(self.scene.zone.protocols.oauth2.issuer),
+            "iat": at,
+            "exp": at + 120,
+            "auth_time": at - 100,
+            "acr": "gold",
+            "jti": secrets.token_hex(8),
+        }
+        return {name: value for name, value in {**plain, **changes}.items() if value is not None}
+
+    async def redeem(
+        self,
+        *,
+        key: SigningKey = KEY,
+        typ: str = "JWT",
+        assertion: str | None = None,
+        form: dict[str, str] | None = None,
+        app: App | None = None,
+        parts: Any = None,
+        **changes: Any,
+    ) -> dict[str, Any]:
+        shown = assertion or key.sign(self.claims(**changes), typ=typ)
+        fields = {"grant_type": GRANT, "assertion": shown, **(app or self.app).form, **(form or {})}
+        return await self.scene.post(list(fields.items()), parts=parts)
+
+
+@pytest.fixture(scope="module")
+async def stage(scene: Scene, publisher: Publisher) -> Stage:
+    company, zone = scene.company, scene.zone
+    provider: Provider = await company.create(
+        PROVIDER,
+        zone.id,
+        name="Sign-in",
+        identifier="https://idp.example",
+        client_id="zone",
+        protocols={"oauth2": {"jwks_uri": f"{publisher.url}/keys"}},
+    )
+    await company.run(ZONE, Verb.UPDATE, {}, zone.id, {"user_identity_provider_id": provider.id})
+    ann = await federated(scene, provider, "ann@acme.test", "ann-1")
+    api = await company.resource(zone, "https://api.test", scopes=["read", "write"])
+    app = await company.app(zone, "agent", dependencies=[api])
+    return Stage(scene, provider, ann, app, api)
+
+
+async def federated(scene: Scene, provider: Provider, email: str, subject: str) -> User:
+    user = await scene.company.user(scene.zone, email)
+    async with scene.parts.database.transaction() as conn:
+        await users.add_federation(
+            conn,
+            user,
+            provider_id=provider.id,
+            issuer=provider.identifier,
+            subject=subject,
+            now=scene.parts.clock(),
+        )
+    return user
+
+
+@pytest.mark.standard("RFC 7523")
+async def test_a_token_as_if_signed_in(stage: Stage) -> None:
+    """For the zone or for a resource, with the provider's word on when and how; it can be exchanged."""
+    at = int(stage.scene.parts.clock().timestamp()) - 100
+    plain = await stage.redeem(auth_time=at)
+    assert "refresh_token" not in plain
+    claims = claims_of(plain["access_token"])
+    issuer = str(stage.scene.zone.protocols.oauth2.issuer)
+    assert (claims["sub"], claims["aud"], claims["client_id"]) == (
+        "ann@acme.test",
+        issuer,
+        stage.app.client_id,
+    )
+    assert (claims["auth_time"], claims["acr"], claims["scope"]) == (at, "gold", "openid")
+    assert claims_of(plain["id_token"])["sub"] == "ann@acme.test"
+
+    narrowed = await stage.redeem(form={"resource": stage.api.identifier, "scope": "openid read"})
+    assert claims_of(narrowed["access_token"])["aud"] == stage.api.identifier
+    assert "write" not in narrowed["scope"]
+
+    exchanged = await stage.scene.exchange(stage.app, plain["access_token"], stage.api, "write")
+    assert claims_of(exchanged["access_token"])["sid"] == claims["sid"]
+
+
+@pytest.mark.threat(34)
+async def test_what_the_provider_must_say(stage: Stage) -> None:
+    """Replayed, for others too, for another client, too long, by a stranger, about nobody: one refusal."""
+    once = KEY.sign(stage.claims(), typ="JWT")
+    assert await stage.redeem(assertion=once)
+    issuer, at = stage.claims()["aud"], int(stage.scene.parts.clock().timestamp())
+    wrong: list[dict[str, Any]] = [
+        {"assertion": once},
+        {"key": STRANGER},
+        {"typ": "at+jwt"},
+        {"typ": "oauth-id-jag+jwt"},
+        {"iss": "https://idp.example/"},
+        {"aud": [issuer]},
+        {"aud": [issuer, "https://other.example"]},
+        {"aud": "zone"},
+        {"aud": str(stage.scene.zone.protocols.oauth2.token_endpoint)},
+        {"client_id": "somebody-else"},
+        {"sub": "nobody"},
+        {"sub": None},
+        {"exp": at - 1},
+        {"exp": at + 31_536_000},
+        {"jti": None},
+        {"auth_time": "yesterday"},
+        {"iat": at + 600},
+        {"assertion": "not.a.jwt"},
+    ]
+    details = set()
+    for changes in wrong:
+        assert await stage.redeem(client_id=stage.app.client_id)
+        with pytest.raises(InvalidGrant) as refusal:
+            await stage.redeem(**changes)
+        details.add(refusal.value.detail)
+    assert details == {"the assertion is not valid"}
+
+
+async def test_whom_it_does_not_let_in(stage: Stage) -> None:
+    """Public clients, disabled users, what was not declared, and what the user has not agreed to."""
+    company, zone = stage.scene.company, stage.scene.zone
+    assert await stage.redeem()
+    with pytest.raises(InvalidRequest):
+        await stage.scene.post([("grant_type", GRANT), *stage.app.form.items()])
+    with pytest.raises(UnauthorizedClient):
+        await stage.redeem(app=await company.app(zone, "browser", public=True))
+    with pytest.raises(InvalidTarget):
+        await stage.redeem(form={"resource": "https://elsewhere.test"})
+    with pytest.raises(InvalidScope):
+        await stage.redeem(form={"scope": "admin"})
+    asking = await company.app(zone, "asking", consent="required", dependencies=[stage.api])
+    with pytest.raises(AccessDenied) as refusal:
+        await stage.redeem(app=asking)
+    assert refusal.value.members["reason"] == "user_authorization_required"
+
+    bob = await federated(stage.scene, stage.provider, "bob@acme.test", "bob-1")
+    assert await stage.redeem(sub="bob-1")
+    await company.update(USER, zone.id, bob.id, status="disabled")
+    with pytest.raises(InvalidGrant):
+        await stage.redeem(sub="bob-1")
+
+
+async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:
+    """Whether an assertion was used before cannot be told then."""
+
+    class Away(InProcessState):
+        async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+            raise Unavailable("away")
+
+    assert await stage.redeem()
+    with pytest.raises(Unavailable):
+        await stage.redeem(parts=replace(stage.scene.parts, state=Away()))
+
+
+async def test_a_zone_without_provider(own_scene: Scene, stage: Stage) -> None:
+    """Nobody can vouch for the users of a zone that signs them in itself."""
+    app = await own_scene.company.app(own_scene.zone, "agent")
+    person: Person = await own_scene.company.person(own_scene.zone, "ann@acme.test")
+    assert await own_scene.company.token(own_scene.zone, app, person)
+    with pytest.raises(InvalidGrant):
+        await replace(stage, scene=own_scene).redeem(app=app)
