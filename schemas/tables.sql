@@ -133,20 +133,30 @@ CREATE INDEX changesets_created_at_idx ON changesets (organization_id, created_a
 CREATE UNIQUE INDEX changesets_plan_digest_key ON changesets (organization_id, plan_digest);
 
 CREATE TABLE consents (
+    id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
     user_id VARCHAR NOT NULL,
-    application_id VARCHAR NOT NULL,
+    application_id VARCHAR,
+    user_agent_id VARCHAR,
     resource_id VARCHAR NOT NULL,
     scopes JSON NOT NULL,
     redirect_host VARCHAR,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    CONSTRAINT consents_pkey PRIMARY KEY (zone_id, user_id, application_id, resource_id),
+    CONSTRAINT consents_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT consents_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT consents_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE
+    CONSTRAINT consents_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT consents_user_agent_id_fkey FOREIGN KEY(zone_id, user_agent_id) REFERENCES user_agents (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT consents_party_check CHECK ((application_id IS NULL) <> (user_agent_id IS NULL))
 );
 
 CREATE INDEX consents_application_id_idx ON consents (zone_id, application_id);
+
+CREATE INDEX consents_user_agent_id_idx ON consents (zone_id, user_agent_id);
+
+CREATE UNIQUE INDEX consents_user_application_id_key ON consents (zone_id, user_id, application_id, resource_id);
+
+CREATE UNIQUE INDEX consents_user_user_agent_id_key ON consents (zone_id, user_id, user_agent_id, resource_id);
 
 CREATE TABLE delegated_grants (
     id VARCHAR NOT NULL,
@@ -466,7 +476,8 @@ CREATE UNIQUE INDEX providers_slug_key ON providers (zone_id, slug);
 CREATE TABLE refresh_families (
     id VARCHAR NOT NULL,
     zone_id VARCHAR NOT NULL,
-    application_id VARCHAR NOT NULL,
+    application_id VARCHAR,
+    user_agent_id VARCHAR,
     client_id VARCHAR NOT NULL,
     session_id VARCHAR NOT NULL,
     user_id VARCHAR NOT NULL,
@@ -481,8 +492,10 @@ CREATE TABLE refresh_families (
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT refresh_families_pkey PRIMARY KEY (zone_id, id),
     CONSTRAINT refresh_families_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT refresh_families_user_agent_id_fkey FOREIGN KEY(zone_id, user_agent_id) REFERENCES user_agents (zone_id, id) ON DELETE CASCADE,
     CONSTRAINT refresh_families_session_id_fkey FOREIGN KEY(zone_id, session_id) REFERENCES sessions (zone_id, id) ON DELETE CASCADE,
-    CONSTRAINT refresh_families_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE
+    CONSTRAINT refresh_families_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT refresh_families_party_check CHECK ((application_id IS NULL) <> (user_agent_id IS NULL))
 );
 
 CREATE INDEX refresh_families_application_id_idx ON refresh_families (zone_id, application_id);
@@ -492,6 +505,8 @@ CREATE UNIQUE INDEX refresh_families_current_hash_key ON refresh_families (curre
 CREATE INDEX refresh_families_previous_hash_idx ON refresh_families (previous_hash);
 
 CREATE INDEX refresh_families_session_id_idx ON refresh_families (zone_id, session_id);
+
+CREATE INDEX refresh_families_user_agent_id_idx ON refresh_families (zone_id, user_agent_id);
 
 CREATE INDEX refresh_families_user_id_idx ON refresh_families (zone_id, user_id);
 
@@ -644,6 +659,7 @@ CREATE TABLE sessions (
     zone_id VARCHAR NOT NULL,
     user_id VARCHAR,
     application_id VARCHAR,
+    user_agent_id VARCHAR,
     session_type VARCHAR NOT NULL,
     status VARCHAR NOT NULL,
     epoch BIGINT NOT NULL,
@@ -667,6 +683,7 @@ CREATE TABLE sessions (
     CONSTRAINT sessions_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE,
     CONSTRAINT sessions_user_id_fkey FOREIGN KEY(zone_id, user_id) REFERENCES users (zone_id, id) ON DELETE CASCADE,
     CONSTRAINT sessions_application_id_fkey FOREIGN KEY(zone_id, application_id) REFERENCES applications (zone_id, id) ON DELETE CASCADE,
+    CONSTRAINT sessions_user_agent_id_fkey FOREIGN KEY(zone_id, user_agent_id) REFERENCES user_agents (zone_id, id) ON DELETE CASCADE,
     CONSTRAINT sessions_parent_id_fkey FOREIGN KEY(zone_id, parent_id) REFERENCES sessions (zone_id, id) ON DELETE CASCADE
 );
 
@@ -682,6 +699,8 @@ CREATE INDEX sessions_provider_session_idx ON sessions (zone_id, provider_sessio
 
 CREATE INDEX sessions_provider_subject_idx ON sessions (zone_id, provider_subject);
 
+CREATE INDEX sessions_user_agent_id_idx ON sessions (zone_id, user_agent_id);
+
 CREATE INDEX sessions_user_id_idx ON sessions (zone_id, user_id);
 
 CREATE TABLE token_events (
@@ -695,6 +714,7 @@ CREATE TABLE token_events (
     step BIGINT,
     user_id VARCHAR,
     application_id VARCHAR,
+    user_agent_id VARCHAR,
     resource_id VARCHAR,
     actors JSON,
     determining JSON,
@@ -704,6 +724,30 @@ CREATE TABLE token_events (
 );
 
 CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
+
+CREATE TABLE user_agents (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    zone_id VARCHAR NOT NULL,
+    identifier VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    slug VARCHAR NOT NULL,
+    registration VARCHAR NOT NULL,
+    client_metadata JSON NOT NULL,
+    used_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    fresh_until TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT user_agents_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT user_agents_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX user_agents_created_at_idx ON user_agents (zone_id, created_at, id);
+
+CREATE UNIQUE INDEX user_agents_identifier_key ON user_agents (zone_id, identifier);
+
+CREATE UNIQUE INDEX user_agents_slug_key ON user_agents (zone_id, slug);
 
 CREATE TABLE user_credentials (
     id VARCHAR NOT NULL,

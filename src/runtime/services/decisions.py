@@ -48,6 +48,7 @@ class Decision:
     step: int | None = None
     user_id: str | None = None
     application_id: str | None = None
+    user_agent_id: str | None = None
     resource_id: str | None = None
     actors: tuple[str, ...] = ()
     determining: tuple[str, ...] = ()
@@ -113,6 +114,7 @@ class Decisions:
                 decision.step,
                 decision.user_id,
                 decision.application_id,
+                decision.user_agent_id,
                 decision.resource_id,
                 decision.actors,
                 decision.determining,

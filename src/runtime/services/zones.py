@@ -21,7 +21,6 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import CredentialType
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import switches
 from runtime.domain.oauth.resources import ResourceIndex, canonical
@@ -29,9 +28,10 @@ from runtime.domain.policy import requests, schema
 from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
 from runtime.services import keys
 from runtime.services.exchange import epochs
+from runtime.services.parties import ApplicationClient, Client, UserAgentClient
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import roots
-from runtime.storage.sql.exchange import Credential, ZoneInternals
+from runtime.storage.sql import roots, user_agents
+from runtime.storage.sql.exchange import ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS, DelegatedGrantRow, SessionRow
 
 if TYPE_CHECKING:
@@ -70,25 +70,6 @@ class Kept(Generic[T]):
     def drop(self, key: str) -> None:
         """Forget what is kept under the key."""
         self._items.pop(key, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Client:
-    """An application as it authenticates: with one of its credentials."""
-
-    credential: Credential
-    application: Application
-
-    @property
-    def client_id(self) -> str:
-        """The client id on the wire; a workload goes by its credential's id, for subjects repeat."""
-        is_workload = self.credential.type == CredentialType.TOKEN
-        return self.credential.id if is_workload else self.credential.identifier
-
-    @property
-    def is_public(self) -> bool:
-        """Tell whether it cannot keep a secret, so that anyone may claim to be it."""
-        return self.credential.type == CredentialType.PUBLIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +148,7 @@ class ZoneView:
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self._signing = ring.signing
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
-        self._workloads: Kept[tuple[Client, ...]] = Kept(_KEPT_SMALL)
+        self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(_KEPT_SMALL)
         self._applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
@@ -186,11 +167,13 @@ class ZoneView:
         return key
 
     async def client(self, client_id: str) -> Client | None:
-        """The client of that id."""
+        """The client of that id: an application's credential goes before a user agent."""
 
         async def read(conn: AsyncConnection) -> Client | None:
-            found = await storage.client(conn, self.id, client_id)
-            return Client(*found) if found else None
+            if found := await storage.client(conn, self.id, client_id):
+                return ApplicationClient(*found)
+            known = await user_agents.find(conn, client_id, zone_id=self.id)
+            return UserAgentClient(known) if known else None
 
         return await self._kept(self._clients, client_id, read)
 
@@ -198,13 +181,14 @@ class ZoneView:
         """Ask the database about a client whatever is known of it already."""
         async with self._parts.database.querying() as conn:
             await storage.client_exists(conn, self.id, client_id)
+            await user_agents.find(conn, client_id, zone_id=self.id)
 
-    async def workloads(self, subject: str) -> tuple[Client, ...]:
+    async def workloads(self, subject: str) -> tuple[ApplicationClient, ...]:
         """The clients whose credential is a provider's token about that subject, or about any."""
 
-        async def read(conn: AsyncConnection) -> tuple[Client, ...] | None:
+        async def read(conn: AsyncConnection) -> tuple[ApplicationClient, ...] | None:
             found = await storage.workloads(conn, self.id, subject)
-            return tuple(Client(*each) for each in found) or None
+            return tuple(ApplicationClient(*each) for each in found) or None
 
         return await self._kept(self._workloads, subject, read) or ()
 

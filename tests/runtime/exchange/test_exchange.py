@@ -24,6 +24,7 @@ from runtime.services.management import applications
 from runtime.services.management.unit import unit_of_work
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as rows
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import delegated_grants
 
 
@@ -391,7 +392,7 @@ async def _consent(scene: Scene, person: Person, app: App, resource: Resource, s
             [consents.ConsentRecord(resource.id, frozenset(scopes), "app.test")],
             zone_id=scene.zone.id,
             user_id=person.user.id,
-            application_id=app.id,
+            party=Party(application_id=app.id),
             now=scene.parts.clock(),
         )
 

@@ -19,6 +19,7 @@ from runtime.services.management.caller import Caller
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents, entities, refresh, sessions
 from runtime.storage.sql.consents import ConsentRecord
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.sessions import Session
 from runtime.storage.sql.tables import delegated_grants
@@ -161,7 +162,7 @@ async def _agree(parts: Parts, zone: Zone, resource: Resource, agent: App, of_th
         provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within={"zone_id": zone.id})
         assert provider is not None
         agreed = ConsentRecord(resource.id, frozenset({"read"}), "agent.test")
-        await consents.record(conn, [agreed], application_id=agent.id, now=now, **of_this)
+        await consents.record(conn, [agreed], party=Party(application_id=agent.id), now=now, **of_this)
         grant_id, _ = await consents.grant(
             conn,
             organization_id=zone.organization_id,

@@ -369,6 +369,7 @@ class TestRemoval:
             await conn.execute(
                 insert(consents),
                 {
+                    "id": f"consent-{resource_id}",
                     "zone_id": zone.id,
                     "user_id": user.id,
                     "application_id": application.id,

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import JSON, Connection, MetaData, insert, inspect, select, text
 from tests.support.postgres import PostgresServer
 
 from runtime.storage.sql import ddl
+from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import is_current, migrate
-from runtime.storage.sql.tables import METADATA, audit_events
+from runtime.storage.sql.tables import METADATA, audit_events, consents
 
 
 def _differences(connection: Connection) -> list[Any]:
@@ -100,6 +102,54 @@ async def test_the_audit_log_can_only_be_appended_to(database, statement):
     with pytest.raises(Exception, match="append-only"):
         async with database.transaction() as conn:
             await conn.execute(text(statement))
+
+
+async def test_what_stands_stays_when_clients_learn_to_register_themselves(postgres, tmp_path):
+    """Tables that are made anew lose nothing, and nothing that refers to them goes along."""
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/before.db", await postgres.empty()):
+        older = Database.open(url, migrating=True)
+        async with older.transaction() as conn:
+            await conn.run_sync(_one_of_each_before_user_agents)
+        await older.close()
+
+        await migrate(url)
+
+        newer = Database.open(url)
+        async with newer.reading() as conn:
+            for table in ("sessions", "refresh_families", "consents"):
+                found = (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
+                assert found == [("application", None)], (url, table)
+            assert (await conn.execute(select(consents.c.id, consents.c.scopes))).one().scopes == ["read"]
+        await newer.close()
+
+
+def _one_of_each_before_user_agents(connection: Connection) -> None:
+    config = migrations._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0007")
+    reflected = MetaData()
+    reflected.reflect(connection)
+    made = {"organizations": "organization", "zones": "zone", "users": "user", "applications": "application"}
+    made |= {"sessions": "session", "refresh_families": "family", "consents": "consent"}
+    known = {f"{kind}_id": kind for kind in made.values()}
+    for name, own in made.items():
+        values = {}
+        for column in reflected.tables[name].columns:
+            if column.name in ("application_id", "user_id") or not column.nullable:
+                values[column.name] = known.get(column.name, _anything(column))
+        values |= {"id": own} if "id" in reflected.tables[name].c else {}
+        values |= {"scopes": ["read"]} if name == "consents" else {}
+        connection.execute(insert(reflected.tables[name]), values)
+
+
+def _anything(column: Any) -> Any:
+    """Some value that a column takes."""
+    if isinstance(column.type, JSON):
+        return {}
+    if column.type.python_type is str:
+        return datetime.now(UTC).isoformat() if column.name.endswith("_at") else "x"
+    now = datetime.now(UTC)
+    return {bool: False, int: 1, bytes: b"x", datetime: now}[column.type.python_type]
 
 
 def test_the_tables_are_written_out_the_same_every_time():

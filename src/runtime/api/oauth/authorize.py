@@ -29,11 +29,9 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
     parameters = read_parameters(request)
-    client_id, application, address = await requests.recognise(view, parameters)
+    client, address = await requests.recognise(view, parameters)
     try:
-        wanted = await requests.check(
-            parts, view, parameters, client_id=client_id, application=application, address=address
-        )
+        wanted = await requests.check(parts, view, parameters, client=client, address=address)
         step = await flow.begin(parts, view, wanted, browser_of(request, view))
     except OAuthError as refusal:
         step = Step(address.refusal(refusal))

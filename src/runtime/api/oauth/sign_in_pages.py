@@ -12,7 +12,7 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_
 from runtime.api.pages import Mistake
 from runtime.domain.errors import ValidationFailed
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions, local
+from runtime.services.sign_in import clients, flow, interactions, local
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
 from runtime.services.zones import ZoneView
@@ -98,15 +98,16 @@ async def _page(
     email: str | None = None,
     mistake: Mistake | None = None,
 ) -> HTTPResponse:
-    application = await view.application(interaction.request.application_id)
+    asked = interaction.request
+    client = await clients.standing(view, asked.client_id, asked.party_id)
     return pages.page(
         view,
         name,
         status=400 if mistake else 200,
-        application=application.name if application else interaction.request.client_id,
+        application=client.name if client else asked.client_id,
         handle=handle,
         form_token=await interactions.new_form(parts, view.id, handle, name),
-        email=email if email is not None else interaction.request.login_hint or "",
+        email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
         may_register=not view.zone.requires_invitation,
         min_password_chars=MIN_PASSWORD_CHARS,

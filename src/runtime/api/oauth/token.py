@@ -19,8 +19,9 @@ from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.services.clients import SecretGuessing, authenticate_client
 from runtime.services.decisions import Decision
 from runtime.services.exchange.pipeline import StaleView
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ async def _granted(
     client = await authenticate_client(
         parts, view, form.values, authorization=authorization, address=address, guessing=_guessing
     )
-    decision.application_id = client.application.id
+    decision.application_id, decision.user_agent_id = client.party.application_id, client.party.user_agent_id
     grant: Grant | None = grants.find(grant_type)
     if grant is None:
         raise UnsupportedGrantType("this grant type is not served here")

@@ -14,6 +14,7 @@ from runtime.domain.kinds.resource import RESOURCE
 from runtime.domain.kinds.role import GROUP, ROLE, ROLE_ASSIGNMENT, USER
 from runtime.domain.kinds.secret import SECRET
 from runtime.domain.kinds.session import DELEGATED_GRANT, SESSION
+from runtime.domain.kinds.user_agent import USER_AGENT
 from runtime.domain.kinds.zone import ZONE
 
 ALL: tuple[Kind, ...] = (
@@ -34,6 +35,7 @@ ALL: tuple[Kind, ...] = (
     POLICY_VERSION,
     POLICY_SET,
     POLICY_SET_VERSION,
+    USER_AGENT,
     SESSION,
     DELEGATED_GRANT,
     SECRET,
@@ -63,6 +65,7 @@ __all__ = [
     "SERVICE_ACCOUNT_CREDENTIAL",
     "SESSION",
     "USER",
+    "USER_AGENT",
     "ZONE",
     "Entity",
     "Envelope",

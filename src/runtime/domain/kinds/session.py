@@ -11,6 +11,7 @@ from runtime.domain.kinds.marks import Embed, Mark
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.kinds.values import GrantStatus, Id, Part, SessionStatus, SessionType, Timestamp
 from runtime.domain.kinds.zone import ZONE
 
@@ -19,13 +20,13 @@ _ENDED_ONLY = frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE})
 
 
 class SessionMetadata(Part):
-    """The application that started a session."""
+    """The application or user agent that started a session."""
 
     name: str
 
 
 class Session(ZoneEntity):
-    """A user's session in a browser, or what one application holds of it."""
+    """A user's session in a browser, or what one application or user agent holds of it."""
 
     session_type: Annotated[SessionType, Mark.SERVER]
     active: Annotated[bool, Mark.DERIVED] = False
@@ -43,6 +44,8 @@ class Session(ZoneEntity):
     status: Annotated[SessionStatus, Mark.SERVER]  # an update takes `revoked` alone
     subject: Annotated[str | None, Mark.SERVER] = None
     user: Annotated[User | None, Mark.DERIVED, Embed("user_id")] = None
+    user_agent: Annotated[UserAgent | None, Mark.DERIVED, Embed("user_agent_id")] = None
+    user_agent_id: Annotated[Id | None, Mark.SERVER] = None
     user_id: Annotated[Id | None, Mark.SERVER] = None
     acr: Annotated[str | None, Mark.INTERNAL] = None
     amr: Annotated[list[str] | None, Mark.INTERNAL] = None

@@ -18,7 +18,8 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.domain.oauth import assertions as rules
 from runtime.services.clients import key_addresses, workloads
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import Client
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts

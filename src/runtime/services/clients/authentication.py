@@ -7,7 +7,8 @@ from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services.clients import assertions
 from runtime.services.clients.guessing import SecretGuessing
 from runtime.services.clients.secrets import basic_credentials, client_with_secret
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import Client
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts

@@ -10,7 +10,8 @@ from urllib.parse import unquote_plus
 
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -61,7 +62,7 @@ def _proves(parts: "Parts", client: Client, secret: str | None) -> bool:
     """Tell whether this secret, or its absence, is what the client's credential asks for."""
     if client.is_public:
         return secret is None
-    credential = client.credential
+    credential = client.credential if isinstance(client, ApplicationClient) else None
     expected = credential.secret_hash if isinstance(credential, PasswordCredential) else None
     matches = parts.hasher.matches(secret or "", expected or _NOBODY)
     return matches and secret is not None and expected is not None

@@ -16,7 +16,8 @@ from runtime.domain.errors import InvalidClient, Unavailable
 from runtime.domain.kinds.application import TokenCredential
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import assertions as rules
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import ApplicationClient
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -31,7 +32,7 @@ async def workload_of(
     subject: str,
     client_id: str | None,
     now: datetime,
-) -> Client:
+) -> ApplicationClient:
     """The client that the token of a provider stands for.
 
     Args:
@@ -55,12 +56,12 @@ async def workload_of(
 
 async def _meant(
     view: ZoneView, issuer: str, subject: str, client_id: str | None
-) -> tuple[Client, ProviderSettings]:
+) -> tuple[ApplicationClient, ProviderSettings]:
     """The one credential for that issuer and subject, and its provider. Raises InvalidClient.
 
     One that names the subject comes before one that takes any; of two that are alike neither is chosen.
     """
-    found: dict[bool, list[tuple[Client, ProviderSettings]]] = {True: [], False: []}
+    found: dict[bool, list[tuple[ApplicationClient, ProviderSettings]]] = {True: [], False: []}
     for client in await view.workloads(subject):
         credential = client.credential
         if not isinstance(credential, TokenCredential) or client_id not in (None, credential.id, subject):

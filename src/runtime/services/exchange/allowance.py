@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import Consent
 from runtime.services.exchange.target import authorization_required
-from runtime.services.zones import Client, RootView, ZoneView
+from runtime.services.parties import ApplicationClient
+from runtime.services.zones import RootView, ZoneView
 from runtime.storage.sql import roots
 from runtime.storage.sql.roots import DelegatedGrantRow
 
@@ -31,7 +32,7 @@ class Allowance:
 async def require_allowance(
     parts: "Parts",
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     root: RootView,
     resource: Resource,
     *,
@@ -65,7 +66,7 @@ async def require_allowance(
 async def _consent(
     parts: "Parts",
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     root: RootView,
     resource: Resource,
     wanted: frozenset[str] | None,

@@ -9,7 +9,8 @@ from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.services.decisions import Decision
 from runtime.services.exchange import policy, target
 from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import ApplicationClient
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 async def client_credentials(
     parts: "Parts",
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     *,
     resources: tuple[str, ...],
     audiences: tuple[str, ...],
@@ -71,7 +72,7 @@ async def client_credentials(
 def _issue(
     parts: "Parts",
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     *,
     audience: str,
     scopes: frozenset[str],

@@ -29,7 +29,8 @@ from runtime.services.exchange.subject import (
     verify_subject,
 )
 from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
-from runtime.services.zones import Client, RootView, ZoneView
+from runtime.services.parties import ApplicationClient
+from runtime.services.zones import RootView, ZoneView
 from runtime.storage.sql import roots
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Plan:
 async def exchange(
     parts: "Parts",
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     request: ExchangeRequest,
     *,
     now: datetime,
@@ -150,7 +151,7 @@ async def _known_root(view: ZoneView, subject: Subject) -> tuple[RootView | None
 
 def _cache_key(
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
     root: RootView | None,
@@ -242,7 +243,7 @@ async def _authority(
 
 def _plan(
     parts: "Parts",
-    client: Client,
+    client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
     root: RootView | None,
@@ -281,7 +282,7 @@ def _plan(
 
 def _mint(
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     subject: Subject,
     root: RootView | None,
     resource: Resource,

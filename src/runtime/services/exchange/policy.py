@@ -8,11 +8,13 @@ from runtime.adapters import cedar
 from runtime.adapters.cedar import PolicyBroken, PolicyDecision
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import CredentialType
 from runtime.domain.policy import requests
 from runtime.domain.policy.circumstances import looked_at
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
-from runtime.services.zones import Client, Policies, ZoneView
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.zones import Policies, ZoneView
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
@@ -80,7 +82,7 @@ async def decide_exchange(
 
 
 async def decide_direct(
-    view: ZoneView, client: Client, *, resource: Resource, scopes: frozenset[str], now: datetime
+    view: ZoneView, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
 ) -> Verdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
     asking, target = await _parties(view, client, resource)
@@ -113,7 +115,7 @@ async def _decide(
         return Verdict(None, ())
     reads = _looked_at(view, policies, resource)
     period = int(now.timestamp()) // _REMEMBERED_SECONDS
-    facts = [authority.key, client.credential.id, resource.id, str(period)]
+    facts = [authority.key, client.facts_key, resource.id, str(period)]
     if "authenticated_at" in reads:
         facts.append(str(authority.authenticated_at))
     if "acr" in reads:
@@ -159,14 +161,13 @@ async def _policies(view: ZoneView) -> Policies | None:
 async def _parties(
     view: ZoneView, client: Client, resource: Resource
 ) -> tuple[requests.Application, requests.Resource]:
-    """The asking application, with the one declared dependency that matters here, and the target."""
-    key = f"{client.credential.id}\0{resource.id}"
+    """The asking client and the target, as policies see them."""
+    key = f"{client.facts_key}\0{resource.id}"
     if (held := view.parties.get(key)) is not None:
         return held
-    facts = await view.application_facts(client.application)
     provider = await view.application(resource.application_id) if resource.application_id else None
     made = (
-        replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,)),
+        await _asking(view, client, resource),
         requests.Resource(
             resource.identifier,
             tuple(sorted(resource.scopes or ())),
@@ -175,3 +176,17 @@ async def _parties(
     )
     view.parties.put(key, made)
     return made
+
+
+async def _asking(view: ZoneView, client: Client, resource: Resource) -> requests.Application:
+    """The asking application, with the one declared dependency that matters here.
+
+    A client that registered itself declares nothing and holds no roles; rules know it by its registration.
+    """
+    if isinstance(client, ApplicationClient):
+        facts = await view.application_facts(client.application)
+        return replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,))
+    credential = CredentialType.PUBLIC if client.is_public else CredentialType.URL
+    return requests.Application(
+        client.identifier, registration=client.registration.value, credential=credential.value
+    )

@@ -17,7 +17,8 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
-from runtime.services.zones import Client, RootView, ZoneView
+from runtime.services.parties import ApplicationClient
+from runtime.services.zones import RootView, ZoneView
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -118,7 +119,7 @@ async def own_authority(view: ZoneView, subject: Subject) -> Application:
     return found
 
 
-async def check_provenance(view: ZoneView, client: Client, subject: Subject) -> None:
+async def check_provenance(view: ZoneView, client: ApplicationClient, subject: Subject) -> None:
     """Check that this application may present this token: it was issued to it, or for a resource it provides.
 
     Whoever acted earlier in the chain must still be an application of the zone.
@@ -131,7 +132,7 @@ async def check_provenance(view: ZoneView, client: Client, subject: Subject) -> 
     for actor in subject.actors:
         if await view.application_named(actor) is None:
             raise refused("an application in the chain is gone")
-    if issued_to.application.id == client.application.id:
+    if isinstance(issued_to, ApplicationClient) and issued_to.application.id == client.application.id:
         return
     resource = await view.resource(subject.audience)
     if (
@@ -143,7 +144,7 @@ async def check_provenance(view: ZoneView, client: Client, subject: Subject) -> 
 
 
 def check_actor(
-    view: ZoneView, client: Client, subject: Subject, actor_token: str | None, now: datetime
+    view: ZoneView, client: ApplicationClient, subject: Subject, actor_token: str | None, now: datetime
 ) -> None:
     """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
 

@@ -6,7 +6,8 @@ from runtime.domain.errors import AccessDenied, InsufficientAuthorization, Inval
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
-from runtime.services.zones import Client, ZoneView
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.zones import ZoneView
 
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
 
@@ -22,7 +23,7 @@ async def require_resource(view: ZoneView, found: Resource | None, audiences: tu
     return found
 
 
-async def require_dependency(view: ZoneView, client: Client, resource: Resource) -> None:
+async def require_dependency(view: ZoneView, client: ApplicationClient, resource: Resource) -> None:
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
     if resource.id not in await view.dependencies(client.application.id):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")

@@ -39,6 +39,7 @@ policy_versions              lcrud     lcrud      lr         lcrud        lr    
 policy_sets                  lcrud     lcrud      lr         lcrud        lr          lcrud
 policy_set_versions          lcrud     lcrud      lr         lcrud        lr          lcrud
 secrets                      lcrud     lcrud      l          lcrud        l           lcrud
+user_agents                  lr        lr         lr         lr           lr          lr
 sessions                     lrud      lrud       lr         lrud         lr          lrud
 delegated_grants             lrud      lrud       lr         lrud         lr          lrud
 changesets                   lcr       lcr        lr         lcr          lr          lcr

@@ -24,10 +24,11 @@ from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
 from runtime.services.exchange.target import authorization_required
+from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
 from runtime.services.sign_in import consent, requests, tokens
 from runtime.services.sign_in.tokens import Authority
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions, users
 from runtime.storage.sql.sessions import Session
 
@@ -57,7 +58,7 @@ class Vouched:
 async def redeem(
     parts: Parts,
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     form: Mapping[str, str],
     named: Sequence[str],
     now: datetime,
@@ -73,9 +74,9 @@ async def redeem(
         raise InvalidRequest("`assertion` is missing")
     vouched = await _verified(parts, view, client, assertion, now)
     user = await _user(parts, view, vouched)
-    asked, resources = await requests.asked_for(view, client.application, list(named), form.get("scope"))
+    asked, resources = await requests.asked_for(view, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
-    if not await consent.covers_sign_in(parts, view, client.application, user, scopes):
+    if not await consent.covers_sign_in(parts, view, client, user, scopes):
         raise authorization_required(view, client, None, internal="no consent to the sign-in scopes")
     authority = Authority(_session(parts, view, client, user, vouched, now), user, client, scopes, resources)
     target = await tokens.choose_target(parts, view, authority, named)
@@ -86,7 +87,9 @@ async def redeem(
     return answer, authority
 
 
-async def _verified(parts: Parts, view: ZoneView, client: Client, assertion: str, now: datetime) -> Vouched:
+async def _verified(
+    parts: Parts, view: ZoneView, client: ApplicationClient, assertion: str, now: datetime
+) -> Vouched:
     """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
     provider = await view.user_provider()
     if provider is None:
@@ -107,7 +110,7 @@ async def _verified(parts: Parts, view: ZoneView, client: Client, assertion: str
 
 def _read(
     view: ZoneView,
-    client: Client,
+    client: ApplicationClient,
     provider: Provider,
     settings: ProviderSettings,
     jws: CompactJws,
@@ -170,7 +173,7 @@ async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetim
 
 
 def _session(
-    parts: Parts, view: ZoneView, client: Client, user: User, vouched: Vouched, now: datetime
+    parts: Parts, view: ZoneView, client: ApplicationClient, user: User, vouched: Vouched, now: datetime
 ) -> Session:
     """A session of the application's own: no browser stands behind it."""
     return Session(

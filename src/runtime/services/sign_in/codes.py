@@ -24,13 +24,14 @@ class CodeGrant(BaseModel):
     """What a code stands for: everything it is bound to, and everything it allows.
 
     Attributes:
+        party_id: of the application or user agent.
         session_id: the browser session of the user who agreed.
     """
 
     model_config = ConfigDict(frozen=True)
 
     client_id: str
-    application_id: str
+    party_id: str
     redirect_uri: str
     scopes: frozenset[str]
     resources: tuple[RequestedResource, ...]

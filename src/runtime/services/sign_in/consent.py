@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import PROVIDER
-from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
 from runtime.services.exchange import epochs
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in.requests import AuthorizationRequest, RequestedResource
 from runtime.services.zones import ZoneView
@@ -58,7 +58,7 @@ class Question:
 
 
 async def is_needed(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, application: Application, user: User
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
 ) -> bool:
     """Tell whether the user has to be asked before this request is granted."""
     if "consent" in request.prompts:
@@ -69,40 +69,36 @@ async def is_needed(
         # A grant that has ended starts again only with the user's word, whatever the application's setting.
         if asked and await storage.withdrawn(conn, resource_ids=asked, now=parts.clock(), **of_this):
             return True
-        if application.consent is Consent.IMPLICIT:
+        if client.consent is Consent.IMPLICIT:
             return False
-        given = await storage.given(conn, application_id=application.id, **of_this)
+        given = await storage.given(conn, party=client.party, **of_this)
     return not _covers(given, request)
 
 
-async def stands(
-    parts: Parts, view: ZoneView, application: Application, user: User, asked: RequestedResource
-) -> bool:
+async def stands(parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource) -> bool:
     """Tell whether what the user allowed for a resource has not been taken back since."""
     of_this = {"zone_id": view.id, "user_id": user.id}
     async with parts.database.reading() as conn:
         if await storage.withdrawn(conn, resource_ids=[asked.id], now=parts.clock(), **of_this):
             return False
-        if application.consent is Consent.IMPLICIT:
+        if client.consent is Consent.IMPLICIT:
             return True
-        given = await storage.given(conn, application_id=application.id, **of_this)
+        given = await storage.given(conn, party=client.party, **of_this)
     return asked.id in given and asked.scopes <= given[asked.id].scopes
 
 
 async def covers_sign_in(
-    parts: Parts, view: ZoneView, application: Application, user: User, scopes: frozenset[str]
+    parts: Parts, view: ZoneView, client: Client, user: User, scopes: frozenset[str]
 ) -> bool:
-    """Tell whether the user has let the application know what these sign-in scopes tell it."""
-    if application.consent is Consent.IMPLICIT:
+    """Tell whether the user has let the client know what these sign-in scopes tell it."""
+    if client.consent is Consent.IMPLICIT:
         return True
     async with parts.database.reading() as conn:
-        given = await storage.given(conn, zone_id=view.id, user_id=user.id, application_id=application.id)
+        given = await storage.given(conn, zone_id=view.id, user_id=user.id, party=client.party)
     return SIGN_IN in given and scopes <= given[SIGN_IN].scopes
 
 
-async def question(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, application: Application
-) -> Question:
+async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:
     """What the consent page says."""
     shown = []
     async with parts.database.reading() as conn:
@@ -114,8 +110,8 @@ async def question(
                     ResourceQuestion(resource.name, resource.identifier, resource.description, scopes)
                 )
     return Question(
-        application=application.name,
-        description=application.description,
+        application=client.name,
+        description=client.description,
         redirect_host=request.redirect_host,
         on_this_device=redirect_uris.is_loopback(request.redirect_uri),
         sign_in=tuple(_IN_WORDS[scope] for scope in _ORDER if scope in request.scopes),
@@ -124,14 +120,14 @@ async def question(
 
 
 async def record(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, application: Application, user: User
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
 ) -> None:
     """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
     now = parts.clock()
     async with parts.database.transaction() as conn:
-        of_this = {"zone_id": view.id, "user_id": user.id, "application_id": application.id}
-        given = await storage.given(conn, **of_this)
-        await storage.record(conn, _merged(given, request), now=now, **of_this)
+        of_this = {"zone_id": view.id, "user_id": user.id}
+        given = await storage.given(conn, party=client.party, **of_this)
+        await storage.record(conn, _merged(given, request), party=client.party, now=now, **of_this)
         provider = await _token_service(conn, view)
         for asked in request.resources:
             resource = await lookups.resource(conn, view.id, asked.id)

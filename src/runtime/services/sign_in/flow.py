@@ -5,11 +5,11 @@ from datetime import datetime
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import AccessDenied, BadLink, ConsentRequired, LoginRequired, OAuthError
-from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.role import User
 from runtime.services.exchange import epochs
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import codes, consent, interactions, sessions, upstream, users
+from runtime.services.sign_in import clients, codes, consent, interactions, sessions, upstream, users
 from runtime.services.sign_in.codes import CodeGrant
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.requests import AuthorizationRequest
@@ -59,7 +59,7 @@ async def signed_in_locally(
             view,
             user,
             Authentication(at=now, amr=("pwd",)),
-            started_by=(await _application(view, interaction)).name,
+            started_by=(await _client(view, interaction)).name,
             previous_cookie=browser.session,
         )
     return await _after_sign_in(parts, view, handle, interaction, signed_in, browser, cookie)
@@ -68,7 +68,7 @@ async def signed_in_locally(
 async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser: Browser) -> Step:
     """Go on after the provider has said who it is. Raises SignInRefused."""
     now = parts.clock()
-    started_by = (await _application(view, back.interaction)).name
+    started_by = (await _client(view, back.interaction)).name
     how = Authentication(
         at=min(back.identity.auth_time or now, now),
         amr=tuple(each for each in back.claims.get("amr") or () if isinstance(each, str))[:10]
@@ -97,8 +97,8 @@ async def consent_question(
 ) -> tuple[consent.Question, User]:
     """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
     signed_in = await _asked_user(parts, view, interaction, browser)
-    application = await _application(view, interaction)
-    return await consent.question(parts, view, interaction.request, application), signed_in.user
+    client = await _client(view, interaction)
+    return await consent.question(parts, view, interaction.request, client), signed_in.user
 
 
 async def decide(
@@ -106,11 +106,11 @@ async def decide(
 ) -> Step:
     """Go on after the user's answer, which counts once. Raises BadLink."""
     signed_in = await _asked_user(parts, view, interaction, browser)
-    application = await _application(view, interaction)
+    client = await _client(view, interaction)
     await interactions.finish(parts, view.id, handle)
     if not allowed:
         return refused(view, interaction.request, AccessDenied("the user said no"))
-    await consent.record(parts, view, interaction.request, application, signed_in.user)
+    await consent.record(parts, view, interaction.request, client, signed_in.user)
     return await _code(parts, view, interaction.request, signed_in)
 
 
@@ -148,10 +148,10 @@ async def _go_on(
     parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
 ) -> Step:
     """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
-    application = await view.application(request.application_id)
-    if application is None:
+    client = await clients.standing(view, request.client_id, request.party_id)
+    if client is None:
         raise AccessDenied("the application is gone")
-    if not await consent.is_needed(parts, view, request, application, signed_in.user):
+    if not await consent.is_needed(parts, view, request, client, signed_in.user):
         return await _code(parts, view, request, signed_in)
     if "none" in request.prompts:
         raise ConsentRequired("the user has not agreed to this yet")
@@ -163,7 +163,7 @@ async def _go_on(
 async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn) -> Step:
     grant = CodeGrant(
         client_id=request.client_id,
-        application_id=request.application_id,
+        party_id=request.party_id,
         redirect_uri=request.redirect_uri,
         scopes=request.scopes,
         resources=request.resources,
@@ -196,11 +196,11 @@ async def _asked_user(parts: Parts, view: ZoneView, interaction: Interaction, br
     return signed_in
 
 
-async def _application(view: ZoneView, interaction: Interaction) -> Application:
-    application = await view.application(interaction.request.application_id)
-    if application is None:
+async def _client(view: ZoneView, interaction: Interaction) -> Client:
+    client = await clients.standing(view, interaction.request.client_id, interaction.request.party_id)
+    if client is None:
         raise BadLink("the application is not known here any more")
-    return application
+    return client
 
 
 def _does(signed_in: SignedIn, request: AuthorizationRequest, now: datetime) -> bool:

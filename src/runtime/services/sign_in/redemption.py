@@ -9,11 +9,12 @@ from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import pkce
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import codes, refreshing, tokens
 from runtime.services.sign_in.codes import REFUSED, CodeGrant, Produced
 from runtime.services.sign_in.tokens import Authority
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 from runtime.storage.sql import refresh as families
 from runtime.storage.sql import sessions, users
 from runtime.storage.sql.sessions import Session
@@ -63,7 +64,7 @@ async def redeem(
 
 
 def _require_same_client(grant: CodeGrant, client: Client) -> None:
-    if (grant.application_id, grant.client_id) != (client.application.id, client.client_id):
+    if (grant.party_id, grant.client_id) != (client.party.id, client.client_id):
         raise InvalidGrant(REFUSED, internal="the code belongs to another client")
 
 
@@ -101,7 +102,8 @@ def _application_session(
     return replace(
         root,
         id=produced.session_id,
-        application_id=client.application.id,
+        application_id=client.party.application_id,
+        user_agent_id=client.party.user_agent_id,
         session_type="offline" if offline else "application",
         parent_id=None if offline else root.parent_id or root.id,
         expires_at=end,
@@ -109,7 +111,7 @@ def _application_session(
         updated_at=now,
         status="active",
         epoch=1,
-        metadata={"name": client.application.name},
+        metadata={"name": client.name},
         cookie_hash=None,
         provider_id_token=None,
     )

@@ -12,11 +12,12 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, tokens
 from runtime.services.sign_in.requests import RequestedResource
 from runtime.services.sign_in.tokens import Authority
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 from runtime.storage.sql import exchange as lookups
 from runtime.storage.sql import refresh as storage
 from runtime.storage.sql import sessions, users
@@ -36,7 +37,8 @@ def new_family(
     return token, RefreshFamily(
         id=family_id,
         zone_id=view.id,
-        application_id=authority.client.application.id,
+        application_id=authority.client.party.application_id,
+        user_agent_id=authority.client.party.user_agent_id,
         client_id=authority.client.client_id,
         session_id=authority.session.id,
         user_id=authority.user.id,
@@ -87,8 +89,7 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
     family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
     async with parts.database.querying() as conn:
         family = await storage.find(conn, family_id, zone_id=view.id) if family_id else None
-    owner = (client.application.id, client.client_id)
-    if family is None or (family.application_id, family.client_id) != owner:
+    if family is None or (family.party, family.client_id) != (client.party, client.client_id):
         raise InvalidGrant(REFUSED, internal="unknown, or of another client")
     if family.status != "active" or family.expires_at <= now:
         raise InvalidGrant(REFUSED, internal="revoked or expired family")

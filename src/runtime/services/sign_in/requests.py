@@ -20,11 +20,12 @@ from runtime.domain.errors import (
     RequestNotSupported,
     UnsupportedResponseType,
 )
-from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
+from runtime.services.sign_in import clients
 from runtime.services.zones import ZoneView
 
 SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
@@ -100,6 +101,7 @@ class AuthorizationRequest(BaseModel):
     """A checked request: nothing in it is only what somebody sent.
 
     Attributes:
+        party_id: of the application or user agent behind the client id.
         scopes: the sign-in scopes (OpenID Connect's) that would be granted.
         hinted_subject: identifier of the user an `id_token_hint` names.
         max_age: in seconds.
@@ -108,7 +110,7 @@ class AuthorizationRequest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     client_id: str
-    application_id: str
+    party_id: str
     redirect_uri: str
     state: str | None
     scopes: frozenset[str]
@@ -133,7 +135,7 @@ class AuthorizationRequest(BaseModel):
         return (parts.hostname if is_web else None) or f"{parts.scheme}:"
 
 
-async def recognise(view: ZoneView, parameters: Parameters) -> tuple[str, Application, ReturnAddress]:
+async def recognise(view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:
     """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
     try:
         client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
@@ -146,11 +148,11 @@ async def recognise(view: ZoneView, parameters: Parameters) -> tuple[str, Applic
         raise BadLink("the application is not known here")
     if redirect_uri is None:
         raise BadLink("the link does not say where to return to")
-    if not redirect_uris.allows(_registered(client.application), redirect_uri):
+    if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("the address to return to is not one the application has registered")
     states = parameters.all("state")
     state = states[0] if len(states) == 1 else None
-    return client_id, client.application, ReturnAddress(redirect_uri, state, view.issuer)
+    return client, ReturnAddress(redirect_uri, state, view.issuer)
 
 
 async def check(
@@ -158,8 +160,7 @@ async def check(
     view: ZoneView,
     parameters: Parameters,
     *,
-    client_id: str,
-    application: Application,
+    client: Client,
     address: ReturnAddress,
 ) -> AuthorizationRequest:
     """The request, once everything in it is in order. Raises OAuthError, to be told by redirect."""
@@ -172,10 +173,10 @@ async def check(
         parameters.one("code_challenge_method"),
         required=view.zone.protocols.oauth2.pkce_required,
     )
-    scopes, granted = await asked_for(view, application, parameters.all("resource"), parameters.one("scope"))
+    scopes, granted = await asked_for(view, client, parameters.all("resource"), parameters.one("scope"))
     return AuthorizationRequest(
-        client_id=client_id,
-        application_id=application.id,
+        client_id=client.client_id,
+        party_id=client.party.id,
         redirect_uri=address.redirect_uri,
         state=address.state,
         scopes=scopes,
@@ -185,23 +186,18 @@ async def check(
         prompts=_prompts(parameters.one("prompt")),
         max_age=_max_age(parameters.one("max_age")),
         login_hint=parameters.one("login_hint"),
-        hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client_id),
+        hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
     )
 
 
 async def asked_for(
-    view: ZoneView, application: Application, named: list[str], scope: str | None
+    view: ZoneView, client: Client, named: list[str], scope: str | None
 ) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
-    """The sign-in scopes, and the resources with their scopes, that an application asks for.
+    """The sign-in scopes, and the resources with their scopes, that a client asks for.
 
     Raises: InvalidTarget, InvalidScope.
     """
-    return _scopes(scope, await _resources(view, application, named))
-
-
-def _registered(application: Application) -> list[str]:
-    oauth2 = application.protocols.oauth2 if application.protocols else None
-    return (oauth2.redirect_uris if oauth2 else None) or []
+    return _scopes(scope, await _resources(view, client, named))
 
 
 def _refuse_repeated(parameters: Parameters) -> None:
@@ -230,30 +226,25 @@ def _refuse_request_objects(parameters: Parameters) -> None:
         raise InvalidRequest("`authorization_details` is not supported")
 
 
-async def _resources(view: ZoneView, application: Application, named: list[str]) -> list[Resource]:
-    """The resources the request names, each one the application depends on or provides. Raises InvalidTarget.
+async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[Resource]:
+    """The resources the request names, each one the client may ask for. Raises InvalidTarget.
 
-    Without any, the zone's default resource is meant if the application may have it.
+    Without any, the zone's default resource is meant if the client may have it.
     """
     if len(named) > MAX_RESOURCES:
         raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
-    dependencies = await view.dependencies(application.id)
     if not named:
         default = await view.default_resource()
-        return [default] if default is not None and _may_ask(application, default, dependencies) else []
+        return [default] if default is not None and await clients.may_ask(view, client, default) else []
     found: dict[str, Resource] = {}
     for name in named:
         if name == view.issuer:
             continue  # the zone itself, which every sign-in is for
         resource = await view.resource(name)
-        if resource is None or not _may_ask(application, resource, dependencies):
+        if resource is None or not await clients.may_ask(view, client, resource):
             raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
         found[resource.id] = resource
     return list(found.values())
-
-
-def _may_ask(application: Application, resource: Resource, dependencies: Iterable[str]) -> bool:
-    return resource.id in dependencies or resource.application_id == application.id
 
 
 def _scopes(

@@ -22,10 +22,11 @@ from runtime.services.exchange.tokens import (
     lifetime_end,
     new_token_id,
 )
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import consent
+from runtime.services.sign_in import clients, consent
 from runtime.services.sign_in.requests import RequestedResource
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.sessions import Session
 
@@ -166,13 +167,11 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
     """
     async with parts.database.querying() as conn:
         resource = await storage.resource(conn, view.id, asked.id)
-    client, application = authority.client, authority.client.application
-    if resource is None or not (
-        resource.application_id == application.id or resource.id in await view.dependencies(application.id)
-    ):
+    client = authority.client
+    if resource is None or not await clients.may_ask(view, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
     await require_own_tokens(view, client, resource)
-    if not await consent.stands(parts, view, application, authority.user, asked):
+    if not await consent.stands(parts, view, client, authority.user, asked):
         raise authorization_required(view, client, resource, internal="withdrawn since")
     return Target(resource, asked.scopes & frozenset(resource.scopes or ()))
 
@@ -191,7 +190,7 @@ async def _permitted(view: ZoneView, authority: Authority, target: Target, now: 
             authenticated_at=session.authenticated_at,
             acr=session.acr,
         ),
-        actors=(authority.client.application.identifier,),
+        actors=(authority.client.identifier,),
         resource=target.resource,
         scopes=target.scopes,
         now=now,

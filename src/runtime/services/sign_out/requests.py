@@ -13,9 +13,10 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.exchange.tokens import ID_TOKEN_TYPE
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in.requests import Parameters
-from runtime.services.zones import Client, ZoneView
+from runtime.services.zones import ZoneView
 
 KEPT_SECONDS = 900
 _NAMES = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
@@ -45,10 +46,10 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         raise BadLink(failure.detail) from None
     hinted = _read_hint(parts, view, hint) if hint is not None else {}
     client = await _client(view, hinted, client_id)
-    if address is not None and (client is None or address not in _registered(client)):
+    if address is not None and (client is None or address not in client.post_logout_redirect_uris):
         raise BadLink("the address to return to is not one the application has registered")
     return SignOutRequest(
-        application=client.application.name if client else None,
+        application=client.name if client else None,
         subject=hinted.get("sub"),
         return_to=_with_state(address, state) if address is not None else None,
     )
@@ -103,12 +104,6 @@ async def _client(view: ZoneView, hinted: dict[str, Any], client_id: str | None)
     if client is None:
         raise BadLink("the application is not known here")
     return client
-
-
-def _registered(client: Client) -> list[str]:
-    protocols = client.application.protocols
-    oauth2 = protocols.oauth2 if protocols else None
-    return (oauth2.post_logout_redirect_uris if oauth2 else None) or []
 
 
 def _with_state(address: str, state: str | None) -> str:

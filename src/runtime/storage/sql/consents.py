@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
 SIGN_IN = ""  # the resource id under which consent to the sign-in scopes is kept
@@ -18,7 +19,7 @@ _grants = METADATA.tables["delegated_grants"]
 
 @dataclass(frozen=True, slots=True)
 class ConsentRecord:
-    """What a user agreed to for one application and one resource (or SIGN_IN).
+    """What a user agreed to for one client and one resource (or SIGN_IN).
 
     Attributes:
         redirect_host: where the answer was sent when the user agreed; another host needs a new answer.
@@ -30,14 +31,14 @@ class ConsentRecord:
 
 
 async def given(
-    conn: AsyncConnection, *, zone_id: str, user_id: str, application_id: str
+    conn: AsyncConnection, *, zone_id: str, user_id: str, party: Party
 ) -> dict[str, ConsentRecord]:
-    """A user's consents for one application, by resource id."""
+    """A user's consents for one application or user agent, by resource id."""
     found = await conn.execute(
         select(_consents.c.resource_id, _consents.c.scopes, _consents.c.redirect_host).where(
             _consents.c.zone_id == zone_id,
             _consents.c.user_id == user_id,
-            _consents.c.application_id == application_id,
+            party.owns(_consents),
         )
     )
     return {
@@ -52,7 +53,7 @@ async def record(
     *,
     zone_id: str,
     user_id: str,
-    application_id: str,
+    party: Party,
     now: datetime,
 ) -> None:
     """Keep what a user agreed to, in place of what stood there for the same resource."""
@@ -60,7 +61,7 @@ async def record(
         of_this = (
             _consents.c.zone_id == zone_id,
             _consents.c.user_id == user_id,
-            _consents.c.application_id == application_id,
+            party.owns(_consents),
             _consents.c.resource_id == consent.resource_id,
         )
         values = {
@@ -72,9 +73,10 @@ async def record(
         if changed.rowcount == 0:
             await conn.execute(
                 insert(_consents).values(
+                    id=new_id(),
                     zone_id=zone_id,
                     user_id=user_id,
-                    application_id=application_id,
+                    **party.columns,
                     resource_id=consent.resource_id,
                     created_at=now,
                     **values,

@@ -41,9 +41,12 @@ class Database:
         self._holder: asyncio.Task[Any] | None = None
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = 16) -> "Database":
+    def open(cls, url: str, *, pool_size: int = 16, migrating: bool = False) -> "Database":
         """The database at a SQLAlchemy URL; connections are made as they are needed.
 
+        Args:
+            migrating: SQLite changes a table by making it anew; dropping the old one must not take along
+                the rows that refer to it.
         Raises:
             DatabaseUnknown: the URL names a database that is neither SQLite nor PostgreSQL.
         """
@@ -68,6 +71,8 @@ class Database:
         engine = create_async_engine(address.set(drivername=drivers[dialect]), **options)
         if dialect == "sqlite":
             event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
+            if migrating:
+                event.listen(engine.sync_engine, "connect", _without_references)
             event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
         else:
             event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
@@ -160,6 +165,12 @@ def _on_sqlite_connect(connection: Any, _record: Any) -> None:
     ):
         cursor.execute(f"PRAGMA {setting}")
     _switch_to_wal(cursor)
+    cursor.close()
+
+
+def _without_references(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = OFF")
     cursor.close()
 
 

@@ -22,6 +22,7 @@ _COLUMNS = (
     "step",
     "user_id",
     "application_id",
+    "user_agent_id",
     "resource_id",
     "actors",
     "determining",

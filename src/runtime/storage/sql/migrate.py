@@ -17,12 +17,17 @@ _LOCK = 7_286_193_001
 
 async def migrate(url: str) -> None:
     """Bring the database to the newest version, in one transaction and one process at a time."""
-    database = Database.open(url)
+    database = Database.open(url, migrating=True)
     try:
         async with database.transaction() as connection:
             if database.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             await connection.run_sync(_upgrade)
+            if (
+                database.dialect == "sqlite"
+                and (await connection.execute(text("PRAGMA foreign_key_check"))).first()
+            ):
+                raise RuntimeError("a migration left rows behind that refer to nothing; nothing was changed")
     finally:
         await database.close()
 

@@ -7,6 +7,7 @@ no foreign key at all and can only be appended to, and `token_events` outlives t
 from sqlalchemy import DDL, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
 
 from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, text
+from runtime.storage.sql.parties import one_party
 
 
 def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
@@ -193,6 +194,7 @@ sessions = Table(
     text("zone_id"),
     text("user_id", nullable=True),
     text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
     text("session_type"),
     text("status"),
     number("epoch"),
@@ -216,12 +218,14 @@ sessions = Table(
     belongs("sessions", "organization_id zone_id", "zones organization_id id"),
     belongs("sessions", "zone_id user_id", "users zone_id id"),
     belongs("sessions", "zone_id application_id", "applications zone_id id"),
+    belongs("sessions", "zone_id user_agent_id", "user_agents zone_id id"),
     belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
 )
 Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
 Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)
 Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
 Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
+Index("sessions_user_agent_id_idx", sessions.c.zone_id, sessions.c.user_agent_id)
 Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
 Index("sessions_provider_subject_idx", sessions.c.zone_id, sessions.c.provider_subject)
 Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_session)
@@ -230,19 +234,29 @@ Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_s
 consents = Table(
     "consents",
     METADATA,
+    text("id"),
     text("zone_id"),
     text("user_id"),
-    text("application_id"),
+    text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
     text("resource_id"),
     json("scopes", nullable=False),
     text("redirect_host", nullable=True),
     instant("created_at"),
     instant("updated_at"),
-    _key("consents", "zone_id", "user_id", "application_id", "resource_id"),
+    _key("consents", "zone_id", "id"),
     belongs("consents", "zone_id user_id", "users zone_id id"),
     belongs("consents", "zone_id application_id", "applications zone_id id"),
+    belongs("consents", "zone_id user_agent_id", "user_agents zone_id id"),
+    one_party("consents"),
 )
-Index("consents_application_id_idx", consents.c.zone_id, consents.c.application_id)
+for _party in ("application_id", "user_agent_id"):
+    Index(
+        f"consents_user_{_party}_key",
+        *(consents.c[name] for name in ("zone_id", "user_id", _party, "resource_id")),
+        unique=True,
+    )
+    Index(f"consents_{_party}_idx", consents.c.zone_id, consents.c[_party])
 
 delegated_grants = Table(
     "delegated_grants",
@@ -290,7 +304,8 @@ refresh_families = Table(
     METADATA,
     text("id"),
     text("zone_id"),
-    text("application_id"),
+    text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
     text("client_id"),
     text("session_id"),
     text("user_id"),
@@ -305,12 +320,15 @@ refresh_families = Table(
     instant("created_at"),
     _key("refresh_families", "zone_id", "id"),
     belongs("refresh_families", "zone_id application_id", "applications zone_id id"),
+    belongs("refresh_families", "zone_id user_agent_id", "user_agents zone_id id"),
     belongs("refresh_families", "zone_id session_id", "sessions zone_id id"),
     belongs("refresh_families", "zone_id user_id", "users zone_id id"),
+    one_party("refresh_families"),
 )
 Index("refresh_families_current_hash_key", refresh_families.c.current_hash, unique=True)
 Index("refresh_families_previous_hash_idx", refresh_families.c.previous_hash)
 Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh_families.c.application_id)
+Index("refresh_families_user_agent_id_idx", refresh_families.c.zone_id, refresh_families.c.user_agent_id)
 Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
 Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)
 
@@ -413,6 +431,7 @@ token_events = Table(
     number("step", nullable=True),
     text("user_id", nullable=True),
     text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
     text("resource_id", nullable=True),
     json("actors"),
     json("determining"),

@@ -11,6 +11,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
 _families = METADATA.tables["refresh_families"]
@@ -21,6 +22,7 @@ class RefreshFamily:
     """A family as it is kept.
 
     Attributes:
+        application_id, user_agent_id: whose it is; one of them is set.
         client_id: what the family was issued to; another credential of the application cannot use it.
         scopes: the sign-in scopes.
         resources: id of a resource the user authorized -> its scopes; narrowing happens per request.
@@ -30,7 +32,6 @@ class RefreshFamily:
 
     id: str
     zone_id: str
-    application_id: str
     client_id: str
     session_id: str
     user_id: str
@@ -39,10 +40,17 @@ class RefreshFamily:
     current_hash: bytes
     expires_at: datetime
     created_at: datetime
+    application_id: str | None = None
+    user_agent_id: str | None = None
     previous_hash: bytes | None = None
     successor_sealed: bytes | None = None
     rotated_at: datetime | None = None
     status: str = "active"
+
+    @property
+    def party(self) -> Party:
+        """Whose it is."""
+        return Party(self.application_id, self.user_agent_id)
 
 
 async def add(conn: AsyncConnection, family: RefreshFamily) -> None:

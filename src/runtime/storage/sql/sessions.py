@@ -33,7 +33,7 @@ class Session:
         provider_id_token: that ID token, sealed, for leaving the provider too; kept while the session stands.
         cookie_hash: what recognises the browser; None for sessions without one.
         session_data: claims about the user that the provider gave.
-        metadata: `name` of the application that started it.
+        metadata: `name` of the application or user agent that started it.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Session:
     provider_id_token: bytes | None = None
     session_data: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    user_agent_id: str | None = None
     parent_id: str | None = None
     cookie_hash: bytes | None = None
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.domain.oauth import scopes
 from runtime.services.exchange import direct
+from runtime.services.parties import require_application
 
 if TYPE_CHECKING:
     from runtime.api.oauth.token import TokenContext
@@ -15,7 +16,7 @@ async def grant(context: "TokenContext") -> dict[str, Any]:
     return await direct.client_credentials(
         context.parts,
         context.view,
-        context.client,
+        require_application(context.client),
         resources=context.resources,
         audiences=context.audiences,
         scopes=None if asked is None else scopes.parse(asked),

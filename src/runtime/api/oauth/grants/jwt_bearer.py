@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from runtime.services.parties import require_application
 from runtime.services.sign_in import asserted
 
 if TYPE_CHECKING:
@@ -11,7 +12,12 @@ if TYPE_CHECKING:
 async def grant(context: "TokenContext") -> dict[str, Any]:
     """A token of the user whom the provider vouches for."""
     answer, authority = await asserted.redeem(
-        context.parts, context.view, context.client, context.form, context.resources, context.now
+        context.parts,
+        context.view,
+        require_application(context.client),
+        context.form,
+        context.resources,
+        context.now,
     )
     context.decision.user_id = authority.user.id
     return answer

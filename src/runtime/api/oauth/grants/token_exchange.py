@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.domain.errors import UnauthorizedClient
 from runtime.domain.oauth.exchange import read_request
 from runtime.services.exchange import pipeline
+from runtime.services.parties import require_application
 
 if TYPE_CHECKING:
     from runtime.api.oauth.token import TokenContext
@@ -12,9 +13,10 @@ if TYPE_CHECKING:
 
 async def grant(context: "TokenContext") -> dict[str, Any]:
     """A token for one resource, on the authority of the subject token's user."""
-    if context.client.is_public:
+    client = require_application(context.client)
+    if client.is_public:
         raise UnauthorizedClient("a public client may not exchange tokens")
     request = read_request(context.form, context.resources, context.audiences)
     return await pipeline.exchange(
-        context.parts, context.view, context.client, request, now=context.now, decision=context.decision
+        context.parts, context.view, client, request, now=context.now, decision=context.decision
     )

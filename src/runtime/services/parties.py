@@ -1,0 +1,155 @@
+"""Who asks at a zone's endpoints: an application with one of its credentials, or a user agent without any.
+
+Both have the same properties, so that signing users in makes no difference between them. What a user agent
+may never do takes an `ApplicationClient`, and `require_application` is the only way to one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.domain.errors import UnauthorizedClient
+from runtime.domain.kinds.application import Application, ApplicationOAuth2
+from runtime.domain.kinds.user_agent import Registration, UserAgent
+from runtime.domain.kinds.values import Consent, CredentialType
+from runtime.storage.sql.exchange import Credential
+from runtime.storage.sql.parties import Party
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationClient:
+    """An application as it authenticates: with one of its credentials."""
+
+    credential: Credential
+    application: Application
+
+    @property
+    def client_id(self) -> str:
+        """The client id on the wire; a workload goes by its credential's id, for subjects repeat."""
+        is_workload = self.credential.type == CredentialType.TOKEN
+        return self.credential.id if is_workload else self.credential.identifier
+
+    @property
+    def is_public(self) -> bool:
+        """Tell whether it cannot keep a secret, so that anyone may claim to be it."""
+        return self.credential.type == CredentialType.PUBLIC
+
+    @property
+    def party(self) -> Party:
+        """Whose consents, sessions and refresh families its users' are."""
+        return Party(application_id=self.application.id)
+
+    @property
+    def identifier(self) -> str:
+        """What policies and chains call it."""
+        return self.application.identifier
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.application.name
+
+    @property
+    def description(self) -> str | None:
+        """What it says of itself to the people it asks."""
+        return self.application.description
+
+    @property
+    def redirect_uris(self) -> Sequence[str]:
+        """Where the browser may be sent back to."""
+        return (self._oauth2.redirect_uris if self._oauth2 else None) or []
+
+    @property
+    def post_logout_redirect_uris(self) -> Sequence[str]:
+        """Where the browser may be sent after signing out."""
+        return (self._oauth2.post_logout_redirect_uris if self._oauth2 else None) or []
+
+    @property
+    def _oauth2(self) -> ApplicationOAuth2 | None:
+        return self.application.protocols.oauth2 if self.application.protocols else None
+
+    @property
+    def consent(self) -> Consent:
+        """Whether users are asked before it acts for them."""
+        return self.application.consent
+
+    @property
+    def registration(self) -> Registration:
+        """How it came to be known."""
+        return Registration.MANAGED
+
+    @property
+    def facts_key(self) -> str:
+        """Stands for what policies know of it, which is remembered: the credential counts among that."""
+        return self.credential.id
+
+
+@dataclass(frozen=True, slots=True)
+class UserAgentClient:
+    """A client that registered itself. It has no authority of its own, and its users are always asked."""
+
+    user_agent: UserAgent
+
+    @property
+    def client_id(self) -> str:
+        """The client id on the wire."""
+        return self.user_agent.identifier
+
+    @property
+    def is_public(self) -> bool:
+        """Tell whether it cannot keep a secret, so that anyone may claim to be it."""
+        return self.user_agent.client_metadata.token_endpoint_auth_method == "none"
+
+    @property
+    def party(self) -> Party:
+        """Whose consents, sessions and refresh families its users' are."""
+        return Party(user_agent_id=self.user_agent.id)
+
+    @property
+    def identifier(self) -> str:
+        """What policies call it."""
+        return self.user_agent.identifier
+
+    @property
+    def name(self) -> str:
+        """What it calls itself: anybody may take any name."""
+        return self.user_agent.name
+
+    @property
+    def description(self) -> str | None:
+        """Nothing: what a client says of itself to the people it asks is for its owner to write."""
+        return None
+
+    @property
+    def redirect_uris(self) -> Sequence[str]:
+        """Where the browser may be sent back to."""
+        return self.user_agent.client_metadata.redirect_uris
+
+    @property
+    def post_logout_redirect_uris(self) -> Sequence[str]:
+        """Where the browser may be sent after signing out: nowhere."""
+        return ()
+
+    @property
+    def consent(self) -> Consent:
+        """Whether users are asked before it acts for them: always."""
+        return Consent.REQUIRED
+
+    @property
+    def registration(self) -> Registration:
+        """How it came to be known."""
+        return self.user_agent.registration
+
+    @property
+    def facts_key(self) -> str:
+        """Stands for what policies know of it, which is remembered."""
+        return self.user_agent.id
+
+
+Client = ApplicationClient | UserAgentClient
+
+
+def require_application(client: Client) -> ApplicationClient:
+    """The client, if somebody here manages it. Raises UnauthorizedClient for one that registered itself."""
+    if isinstance(client, ApplicationClient):
+        return client
+    raise UnauthorizedClient("a client that registered itself may only use codes and refresh tokens")
