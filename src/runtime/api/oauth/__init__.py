@@ -17,7 +17,16 @@ def bind(app: Sanic[Any, Any]) -> None:
     """Serve every endpoint that stands under a zone's issuer."""
     discovery.bind(app)
     token.bind(app)
-    for name in ("authorize", "callback", "sign_in_pages", "consent", "userinfo", "logout", "backchannel"):
+    for name in (
+        "authorize",
+        "callback",
+        "sign_in_pages",
+        "consent",
+        "userinfo",
+        "logout",
+        "backchannel",
+        "par",
+    ):
         if find_spec(f"{__name__}.{name}"):
             import_module(f"{__name__}.{name}").bind(app)
 

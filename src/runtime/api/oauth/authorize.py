@@ -12,7 +12,7 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow
 from runtime.api.oauth.forms import CONTENT_TYPE
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, requests
+from runtime.services.sign_in import flow, pushed, requests
 from runtime.services.sign_in.flow import Step
 from runtime.services.sign_in.requests import Parameters
 from runtime.services.zones import ZoneView
@@ -28,7 +28,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_pages
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
-    parameters = read_parameters(request)
+    parameters = await pushed.unfold(parts, view, read_parameters(request))
     client, address = await requests.recognise(view, parameters)
     try:
         wanted = await requests.check(parts, view, parameters, client=client, address=address)

@@ -56,6 +56,8 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "authorization_endpoint": str(oauth2.authorization_endpoint),
         "token_endpoint": str(oauth2.token_endpoint),
         "jwks_uri": str(oauth2.jwks_uri),
+        "pushed_authorization_request_endpoint": f"{view.issuer}/oauth/par",
+        "require_pushed_authorization_requests": False,
         "userinfo_endpoint": str(openid.userinfo_endpoint),
         "end_session_endpoint": f"{view.issuer}/openid/logout",
         "scopes_supported": list(SCOPES),

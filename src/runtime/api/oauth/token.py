@@ -12,11 +12,12 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth import grants
 from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.clients import GUESSING
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.forms import Form, read_form
 from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable, UnsupportedGrantType
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
-from runtime.services.clients import SecretGuessing, authenticate_client
+from runtime.services.clients import authenticate_client
 from runtime.services.decisions import Decision
 from runtime.services.exchange.pipeline import StaleView
 from runtime.services.parties import Client
@@ -46,8 +47,6 @@ class TokenContext:
 
 
 Grant = Callable[[TokenContext], Awaitable[dict[str, Any]]]
-
-_guessing = SecretGuessing()
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -115,7 +114,7 @@ async def _granted(
     decision.event = grants.EVENTS.get(grant_type, "unknown_grant_type")
     decision.step = 3
     client = await authenticate_client(
-        parts, view, form.values, authorization=authorization, address=address, guessing=_guessing
+        parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
     )
     decision.application_id, decision.user_agent_id = client.party.application_id, client.party.user_agent_id
     grant: Grant | None = grants.find(grant_type)

@@ -1,0 +1,24 @@
+"""The client that a form at one of a zone's endpoints comes from."""
+
+from sanic.request import Request
+
+from runtime.api.oauth.forms import Form
+from runtime.services.clients import SecretGuessing, authenticate_client
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+# One for all endpoints: who has guessed too often at one of them waits at every other.
+GUESSING = SecretGuessing()
+
+
+async def require_client(parts: Parts, view: ZoneView, request: Request, form: Form) -> Client:
+    """The client that the request proves to come from. Raises as `authenticate_client` does."""
+    return await authenticate_client(
+        parts,
+        view,
+        form.values,
+        authorization=request.headers.get("authorization"),
+        address=request.ip,
+        guessing=GUESSING,
+    )

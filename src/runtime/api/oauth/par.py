@@ -1,0 +1,36 @@
+"""The pushed authorization request endpoint. Spec: RFC 9126."""
+
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.clients import require_client
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.forms import read_form
+from runtime.domain.errors import InvalidRequest
+from runtime.services.parts import Parts
+from runtime.services.sign_in import pushed
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the pushed authorization request endpoint of every zone."""
+    bind_zone_route(app, push, "/oauth/par", methods=("POST",), cors=True)
+
+
+@answering_oauth
+async def push(request: Request, zone_id: str) -> HTTPResponse:
+    """Take an authorize request from the application itself, which proves who it is as for a token."""
+    if request.query_string:
+        raise InvalidRequest("parameters belong in the body")
+    parts: Parts = request.app.ctx.parts
+    view = await parts.zones.view(zone_id)
+    form = read_form(request.body, request.headers.get("content-type"))
+    client = await require_client(parts, view, request, form)
+    sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
+    request_uri = await pushed.push(parts, view, client, sent)
+    body = orjson.dumps({"request_uri": request_uri, "expires_in": pushed.PUSHED_SECONDS})
+    return HTTPResponse(body, status=201, headers=NO_STORE, content_type="application/json")
