@@ -229,6 +229,31 @@ CREATE INDEX groups_created_at_idx ON groups (zone_id, created_at, id);
 
 CREATE UNIQUE INDEX groups_identifier_key ON groups (zone_id, identifier);
 
+CREATE TABLE invitations (
+    id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
+    organization_id VARCHAR NOT NULL,
+    created_by VARCHAR NOT NULL,
+    email VARCHAR NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    role VARCHAR NOT NULL,
+    status VARCHAR NOT NULL,
+    address VARCHAR NOT NULL,
+    inviter_name VARCHAR NOT NULL,
+    token_hash BYTEA NOT NULL,
+    zone_user_id VARCHAR,
+    CONSTRAINT invitations_pkey PRIMARY KEY (organization_id, id),
+    CONSTRAINT invitations_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX invitations_address_idx ON invitations (organization_id, address);
+
+CREATE INDEX invitations_created_at_idx ON invitations (organization_id, created_at, id);
+
+CREATE UNIQUE INDEX invitations_token_hash_key ON invitations (token_hash);
+
 CREATE TABLE jobs (
     name VARCHAR NOT NULL,
     next_at TIMESTAMP WITH TIME ZONE NOT NULL,

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope
+from tests.support.server import Server
+
+from runtime.services.outbox import JOB as OUTBOX
 
 USERNAME, PASSWORD = "zones", "letter-carrier"
 
@@ -79,6 +82,14 @@ def read(content: bytes) -> EmailMessage:
 def in_folder(folder: Path) -> list[EmailMessage]:
     """The messages in a folder, the oldest first."""
     return [read(path.read_bytes()) for path in sorted(folder.glob("*.eml"))]
+
+
+def delivered(server: Server, address: str) -> EmailMessage:
+    """The newest message of a server to an address, once everything that waits has been sent."""
+    server.call(lambda parts: parts.jobs.run_now(OUTBOX))
+    found = [message for message in in_folder(server.settings.mail_folder) if message["To"] == address]
+    assert found, f"no mail for {address}"
+    return found[-1]
 
 
 def _authenticate(_server: Any, _session: Any, _envelope: Any, _mechanism: str, data: Any) -> AuthResult:

@@ -8,11 +8,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 
 from runtime.domain.kinds.application import PasswordCredential
-from runtime.domain.kinds.base import Entity, Kind, Permissions
+from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Permissions
 from runtime.domain.kinds.marks import Mark, Member, members
 from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import Id, Part, Timestamp, rfc3339
+from runtime.domain.kinds.values import (
+    Email,
+    Id,
+    IdentityType,
+    InvitationStatus,
+    OrganizationRole,
+    Part,
+    Timestamp,
+    Uri,
+    rfc3339,
+)
 
 Shown = Callable[[Mapping[str, Any], Collection[str]], dict[str, Any]]
 
@@ -142,6 +152,40 @@ class OrganizationRoleInfo(Part):
     label: str
     name: str
     scope: Literal["organization", "zone"]
+
+
+class InvitationPreview(Part):
+    """What a holder of an invitation's token sees of it."""
+
+    created_by_name: str
+    email: Email
+    expires_at: Timestamp
+    organization_name: str
+    role: OrganizationRole
+    status: InvitationStatus
+
+
+class InvitationAcceptance(Part):
+    """What has become of an invitation that was accepted. `user_id`: of the organization user."""
+
+    organization_id: Id
+    organization_name: str
+    success: bool
+    user_id: Id | None = None
+
+
+class Identity(Part):
+    """A user of an organization, or somebody who is invited to be one. `status`: of either."""
+
+    id: Id
+    created_at: Timestamp
+    email: Email
+    role: OrganizationRole
+    source: Uri
+    status: str
+    type: IdentityType
+    updated_at: Timestamp
+    permissions: PERMISSIONS = None
 
 
 class ServiceAccountToken(Part):

@@ -77,6 +77,12 @@ class Api:
 
         return self.server.call(join)
 
+    def invite(self, email: str | None = None, role: str = "org_member") -> dict[str, Any]:
+        """A new invitation."""
+        body = {"email": email or f"{new_id()}@example.com", "role": role}
+        made: dict[str, Any] = self.ok("POST", f"/organizations/{self.organization_id}/invitations", body)
+        return made
+
     def with_role(self, role: str) -> "Api":
         """The same organization, called with a key of that role."""
         key = self.server.call(

@@ -33,6 +33,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "policy-sets": {"name": "t"},
     "application-credentials": {"type": "public", "application_id": "t"},
     "service-accounts": {"name": "t"},
+    "invitations": {"email": "t@t.example", "role": "org_viewer"},
     "credentials": {"name": "t"},
     "members": {"user_id": "t"},
     "secrets": {"name": "t", "entity_id": "t", "data": {"type": "token", "token": "t"}},
@@ -74,6 +75,7 @@ def fill(zone: Zone) -> Tenant:
     made["users"] = {"id": zone.user().id}
     made["members"] = made["users"]
     made["organization-users"] = {"id": api.person().id}
+    made["invitations"] = api.invite()
     made["sessions"] = {"id": zone.session(made["users"]["id"])}
     made["delegated-grants"] = {"id": zone.grant(made["users"]["id"], made["resources"]["id"])}
     application = made["applications"]["id"]
@@ -193,7 +195,7 @@ def mixtures() -> Iterator[tuple[Route, str]]:
         for parameter in parameters(route)[1:]:
             yield route, parameter
     for route in ADDRESSED:
-        if "service_account_id" in route.path or "user_id" in route.path:
+        if any(name in route.path for name in ("service_account_id", "user_id", "invitation_id")):
             for parameter in parameters(route)[1:]:
                 yield route, parameter
 

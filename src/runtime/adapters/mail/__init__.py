@@ -5,7 +5,7 @@ from typing import Protocol
 
 from runtime.adapters.mail.failures import MailFailed, MailRefused
 from runtime.adapters.mail.file import FileTransport
-from runtime.adapters.mail.messages import compose, sender_of
+from runtime.adapters.mail.messages import address_of, compose, sender_of
 from runtime.adapters.mail.smtp import Security, SmtpTransport
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Security",
     "SmtpTransport",
     "Transport",
+    "address_of",
     "compose",
     "sender_of",
 ]

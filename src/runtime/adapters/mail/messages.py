@@ -1,6 +1,7 @@
 """Messages as they are written: every header set through `email`, so that no value can add a header."""
 
 from datetime import datetime
+from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -25,7 +26,7 @@ def compose(
         message["From"] = sender
         message["To"] = address_of(recipient)
         message["Subject"] = subject
-    except (ValueError, IndexError):
+    except ValueError:
         raise MailRefused("an address or the subject cannot stand in a header") from None
     domain = message["From"].addresses[0].domain
     message["Date"] = format_datetime(now)
@@ -36,11 +37,14 @@ def compose(
 
 
 def address_of(address: str) -> Address:
-    """One address, whatever characters it has. Raises ValueError."""
+    """One address, whatever characters it has. Raises ValueError for what no header can hold."""
     local, _, domain = address.rpartition("@")
     if not local or not domain:
         raise ValueError("not an e-mail address")
-    return Address(username=local, domain=domain.encode("idna").decode("ascii"))
+    try:
+        return Address(username=local, domain=domain.encode("idna").decode("ascii"))
+    except (HeaderParseError, IndexError) as failure:
+        raise ValueError(str(failure)) from None
 
 
 def sender_of(written: str) -> str:

@@ -1,12 +1,13 @@
 """The management API over HTTP: every route of the contract, bound to its handler."""
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.management import changes, generic, others, relations
+from runtime.api.management import changes, generic, invitations, others, relations
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
@@ -16,6 +17,12 @@ from runtime.domain.errors import NotFound
 from runtime.services.management.caller import authenticate
 
 HANDLERS: dict[str, Handler] = {**relations.HANDLERS, **others.HANDLERS, **changes.HANDLERS}
+# Operations that need no credential: they read the request themselves.
+OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {
+    "service_account_token.create": create_token,
+    "invitations.retrieve": invitations.retrieve,
+    "invitations.accept": invitations.accept,
+}
 _MAX_PATH_VALUE = 255
 
 
@@ -30,7 +37,8 @@ def bind(app: Sanic[Any, Any]) -> None:
     """Serve every route of the contract."""
     for route in ROUTES:
         if route.open:
-            app.add_route(create_token, route.path, methods=[route.method], name=_name(route))
+            path = route.path.replace("{", "<").replace("}", ":str>")
+            app.add_route(OPEN[route.operation_id], path, methods=[route.method], name=_name(route))
         else:
             _bind(app, route, handler_of(route))
 

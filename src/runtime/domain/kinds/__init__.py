@@ -2,6 +2,7 @@
 
 from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL
 from runtime.domain.kinds.base import Entity, Envelope, Kind, Listing, Verb
+from runtime.domain.kinds.invitation import INVITATION
 from runtime.domain.kinds.organization import (
     ORGANIZATION,
     ORGANIZATION_USER,
@@ -20,6 +21,7 @@ from runtime.domain.kinds.zone import ZONE
 ALL: tuple[Kind, ...] = (
     ORGANIZATION,
     ORGANIZATION_USER,
+    INVITATION,
     SERVICE_ACCOUNT,
     SERVICE_ACCOUNT_CREDENTIAL,
     ZONE,
@@ -50,6 +52,7 @@ __all__ = [
     "BY_NAME",
     "DELEGATED_GRANT",
     "GROUP",
+    "INVITATION",
     "ORGANIZATION",
     "ORGANIZATION_USER",
     "POLICY",

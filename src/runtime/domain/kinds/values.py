@@ -82,6 +82,22 @@ class OrganizationStatus(StrEnum):
     DISABLED = "disabled"
 
 
+class InvitationStatus(StrEnum):
+    """Where an invitation stands; `expired` follows from its end."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class IdentityType(StrEnum):
+    """What stands behind an entry of the list of identities."""
+
+    USER = "user"
+    INVITATION = "invitation"
+
+
 class Consent(StrEnum):
     """Whether a user is asked before an application acts for them."""
 

@@ -39,7 +39,7 @@ class Caller:
     """
 
     id: str
-    kind: Literal["api_key", "service_account", "system"]
+    kind: Literal["api_key", "service_account", "user", "system"]
     organization_id: str
     role: str
     display: str

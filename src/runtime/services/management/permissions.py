@@ -17,6 +17,7 @@ _TABLE = """
                              org_admin org_member org_viewer zone_manager zone_viewer service_account
 organizations                lru       lr         lr         lr           lr          lr
 organization_users           lrud      lr         lr         -            -           lr
+invitations                  lcd       l          l          -            -           l
 service_accounts             lcrud     lr         lr         -            -           lcrud
 service_account_credentials  lcrud     lr         lr         -            -           lr
 zones                        lcrud     lcru       lr         lru          lr          lcrud

@@ -21,7 +21,7 @@ from runtime.storage.sql.records import delegated_grants, sessions
 # References that no body carries and that therefore have no `Ref` mark: kind, member -> kind.
 _UNMARKED = {("RoleAssignment", "role_id"): "Role"}
 # Members that are unique in the whole service, because they arrive without a tenant.
-EVERYWHERE = {("ServiceAccountCredential", "client_id")}
+EVERYWHERE = {("ServiceAccountCredential", "client_id"), ("Invitation", "token_hash")}
 # Columns that are unique together, besides the handle: kind -> name of the index -> columns.
 _TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
     "PolicyVersion": {"version": ("zone_id", "policy_id", "version")},
@@ -34,6 +34,7 @@ _TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Members that hand-written queries look up.
 _LOOKED_UP = {
+    "Invitation": (("address",),),
     "RoleAssignment": (("principal_type", "principal_id"),),
     "Secret": (("entity_id",),),
     "User": (("email",), ("issuer", "subject")),

@@ -66,6 +66,20 @@ async def find_by_password(conn: AsyncConnection, *, zone_id: str, email: str) -
     return PasswordUser(await get(conn, row.id, zone_id=zone_id), row.password_hash)
 
 
+async def has_verified(conn: AsyncConnection, *, zone_id: str, address: str) -> bool:
+    """Tell whether a user has that address, in lower case, and it is verified."""
+    found = await conn.execute(
+        select(_users.c.id)
+        .where(
+            _users.c.zone_id == zone_id,
+            _users.c.email_verified.is_(True),
+            func.lower(_users.c.email) == address,
+        )
+        .limit(1)
+    )
+    return found.first() is not None
+
+
 async def identifier_taken(conn: AsyncConnection, *, zone_id: str, identifier: str) -> bool:
     """Tell whether a user or an application of the zone has that identifier: tokens call both `sub`."""
     for kind in (USER, APPLICATION):

@@ -1,0 +1,25 @@
+"""Invitations for those who hold their token: anybody may look, and a user accepts as that user."""
+
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.management.answering import send
+from runtime.api.shared.request_ids import check_client_request_id, request_id_of
+from runtime.contract.answers import part_answer
+from runtime.services.management import acceptance
+
+
+async def retrieve(request: Request, token: str) -> HTTPResponse:
+    """What the invitation says."""
+    check_client_request_id(request, uuid=False)
+    found = await acceptance.preview(request.app.ctx.parts, token, address=request.ip)
+    return send(part_answer(found))
+
+
+async def accept(request: Request, token: str) -> HTTPResponse:
+    """Accept, as the user whose token is sent, or as whoever reads the invited address."""
+    check_client_request_id(request, uuid=False)
+    parts = request.app.ctx.parts
+    guest = await acceptance.guest_of(parts, request.headers.get("authorization"))
+    done = await acceptance.accept(parts, token, guest, address=request.ip, request_id=request_id_of(request))
+    return send(part_answer(done))
