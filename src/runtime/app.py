@@ -9,6 +9,7 @@ from sanic import Sanic
 from sanic.config import Config
 from sanic.response import HTTPResponse, json, raw
 
+from runtime.adapters.client_documents import ClientDocuments
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.sealing import (
@@ -129,6 +130,7 @@ async def make_parts(settings: Settings) -> Parts:
         outbound=outbound,
         remote_keys=remote_keys,
         openid=OpenIDProviders(outbound, remote_keys),
+        client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
         clock=lambda: datetime.now(UTC),
         zones=Zones(),

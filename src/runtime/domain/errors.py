@@ -30,6 +30,11 @@
         ConsentRequired        400     consent_required       (redirects only)
         UnsupportedResponseType 400    unsupported_response_type      (redirects only)
         RequestNotSupported    400     request_not_supported          (redirects only)
+        InvalidRedirectUri     400     invalid_redirect_uri           (registration, RFC 7591)
+        InvalidClientMetadata  400     invalid_client_metadata        (registration)
+          MetadataTooLarge     413     invalid_client_metadata        (registration)
+        InvalidSoftwareStatement 400   invalid_software_statement     (registration)
+        RegistrationClosed     403     access_denied                  (registration)
         TemporarilyUnavailable 503     temporarily_unavailable
         TooManyRequests        429     temporarily_unavailable
         ServerError            500     server_error
@@ -257,6 +262,36 @@ class RequestNotSupported(OAuthError):
     """Authorization requests come as plain parameters. Spec: OpenID Connect Core section 3.1.2.6."""
 
     code, status = "request_not_supported", 400
+
+
+class InvalidRedirectUri(OAuthError):
+    """A redirect URI that no client of that type may have. Spec: RFC 7591 section 3.2.2."""
+
+    code, status = "invalid_redirect_uri", 400
+
+
+class InvalidClientMetadata(OAuthError):
+    """A member of a client's metadata is not acceptable. Spec: RFC 7591 section 3.2.2."""
+
+    code, status = "invalid_client_metadata", 400
+
+
+class MetadataTooLarge(InvalidClientMetadata):
+    """The body is larger than any client's metadata needs to be."""
+
+    status = 413
+
+
+class InvalidSoftwareStatement(OAuthError):
+    """A statement about the client that nobody here can check. Spec: RFC 7591 section 3.2.2."""
+
+    code, status = "invalid_software_statement", 400
+
+
+class RegistrationClosed(OAuthError):
+    """The zone takes no registrations: an administrator adds its clients."""
+
+    code, status = "access_denied", 403
 
 
 class TemporarilyUnavailable(OAuthError):

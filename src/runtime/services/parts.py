@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.adapters.client_documents import ClientDocuments
 from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.sealing import KeyEncryption, Sealer, SecretHasher
@@ -26,6 +27,7 @@ class Parts:
     Attributes:
         cursors: seals paging cursors, for all workers alike.
         remote_keys: the JWK sets of clients and providers, remembered.
+        client_documents: what clients publish about themselves, likewise.
         openid: the identity providers outside, with what they publish remembered.
         clock: the present, aware and UTC; tests bring their own.
         zones: what the zone endpoints know about zones, cached by epoch.
@@ -44,6 +46,7 @@ class Parts:
     outbound: Outbound
     remote_keys: RemoteKeys
     openid: OpenIDProviders
+    client_documents: ClientDocuments
     passwords: Passwords
     clock: Callable[[], datetime]
     zones: Zones

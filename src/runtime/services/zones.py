@@ -21,6 +21,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import switches
 from runtime.domain.oauth.resources import ResourceIndex, canonical
@@ -176,6 +177,14 @@ class ZoneView:
             return UserAgentClient(known) if known else None
 
         return await self._kept(self._clients, client_id, read)
+
+    async def current_client(self, client_id: str) -> Client | None:
+        """The client of that id as it stands now: what a document describes changes without a new epoch."""
+        client = await self.client(client_id)
+        if client is None or client.registration is not Registration.METADATA_DOCUMENT:
+            return client
+        self._clients.drop(client_id)
+        return await self.client(client_id)
 
     async def look_up_client(self, client_id: str) -> None:
         """Ask the database about a client whatever is known of it already."""

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
@@ -49,6 +49,10 @@ class Site:
         """A new application that may be answered at CALLBACK."""
         body.setdefault("protocols", {"oauth2": {"redirect_uris": [CALLBACK]}})
         return Client(zone, self.run(self.company.app(zone, identifier, **body)))
+
+    def stranger(self, zone: Zone, client_id: str, redirect_uri: str) -> "Client":
+        """A client that nobody here registered: by its client id alone."""
+        return Client(zone, App(cast(Any, None), client_id, None, ""), redirect_uri)
 
     def user(self, zone: Zone, email: str = "ada@acme.example", *, verified: bool = True) -> User:
         """A new user with PASSWORD."""

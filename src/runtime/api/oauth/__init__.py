@@ -12,21 +12,24 @@ from runtime.api.oauth import discovery, token
 from runtime.api.oauth.errors import oauth_error_response
 from runtime.domain.errors import OAuthError
 
+_ENDPOINTS = (
+    "authorize",
+    "callback",
+    "sign_in_pages",
+    "consent",
+    "register",
+    "userinfo",
+    "logout",
+    "backchannel",
+    "par",
+)
+
 
 def bind(app: Sanic[Any, Any]) -> None:
     """Serve every endpoint that stands under a zone's issuer."""
     discovery.bind(app)
     token.bind(app)
-    for name in (
-        "authorize",
-        "callback",
-        "sign_in_pages",
-        "consent",
-        "userinfo",
-        "logout",
-        "backchannel",
-        "par",
-    ):
+    for name in _ENDPOINTS:
         if find_spec(f"{__name__}.{name}"):
             import_module(f"{__name__}.{name}").bind(app)
 

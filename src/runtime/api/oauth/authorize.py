@@ -29,7 +29,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
     parameters = await pushed.unfold(parts, view, read_parameters(request))
-    client, address = await requests.recognise(view, parameters)
+    client, address = await requests.recognise(parts, view, parameters)
     try:
         wanted = await requests.check(parts, view, parameters, client=client, address=address)
         step = await flow.begin(parts, view, wanted, browser_of(request, view))

@@ -51,7 +51,12 @@ def describe(view: ZoneView) -> dict[str, Any]:
     """The metadata of a zone: what it serves, and nothing else."""
     oauth2, openid = view.zone.protocols.oauth2, view.zone.protocols.openid
     methods = ["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
-    return {
+    optional: dict[str, Any] = {}
+    if oauth2.dcr_enabled:
+        optional["registration_endpoint"] = str(oauth2.registration_endpoint)
+    if oauth2.cimd.enabled:
+        optional["client_id_metadata_document_supported"] = True
+    return optional | {
         "issuer": view.issuer,
         "authorization_endpoint": str(oauth2.authorization_endpoint),
         "token_endpoint": str(oauth2.token_endpoint),

@@ -7,6 +7,7 @@ from pydantic import field_validator
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Envelope, Kind, Listing
 from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
+from runtime.domain.oauth.client_ids import is_entry
 
 
 class ZoneCimd(Part):
@@ -21,6 +22,10 @@ class ZoneCimd(Part):
         for entry in entries:
             if entry.count("*") > 1:
                 raise ValueError(f"`{entry}` has more than one `*`")
+            if not is_entry(entry):
+                raise ValueError(
+                    f"`{entry}` is neither an https address, nor an origin with one label as `*`, nor `*`"
+                )
         return entries
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from runtime.domain.kinds.values import ApplicationType
+
 Refusal = Literal[
     "malformed",
     "fragment",
@@ -19,6 +21,7 @@ Refusal = Literal[
     "dot_segment",
     "response_parameter",
     "private_scheme",
+    "application_type",
 ]
 
 MAX_URI_CHARS = 2048
@@ -58,6 +61,7 @@ _UNSAFE = re.compile(r"[\\<>\"^`{|}]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\Z")
 _IPV6 = re.compile(r"\[[0-9a-f:.]+\]\Z")
+_PORT = re.compile(r"[0-9]+(?:[/?]|\Z)")
 _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[0-9]{1,5})?((?:[/?].*)?)\Z")
 
 
@@ -95,9 +99,29 @@ def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
         return "scheme"
     if scheme.lower() in ("http", "https"):
         return _web_refusal(uri, scheme)
+    if _PORT.match(uri[match.end() :]):
+        return "malformed"  # `localhost:9999/cb`: a host and a port whose scheme was forgotten
     if dotted_scheme and "." not in scheme:
         return "private_scheme"
     return _common_refusal(uri)
+
+
+def registration_refusal(uri: str, application_type: ApplicationType) -> Refusal | None:
+    """Why a client of that type cannot register this by itself; None when it can.
+
+    A `web` client is answered at https on a host of its own. A `native` one listens on loopback, has a
+    private-use scheme that holds a dot, or claims https links.
+
+    Spec: RFC 8252 section 7; OpenID Connect Dynamic Client Registration section 2.
+    """
+    if (reason := refusal(uri, dotted_scheme=True)) is not None:
+        return reason
+    if application_type is ApplicationType.WEB:
+        parts = urlsplit(uri)
+        is_own_machine = parts.netloc.rpartition(":")[0] in LOOPBACK_HOSTS or parts.netloc in LOOPBACK_HOSTS
+        if parts.scheme != "https" or is_own_machine:
+            return "application_type"
+    return None
 
 
 def _without_loopback_port(uri: str) -> str:

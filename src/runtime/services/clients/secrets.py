@@ -10,6 +10,7 @@ from urllib.parse import unquote_plus
 
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
+from runtime.services.clients.admission import still_admitted
 from runtime.services.parties import ApplicationClient, Client
 from runtime.services.zones import ZoneView
 
@@ -52,8 +53,8 @@ async def client_with_secret(
     if client is None:
         parts.hasher.matches(secret or "", _NOBODY)
         return None
-    if _proves(parts, client, secret):
-        return client
+    if _proves(parts, client, secret) and (admitted := await still_admitted(view, client)) is not None:
+        return admitted
     await view.look_up_client(client_id)
     return None
 

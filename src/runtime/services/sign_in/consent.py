@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
 from runtime.services.exchange import epochs
@@ -44,6 +45,7 @@ class Question:
     """What a user is asked.
 
     Attributes:
+        self_registered: the client introduced itself, so its name is only what it says.
         redirect_host: where the answer goes, for the user to compare.
         on_this_device: the answer goes to a program on the user's own machine, which could be any program.
         sign_in: sign-in scopes in words.
@@ -51,6 +53,7 @@ class Question:
 
     application: str
     description: str | None
+    self_registered: bool
     redirect_host: str
     on_this_device: bool
     sign_in: tuple[str, ...]
@@ -112,6 +115,7 @@ async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, 
     return Question(
         application=client.name,
         description=client.description,
+        self_registered=client.registration is not Registration.MANAGED,
         redirect_host=request.redirect_host,
         on_this_device=redirect_uris.is_loopback(request.redirect_uri),
         sign_in=tuple(_IN_WORDS[scope] for scope in _ORDER if scope in request.scopes),

@@ -47,7 +47,7 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
         parameters = Parameters(pairs)
         if "request_uri" in parameters:
             raise InvalidRequest("`request_uri` is what this answers with; push plain parameters")
-        asking, address = await requests.recognise(view, parameters)
+        asking, address = await requests.recognise(parts, view, parameters)
     except BadLink as failure:
         raise InvalidRequest(failure.detail, internal=failure.internal) from None
     if asking.client_id != client.client_id:

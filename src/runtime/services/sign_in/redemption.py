@@ -11,7 +11,7 @@ from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import pkce
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import codes, refreshing, tokens
+from runtime.services.sign_in import clients, codes, refreshing, tokens
 from runtime.services.sign_in.codes import REFUSED, CodeGrant, Produced
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
@@ -59,6 +59,7 @@ async def redeem(
             raise InvalidGrant(REFUSED, internal="the session ended meanwhile")
         await sessions.add(conn, authority.session)
         await families.add(conn, family)
+        await clients.used(conn, client, now=now)
     await codes.end_if_reused(parts, view.id, code, produced)
     return {**answer, "refresh_token": refresh_token}, authority
 

@@ -14,7 +14,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import revocation, tokens
+from runtime.services.sign_in import clients, revocation, tokens
 from runtime.services.sign_in.requests import RequestedResource
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
@@ -74,7 +74,7 @@ async def refresh(
     authority = tokens.narrowed(whole, form.get("scope"))
     target = await tokens.choose_target(parts, view, authority, named)
     answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)
-    successor = await _successor(parts, view, family, session, token, now)
+    successor = await _successor(parts, view, client, family, session, token, now)
     return {**answer, "refresh_token": successor}, authority
 
 
@@ -131,7 +131,13 @@ async def _authority(
 
 
 async def _successor(
-    parts: Parts, view: ZoneView, family: RefreshFamily, session: Session, token: str, now: datetime
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    family: RefreshFamily,
+    session: Session,
+    token: str,
+    now: datetime,
 ) -> str:
     """The token that follows: made once, and the same for everyone who repeats the request in time.
 
@@ -153,6 +159,7 @@ async def _successor(
                 expires_at=until,
             )
             latest = await storage.find(conn, family.id, zone_id=view.id)
+            await clients.used(conn, client, now=now)
         if rotated:
             return successor
         family = latest or family

@@ -135,7 +135,7 @@ class AuthorizationRequest(BaseModel):
         return (parts.hostname if is_web else None) or f"{parts.scheme}:"
 
 
-async def recognise(view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:
+async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:
     """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
     try:
         client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
@@ -143,9 +143,7 @@ async def recognise(view: ZoneView, parameters: Parameters) -> tuple[Client, Ret
         raise BadLink(failure.detail) from None
     if client_id is None:
         raise BadLink("the link does not say which application it belongs to")
-    client = await view.client(client_id)
-    if client is None:
-        raise BadLink("the application is not known here")
+    client = await clients.recognise(parts, view, client_id)
     if redirect_uri is None:
         raise BadLink("the link does not say where to return to")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):

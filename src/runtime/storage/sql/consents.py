@@ -174,6 +174,12 @@ async def withdraw(conn: AsyncConnection, *, zone_id: str, user_id: str, resourc
     )
 
 
+async def withdraw_all(conn: AsyncConnection, *, zone_id: str, party: Party) -> int:
+    """Take back what every user agreed to for one application or user agent; how many consents that were."""
+    gone = await conn.execute(delete(_consents).where(_consents.c.zone_id == zone_id, party.owns(_consents)))
+    return gone.rowcount
+
+
 def stands(now: datetime, status: str) -> ColumnElement[bool]:
     """The condition that a delegated grant is `active`, `expired` or `revoked`."""
     if status == "revoked":

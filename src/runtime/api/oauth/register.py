@@ -1,0 +1,57 @@
+"""The registration endpoint. Spec: RFC 7591 section 3; zone interface, sections 3 and 4."""
+
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.shared.json_bodies import read_json
+from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, TooLarge
+from runtime.domain.kinds.user_agent import UserAgent
+from runtime.domain.oauth.claims import seconds
+from runtime.services import registration
+
+MAX_BODY_BYTES = 16 * 1024
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the registration endpoint of every zone."""
+    bind_zone_route(app, register, "/oauth/register", methods=("POST",), cors=True)
+
+
+@answering_oauth
+async def register(request: Request, zone_id: str) -> HTTPResponse:
+    """Register the client that describes itself, or find it registered."""
+    parts = request.app.ctx.parts
+    view = await parts.zones.view(zone_id)
+    await registration.admit(parts, view, request.ip)
+    user_agent = await registration.register(parts, view, _document(request))
+    return HTTPResponse(
+        orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"
+    )
+
+
+def _document(request: Request) -> dict[str, Any]:
+    try:
+        document = read_json(request.body, request.headers.get("content-type"), limit=MAX_BODY_BYTES)
+    except TooLarge as failure:
+        raise MetadataTooLarge(failure.detail) from None
+    except BadRequest as failure:
+        raise InvalidClientMetadata(failure.detail) from None
+    if not isinstance(document, dict):
+        raise InvalidClientMetadata("the body is not a JSON object")
+    return document
+
+
+def _answer(user_agent: UserAgent) -> dict[str, Any]:
+    """What is kept of the client, which may be less than it asked for. There is no secret."""
+    metadata = user_agent.client_metadata.model_dump(mode="json", exclude_none=True)
+    return {
+        "client_id": user_agent.identifier,
+        "client_id_issued_at": seconds(user_agent.created_at),
+        **metadata,
+    }

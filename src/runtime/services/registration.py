@@ -1,0 +1,93 @@
+"""Clients that introduce themselves: the same metadata twice is the same client, and nothing is kept twice.
+
+Spec: RFC 7591; zone interface, section 3.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from runtime.domain.errors import Conflict, RegistrationClosed, TooManyRequests
+from runtime.domain.identifiers import new_id, slug_of
+from runtime.domain.kinds import USER_AGENT
+from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
+from runtime.domain.oauth import registration as rules
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import entities, user_agents
+
+WINDOW_SECONDS = 60
+MAX_FROM_ADDRESS = 60  # in a window; hosted agents share an address
+MAX_IN_ZONE = 600
+
+
+async def register(parts: Parts, view: ZoneView, document: Mapping[str, Any]) -> UserAgent:
+    """The client of that metadata, known from now on.
+
+    Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
+    """
+    metadata = rules.read(document)
+    return await keep(parts, view, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC)
+
+
+async def admit(parts: Parts, view: ZoneView, address: str) -> None:
+    """Refuse where the zone takes no registrations, and slow down whoever sends many.
+
+    Raises: RegistrationClosed; TooManyRequests; Unavailable, because who cannot be counted is not let in.
+    """
+    if not view.zone.protocols.oauth2.dcr_enabled:
+        raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
+    now = parts.clock().timestamp()
+    window = int(now) // WINDOW_SECONDS
+    digest = sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+    for who, limit in ((digest, MAX_FROM_ADDRESS), ("", MAX_IN_ZONE)):
+        key = f"register:{view.id}:{who}:{window}"
+        if await parts.state.count(key, ttl_seconds=WINDOW_SECONDS) > limit:
+            wait = int((window + 1) * WINDOW_SECONDS - now) + 1
+            raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
+
+
+async def keep(
+    parts: Parts,
+    view: ZoneView,
+    client_id: str,
+    metadata: ClientMetadata,
+    registration: Registration,
+    *,
+    fresh_until: datetime | None = None,
+) -> UserAgent:
+    """The user agent of that client id, made when there is none; one that is there stays as it is.
+
+    Args:
+        fresh_until: how long a document may be used without another look at it.
+    """
+    now, name = parts.clock(), rules.display_name(metadata)
+    made = UserAgent(
+        id=new_id(),
+        organization_id=view.organization_id,
+        zone_id=view.id,
+        identifier=client_id,
+        name=name,
+        # Names repeat; the hash tells them apart, and needs no look at the slugs that are taken.
+        slug=f"{slug_of(name)[:46].strip('-')}-{sha256(client_id.encode()).hexdigest()[:16]}",
+        registration=registration,
+        client_metadata=metadata,
+        created_at=now,
+        updated_at=now,
+        used_at=now,
+        fresh_until=fresh_until,
+    )
+    try:
+        async with parts.database.transaction() as conn:
+            if (known := await user_agents.find(conn, client_id, zone_id=view.id)) is not None:
+                await user_agents.touch(conn, known.id, zone_id=view.id, now=now)
+                return known
+            await entities.insert(conn, USER_AGENT, made)
+    except Conflict:  # somebody else has just registered the same
+        async with parts.database.querying() as conn:
+            known = await user_agents.find(conn, client_id, zone_id=view.id)
+        if known is None:
+            raise
+        return known
+    return made

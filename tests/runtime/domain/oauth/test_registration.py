@@ -1,0 +1,161 @@
+"""What a client may say of itself, and what is made of it."""
+
+import pytest
+
+from runtime.domain.errors import InvalidClientMetadata, InvalidRedirectUri, InvalidSoftwareStatement
+from runtime.domain.kinds.values import ApplicationType
+from runtime.domain.oauth.registration import display_name, dynamic_client_id, read
+
+LOCAL = "http://localhost:8600/callback"
+WEB = "https://agent.example/callback"
+MINIMAL = {"redirect_uris": [LOCAL]}
+
+
+@pytest.mark.standard("RFC 7591")
+def test_is_met_half_way():
+    """What such clients may not have is left out; they are public, whatever they ask for."""
+    kept = read(
+        {
+            "redirect_uris": [WEB, LOCAL, WEB],
+            "grant_types": ["refresh_token", "authorization_code", "client_credentials", "implicit"],
+            "response_types": ["code", "token"],
+            "token_endpoint_auth_method": "client_secret_basic",
+            "scope": "read openid",
+            "client_name": "Agent",
+            "jwks": {"keys": []},
+        }
+    )
+
+    assert kept.redirect_uris == [LOCAL, WEB]
+    assert kept.grant_types == ["authorization_code", "refresh_token"]
+    assert kept.response_types == ["code"]
+    assert kept.token_endpoint_auth_method == "none"
+    assert kept.scope == "openid read"
+    assert kept.jwks is None
+
+
+@pytest.mark.threat(24)
+def test_what_an_administrator_decides_is_not_kept():
+    """Consent, owner, traits and trust are nobody's to claim, and change nothing about who it is."""
+    claimed = MINIMAL | {
+        "consent": "implicit",
+        "owner_type": "platform",
+        "traits": ["gateway"],
+        "trusted": True,
+        "id": "x",
+    }
+
+    assert read(claimed) == read(MINIMAL)
+    assert dynamic_client_id(read(claimed)) == dynamic_client_id(read(MINIMAL))
+
+
+def test_the_same_metadata_is_the_same_client():
+    """Order means nothing; anything that is kept does."""
+    one = read({"redirect_uris": [WEB, LOCAL], "grant_types": ["authorization_code", "refresh_token"]})
+    other = read({"grant_types": ["refresh_token", "authorization_code"], "redirect_uris": [LOCAL, WEB]})
+
+    assert dynamic_client_id(one) == dynamic_client_id(other)
+    assert dynamic_client_id(one) != dynamic_client_id(read({"redirect_uris": [WEB]}))
+    assert len(dynamic_client_id(one)) == len("ua:") + 64
+
+
+def test_a_name_or_where_it_is_answered():
+    """People see a name in any case."""
+    assert display_name(read(MINIMAL | {"client_name": " Notes "})) == "Notes"
+    assert display_name(read(MINIMAL)) == "localhost"
+    assert display_name(read({"redirect_uris": ["com.example.app:/cb"]})) == "com.example.app"
+
+
+@pytest.mark.standard("RFC 8252")
+@pytest.mark.parametrize(
+    ("uris", "named", "chosen"),
+    [
+        ([LOCAL], None, "native"),
+        ([LOCAL, WEB], None, "native"),
+        (["com.example.app:/cb"], None, "native"),
+        ([WEB], None, "web"),
+        ([WEB], "native", "native"),
+        (["http://127.0.0.1/cb", "http://[::1]:1/cb"], "native", "native"),
+    ],
+)
+def test_the_type_is_the_named_one_or_the_fitting_one(uris, named, chosen):
+    """Native clients that leave the type out are native nevertheless."""
+    document = {"redirect_uris": uris} | ({"application_type": named} if named else {})
+
+    assert read(document).application_type is ApplicationType(chosen)
+
+
+@pytest.mark.threat(5)
+@pytest.mark.parametrize(
+    ("uri", "application_type"),
+    [
+        (LOCAL, "web"),
+        ("com.example.app:/cb", "web"),
+        ("https://localhost/cb", "web"),
+        ("https://127.0.0.1:8443/cb", "web"),
+        ("cursor://done", "native"),
+        ("localhost:9999/cb", "native"),
+        ("app.example:8080/cb", "native"),
+        ("http://agent.example/cb", "native"),
+        ("http://localhost.evil.test/cb", "native"),
+        ("JavaScript:alert(1)", "native"),
+        ("DATA:text/html,x", "native"),
+        ("https://user@agent.example/cb", "native"),
+        ("https://agent.example/cb#x", "web"),
+        ("https://agent.example/a/../cb", "web"),
+        ("https://agent.example/cb?code=1", "web"),
+        ("https://agent.example./cb", "web"),
+        ("relative", "native"),
+    ],
+)
+def test_a_redirect_uri_must_fit(uri, application_type):
+    """A web client is answered on a host of its own; a private scheme holds a dot."""
+    with pytest.raises(InvalidRedirectUri):
+        read({"redirect_uris": [uri], "application_type": application_type})
+    with pytest.raises(InvalidRedirectUri):
+        read({"redirect_uris": [WEB, uri], "application_type": application_type})
+    assert read({"redirect_uris": [WEB], "application_type": application_type})
+
+
+@pytest.mark.parametrize(
+    "uris", [None, [], "https://agent.example/cb", [1], [WEB + str(n) for n in range(21)]]
+)
+def test_redirect_uris_are_a_short_list(uris):
+    """At least one, and not a book."""
+    with pytest.raises(InvalidRedirectUri):
+        read({"redirect_uris": uris})
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"client_name": "x" * 101},
+        {"client_name": 7},
+        {"client_name": "Bank\u202eknab"},
+        {"client_name": "Ba\u200bnk"},
+        {"client_name": "<b>Bank</b>"},
+        {"client_name": "a\nb"},
+        {"client_uri": "javascript:alert(1)"},
+        {"logo_uri": "data:image/png,x"},
+        {"policy_uri": "https://"},
+        {"tos_uri": ["https://a.example"]},
+        {"grant_types": ["client_credentials"]},
+        {"grant_types": "authorization_code"},
+        {"response_types": ["token"]},
+        {"application_type": "service"},
+        {"scope": 'read "x"'},
+        {"contacts": "me"},
+        {"contacts": [1]},
+        {"software_id": {}},
+    ],
+)
+def test_other_members_are_refused_when_wrong(members):
+    """A client that cannot be described honestly is not registered."""
+    with pytest.raises(InvalidClientMetadata):
+        read(MINIMAL | members)
+
+
+def test_statements_are_not_taken():
+    """Nobody here can check them, and what they say must not count unchecked."""
+    with pytest.raises(InvalidSoftwareStatement):
+        read(MINIMAL | {"software_statement": "x.y.z"})
