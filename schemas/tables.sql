@@ -270,8 +270,7 @@ CREATE TABLE organization_heads (
     revision BIGINT NOT NULL,
     audit_sequence BIGINT NOT NULL,
     audit_hash VARCHAR NOT NULL,
-    CONSTRAINT organization_heads_pkey PRIMARY KEY (organization_id),
-    CONSTRAINT organization_heads_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+    CONSTRAINT organization_heads_pkey PRIMARY KEY (organization_id)
 );
 
 CREATE TABLE organization_users (

@@ -188,7 +188,7 @@ class Identity(Part):
     permissions: PERMISSIONS = None
 
 
-class ServiceAccountToken(Part):
+class TokenResponse(Part):
     """A bearer token for the management API. `expires_in`: seconds."""
 
     access_token: str

@@ -224,6 +224,16 @@ IRREGULAR: tuple[Route, ...] = (
         envelope=Wrap.ITEMS,
     ),
     _hand(
+        "organizations.exchange_token",
+        "POST",
+        f"{_ORGANIZATION}/token",
+        200,
+        "Swap a user's token for one of an organization that the user acts for",
+        kind=kinds.ORGANIZATION,
+        response=(answers.TokenResponse,),
+        errors=(403, 404),
+    ),
+    _hand(
         "providers.validate",
         "POST",
         f"{kinds.PROVIDER.item_path}/validate",
@@ -418,7 +428,7 @@ IRREGULAR: tuple[Route, ...] = (
         body=(changes.TokenForm,),
         form=True,
         open=True,
-        response=(answers.ServiceAccountToken,),
+        response=(answers.TokenResponse,),
         errors=(400, 401),
     ),
     _hand(

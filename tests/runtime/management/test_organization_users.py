@@ -9,8 +9,7 @@ from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.management import organization_users, organizations
-from runtime.services.management.caller import Caller
-from runtime.services.management.organization_users import Account
+from runtime.services.management.caller import Account, Caller
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 

@@ -8,10 +8,11 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.calls import Call
 from runtime.contract.answers import answer, part_answer
-from runtime.domain.kinds import ALL, Entity, Envelope, Kind
+from runtime.domain.kinds import Entity, Envelope, Kind
 from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.zone import Zone
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.permissions import permission_map
+from runtime.services.management.permissions import children_of, permission_map
 from runtime.services.management.policies import etag
 from runtime.storage.sql.entities import position
 
@@ -42,16 +43,18 @@ def send_entity(
 
 def permitted(call: Call, kind: Kind, entity: Entity) -> Entity:
     """The entity with what the caller may do with it, when that is asked."""
-    if "permissions" not in call.expands or "permissions" not in type(entity).model_fields:
+    known = getattr(entity, "permissions", None)
+    if "permissions" not in call.expands or "permissions" not in type(entity).model_fields or known:
         return entity
     changeable = getattr(entity, "owner_type", OwnerType.CUSTOMER) is not OwnerType.PLATFORM
-    return entity.model_copy(update={"permissions": permissions_of(call, kind, changeable=changeable)})
+    roles = call.caller.roles_in(entity if isinstance(entity, Zone) else None)
+    told = permission_map(roles, kind.operations, children_of(kind), changeable=changeable)
+    return entity.model_copy(update={"permissions": told})
 
 
-def permissions_of(call: Call, kind: Kind, *, changeable: bool = True) -> dict[str, dict[str, bool]]:
-    """The caller's permissions on a kind and on the kinds right below it."""
-    below = [child.operations for child in ALL if child.parent is kind]
-    return permission_map(call.caller.role, kind.operations, below, changeable=changeable)
+def permissions_of(call: Call, kind: Kind) -> dict[str, dict[str, bool]]:
+    """The caller's permissions on a kind and on the kinds right below it, in the whole organization."""
+    return permission_map(call.caller.roles_in(None), kind.operations, children_of(kind))
 
 
 def send_page(call: Call, kind: Kind, listed: Listed, query: ListQuery) -> HTTPResponse:

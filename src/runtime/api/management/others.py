@@ -14,6 +14,7 @@ from runtime.services.management import (
     policy_sets,
     provider_checks,
     secrets,
+    user_tokens,
 )
 from runtime.services.management.surroundings import with_people
 
@@ -26,6 +27,13 @@ async def list_roles(call: Call) -> HTTPResponse:
     if "permissions" in call.expands:
         page["permissions"] = permissions_of(call, ORGANIZATION)
     return send(page)
+
+
+async def exchange_token(call: Call) -> HTTPResponse:
+    """Swap a user's token for one of an organization."""
+    organization = call.path["organization_id"]
+    token = await user_tokens.exchange_token(call.parts, call.caller, organization, call.request_id)
+    return send(part_answer(token))
 
 
 async def validate_provider(call: Call) -> HTTPResponse:
@@ -100,6 +108,7 @@ async def list_audit_events(call: Call) -> HTTPResponse:
 
 HANDLERS: dict[str, Handler] = {
     "organizations.list_roles": list_roles,
+    "organizations.exchange_token": exchange_token,
     "providers.validate": validate_provider,
     "secrets.list": list_secrets,
     "secrets.retrieve": retrieve_secret,

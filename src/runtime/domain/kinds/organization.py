@@ -31,7 +31,7 @@ class Organization(Entity):
     """The customer: owns zones, keys and service accounts. Addressed by id or by label."""
 
     label: Annotated[Slug, Mark.SERVER, Mark.HANDLE]
-    name: Name
+    name: Annotated[Name, Mark.MADE]
     sso_enabled: Annotated[bool, Mark.SERVER] = False
     zone_id: Annotated[Id | None, Mark.SERVER] = None
     permissions: PERMISSIONS = None
@@ -86,7 +86,7 @@ ORGANIZATION = Kind(
     operations="organizations",
     parent=None,
     item="organization_id",
-    verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE}),
+    verbs=ALL_VERBS,
     listing=_PAGE,
     created=201,
 )

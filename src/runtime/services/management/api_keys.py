@@ -3,13 +3,12 @@
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ORGANIZATION
 from runtime.services.management.caller import KEY_PREFIX, Caller
 from runtime.services.management.permissions import ROLES
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys as storage
-from runtime.storage.sql import entities
+from runtime.storage.sql import organizations
 
 
 async def create(parts: Parts, organization: str, *, name: str, role: str) -> str:
@@ -20,8 +19,7 @@ async def create(parts: Parts, organization: str, *, name: str, role: str) -> st
     if role not in ROLES:
         raise ValidationFailed.of("role", f"unknown role `{role}`; known: {', '.join(ROLES)}")
     async with parts.database.reading() as conn:
-        found = await entities.find_by(conn, ORGANIZATION, "id", organization, within={})
-        found = found or await entities.find_by(conn, ORGANIZATION, "label", organization, within={})
+        found = await organizations.named(conn, organization)
     if found is None:
         raise NotFound(f"there is no Organization `{organization}`")
     caller = Caller("zoned", "system", found.id, "org_admin", "zoned")

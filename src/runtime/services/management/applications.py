@@ -9,7 +9,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import redirect_uris
-from runtime.services.management import entities, permissions
+from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -34,7 +34,7 @@ DEPENDENCIES = "application_dependencies"
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of applications; `traits` selects any of, `traits[all]` all of the values."""
     scope = await entities.scope_of(unit, APPLICATION, parents)
-    entities.require(unit, APPLICATION, Verb.LIST)
+    entities.require(unit, APPLICATION, Verb.LIST, scope)
     more = []
     if any_of := query.special.get("traits"):
         more.append(storage.has_traits([(trait,) for trait in any_of]))
@@ -55,7 +55,7 @@ async def retrieve(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an application, with its first dependencies."""
     scope = await entities.scope_of(unit, APPLICATION, parents)
-    entities.require(unit, APPLICATION, Verb.CREATE)
+    entities.require(unit, APPLICATION, Verb.CREATE, scope)
     made = await entities.new_entity(unit, APPLICATION, scope, body)
     check_redirects(made)
     await entities.add(unit, APPLICATION, made)
@@ -111,9 +111,9 @@ async def set_dependencies(
 
     What stays keeps the condition under which it is available. Raises ValidationFailed, Forbidden.
     """
-    permissions.require(unit.caller.role, DEPENDENCIES, Verb.CREATE)
-    entities.refuse_platform_owned(APPLICATION, application)
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
+    await entities.require_in(unit, DEPENDENCIES, Verb.CREATE, zone_id)
+    entities.refuse_platform_owned(APPLICATION, application)
     wanted = set(resource_ids)
     await entities.require_in_zone(unit, RESOURCE, zone_id, sorted(wanted), field=field)
     present = await storage.dependencies_of(unit.conn, application.id, zone_id=zone_id)
@@ -178,7 +178,7 @@ async def remove_dependency(unit: Unit, parents: Parents, application_id: str, r
 async def _application_scope(unit: Unit, parents: Parents, application_id: str, verb: Verb) -> dict[str, str]:
     scope = await entities.scope_of(unit, APPLICATION, parents)
     await rows.get(unit.conn, APPLICATION, application_id, within=scope)
-    permissions.require(unit.caller.role, DEPENDENCIES, verb)
+    entities.require(unit, DEPENDENCIES, verb, scope)
     return scope
 
 

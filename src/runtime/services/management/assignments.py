@@ -21,7 +21,7 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType
-from runtime.services.management import entities, permissions
+from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -113,8 +113,9 @@ async def revoke(
 async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
     """End an assignment that was looked up before. Raises Forbidden."""
     assignment = cast(RoleAssignment, assignment)
-    permissions.require(unit.caller.role, ROLE_ASSIGNMENT.operations, Verb.DELETE)
-    await entities.take_away(unit, ROLE_ASSIGNMENT, {"zone_id": assignment.zone_id}, assignment)
+    scope = {"zone_id": assignment.zone_id}
+    await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
+    await entities.take_away(unit, ROLE_ASSIGNMENT, scope, assignment)
 
 
 async def _scope(
@@ -122,7 +123,7 @@ async def _scope(
 ) -> dict[str, str]:
     scope = await entities.scope_of(unit, holder.kind, parents)
     await storage.get(unit.conn, holder.kind, principal_id, within=scope)
-    permissions.require(unit.caller.role, holder.subject, verb)
+    entities.require(unit, holder.subject, verb, scope)
     return scope
 
 

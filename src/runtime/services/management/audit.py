@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.contract.changes import AuditActor, AuditEvent
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
-from runtime.services.management import entities, permissions
+from runtime.services.management import entities
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit import Unit, record_hash
 from runtime.services.parts import Parts
@@ -49,7 +49,7 @@ class Verdict:
 async def list_(unit: Unit, organization: str, query: ListQuery) -> Listed:
     """One page of the caller's organization's audit records, newest first."""
     found = await entities.organization_of(unit, organization)
-    permissions.require(unit.caller.role, SUBJECT, Verb.LIST)
+    entities.require(unit, SUBJECT, Verb.LIST, {})
     records, has_next, has_previous = await storage.page(
         unit.conn,
         found.id,

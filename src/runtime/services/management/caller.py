@@ -1,32 +1,59 @@
-"""Who is calling the management API: an API key, or a service account with a token."""
+"""Who is calling the management API, and which of their roles count where."""
 
-import asyncio
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Literal, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from runtime.adapters.keys.signing import InvalidToken, verify
-from runtime.domain.errors import NotFound, Unauthorized
-from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
-from runtime.domain.kinds.organization import Organization, ServiceAccount
-from runtime.logs import log
-from runtime.services.management import unverified
-from runtime.services.parts import Parts
-from runtime.storage.sql import api_keys, entities
-from runtime.storage.sql.api_keys import ApiKey
+from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.zone import Zone
 
 TOKEN_TYPE = "m2m+jwt"
 KEY_PREFIX = "zwk_"
-_KEY_ID_CHARS = 26
-_SECRET_CHARS = 43
-_USE_RECORDED_EVERY = timedelta(minutes=1)
-_REFUSED = "the bearer credential is not valid"
-_MAX_NOTED = 10_000
-_noted: dict[str, datetime] = {}  # key id -> when this process last had its use recorded
-# Kept here so that they are not collected before they have run.
-_background: set[asyncio.Task[None]] = set()
+REFUSED = "the bearer credential is not valid"
+
+# The organization's own zone decides who acts for the organization: whoever could write there could make
+# themselves an administrator. So nobody below one does.
+_IN_OWN_ZONE = {
+    "org_member": "org_viewer",
+    "service_account": "org_viewer",
+    "zone_manager": "zone_viewer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who somebody is in every organization they act for.
+
+    Attributes:
+        id: of the user in the zone of the organization that the account belongs to.
+        issuer: of that zone; with `subject` it is what the account's tokens say.
+    """
+
+    id: str
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The sign-in that a user's request rests on.
+
+    Attributes:
+        zone_id, organization_id: where the account is at home and the session stands.
+        expires_at: when the session ends.
+        source: issuer of the provider that signed the user in.
+        at_home: whether the token is the home zone's own, and not one of a single organization.
+    """
+
+    account: Account
+    organization_id: str
+    zone_id: str
+    session_id: str
+    expires_at: datetime
+    email: str
+    source: str
+    at_home: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +61,11 @@ class Caller:
     """Whoever a request acts for.
 
     Attributes:
-        id: of the API key or the service account.
+        id: of the API key, the service account or the organization user.
+        role: what they are in the organization.
         display: its name, for messages and histories.
+        zone_roles: zone id -> the roles that a user has there besides.
+        sign_in: set for users alone.
     """
 
     id: str
@@ -43,91 +73,26 @@ class Caller:
     organization_id: str
     role: str
     display: str
+    zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    sign_in: SignIn | None = None
 
+    def roles_in(self, zone: Zone | None) -> tuple[str, ...]:
+        """The roles that count for what is in that zone; None for what belongs to the organization itself.
 
-async def authenticate(parts: Parts, authorization: str | None) -> Caller:
-    """The caller that an `Authorization` header stands for. Raises Unauthorized."""
-    scheme, _, credential = (authorization or "").partition(" ")
-    credential = credential.strip()
-    if scheme.lower() != "bearer" or not credential:
-        raise Unauthorized("send `Authorization: Bearer` with an API key or a service-account token")
-    if credential.startswith(KEY_PREFIX):
-        return await _by_api_key(parts, credential)
-    return await _by_token(parts, credential)
+        A role in a zone counts nowhere else.
+        """
+        if zone is None:
+            return (self.role,)
+        if zone.owner_type is OwnerType.PLATFORM:
+            return (_IN_OWN_ZONE.get(self.role, self.role),)
+        return (self.role, *self.zone_roles.get(zone.id, ()))
 
+    @property
+    def roles_anywhere(self) -> tuple[str, ...]:
+        """Every role that counts somewhere: what a request needs to be looked at at all."""
+        return (self.role, *(role for roles in self.zone_roles.values() for role in roles))
 
-async def _by_api_key(parts: Parts, credential: str) -> Caller:
-    key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
-    if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
-        raise Unauthorized(_REFUSED)
-    async with parts.database.querying() as conn:
-        key = await api_keys.find(conn, key_id)
-    if key is None or not parts.hasher.matches(secret, key.secret_hash):
-        raise Unauthorized(_REFUSED)
-    _note_use(parts, key)
-    return Caller(key.id, "api_key", key.organization_id, key.role, key.name)
-
-
-def _note_use(parts: Parts, key: ApiKey) -> None:
-    """Have it recorded that the key is in use, at most once a minute and behind the answer."""
-    now = parts.clock()
-    noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
-    if noted is not None and now - noted < _USE_RECORDED_EVERY:
-        return
-    if len(_noted) >= _MAX_NOTED:
-        _noted.clear()
-    _noted[key.id] = now
-    task = asyncio.get_running_loop().create_task(_record_use(parts, key.id))
-    _background.add(task)
-    task.add_done_callback(_background.discard)
-
-
-async def _record_use(parts: Parts, key_id: str) -> None:
-    try:
-        async with parts.database.transaction() as conn:
-            await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
-    except SQLAlchemyError as failure:
-        log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
-
-
-async def _by_token(parts: Parts, token: str) -> Caller:
-    """The service account a token was issued to.
-
-    Its claims say where to look; nothing of them counts before the signature is verified. The credential
-    is looked up each time: deleting it ends its tokens at once.
-    """
-    organization_id = unverified.claim(token, "organization_id")
-    if organization_id is None:
-        raise Unauthorized(_REFUSED)
-    try:
-        async with parts.database.reading() as conn:
-            organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
-        organization = cast(Organization, organization)
-        if organization.zone_id is None:
-            raise Unauthorized(_REFUSED)
-        view = await parts.zones.view(organization.zone_id)
-        claims = verify(
-            token,
-            view.keys,
-            typ=TOKEN_TYPE,
-            issuer=view.issuer,
-            audience=parts.settings.public_url,
-            now=parts.clock(),
-        )
-        account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
-        async with parts.database.reading() as conn:
-            account = cast(
-                ServiceAccount,
-                await entities.get(
-                    conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
-                ),
-            )
-            await entities.get(
-                conn,
-                SERVICE_ACCOUNT_CREDENTIAL,
-                credential_id,
-                within={"organization_id": organization.id, "service_account_id": account_id},
-            )
-    except (InvalidToken, NotFound, KeyError) as failure:
-        raise Unauthorized(_REFUSED, internal=str(failure)) from None
-    return Caller(account.id, "service_account", organization.id, "service_account", account.name)
+    @property
+    def at_home(self) -> bool:
+        """Tell whether this is a user with an access token of their own organization's zone."""
+        return self.sign_in is not None and self.sign_in.at_home

@@ -93,6 +93,7 @@ class Steps:
         if operation.op == "create":
             return await self._create(index, operation, kind)
         target = self._target(operation, kind)
+        await self._require_change(operation, kind, target)
         if operation.op in ("update", "adopt"):
             await self._change(index, operation, kind, target)
         elif operation.op == "delete":
@@ -100,6 +101,21 @@ class Steps:
         else:
             await self._rename_or_release(operation, kind, target)
         return target
+
+    async def _require_change(self, operation: Operation, kind: Kind, target: Target) -> None:
+        """Ask for the right to change, also where only the owner or the name in git does. Raises Forbidden.
+
+        What is deleted may have gone with something deleted just before; deleting asks by itself.
+        """
+        if operation.op == "delete":
+            return
+        if kind.zoned:
+            await entities.require_in(self.unit, kind, Verb.UPDATE, str(target.zone_id))
+        elif kind is ZONE:
+            zone = await entities.zone_of(self.unit, target.id)
+            entities.require_for(self.unit, kind, zone, Verb.UPDATE, {})
+        else:
+            entities.require(self.unit, kind, Verb.UPDATE, {})
 
     # --- what operations refer to
 

@@ -125,11 +125,12 @@ def body_digest(parts: Parts, changeset: Changeset) -> str:
 
 def _acting(caller: Caller, changeset: Changeset, *, dry_run: bool) -> Caller:
     """Who the operations run as. A dry run changes nothing, so seeing everything it mentions is enough."""
-    permissions.require(caller.role, SUBJECT, Verb.RETRIEVE if dry_run else Verb.CREATE)
+    permissions.require(caller.roles_anywhere, SUBJECT, Verb.RETRIEVE if dry_run else Verb.CREATE)
     if not dry_run:
-        return caller
+        return caller  # each operation asks for what it needs, where it needs it
     for index, operation in enumerate(changeset.operations):
-        if not permissions.allows(caller.role, BY_NAME[operation.kind].operations, Verb.RETRIEVE):
+        roles = (caller.role, *caller.zone_roles.get((operation.zone and operation.zone.id) or "", ()))
+        if not permissions.allows(roles, BY_NAME[operation.kind].operations, Verb.RETRIEVE):
             refused = NotFound(f"there is nothing called `{operation.kind}` here")
             raise _placed(refused, index, operation, in_spec=False)
     return replace(caller, role="org_admin")
@@ -361,7 +362,7 @@ async def history(
     """One page of receipts, newest first."""
     async with reading_unit(parts, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
-        permissions.require(caller.role, SUBJECT, Verb.LIST)
+        entities.require(unit, SUBJECT, Verb.LIST, {})
         applied, has_next, has_previous = await storage.history(
             unit.conn, found.id, limit=query.limit, after=query.after, before=query.before
         )
@@ -382,7 +383,7 @@ async def retrieve(
     """The receipt of one changeset. Raises NotFound."""
     async with reading_unit(parts, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
-        permissions.require(caller.role, SUBJECT, Verb.RETRIEVE)
+        entities.require(unit, SUBJECT, Verb.RETRIEVE, {})
         return receipt(await storage.find(unit.conn, found.id, changeset_id))
 
 

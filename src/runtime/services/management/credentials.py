@@ -8,7 +8,7 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Entity, Kind, Verb
-from runtime.domain.kinds.application import ANY_SUBJECT, Application, TokenCredential
+from runtime.domain.kinds.application import ANY_SUBJECT, Application, ApplicationCredential, TokenCredential
 from runtime.domain.kinds.values import CredentialType
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -20,7 +20,7 @@ from runtime.storage.sql import entities as storage
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a credential. The password of a `password` one stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, APPLICATION_CREDENTIAL, parents)
-    entities.require(unit, APPLICATION_CREDENTIAL, Verb.CREATE)
+    entities.require(unit, APPLICATION_CREDENTIAL, Verb.CREATE, scope)
     await entities.require_in_zone(
         unit, APPLICATION, scope["zone_id"], [body["application_id"]], field="application_id"
     )
@@ -45,7 +45,7 @@ async def update(
     unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a credential. A `token` one is named after its subject; naming one ends `any_subject`."""
-    scope, before = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, Verb.UPDATE)
+    scope, before = await _for_change(unit, parents, entity_id, Verb.UPDATE)
     if isinstance(before, TokenCredential) and patch.get("subject") is not None:
         patch = {"any_subject": None, **patch}
     after = await entities.patched(unit, APPLICATION_CREDENTIAL, scope, before, patch)
@@ -53,6 +53,23 @@ async def update(
         identifier = _identifier_of(after.subject, any_subject=after.any_subject)
         after = after.model_copy(update={"identifier": identifier})
     return await entities.change(unit, APPLICATION_CREDENTIAL, scope, before, after)
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove a credential. Raises NotFound, Forbidden."""
+    scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
+    await entities.take_away(unit, APPLICATION_CREDENTIAL, scope, before)
+
+
+async def _for_change(
+    unit: Unit, parents: Parents, entity_id: str, verb: Verb
+) -> tuple[dict[str, str], ApplicationCredential]:
+    """The scope, and a credential that the caller may change: not one of the service's own applications."""
+    scope, found = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, verb)
+    credential = cast(ApplicationCredential, found)
+    application = await storage.get(unit.conn, APPLICATION, credential.application_id, within=scope)
+    entities.refuse_platform_owned(APPLICATION, application)
+    return scope, credential
 
 
 def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:

@@ -19,7 +19,7 @@ from runtime.storage.sql import entities as storage
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of delegated grants, each as it stands now."""
     scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
-    entities.require(unit, DELEGATED_GRANT, Verb.LIST)
+    entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
     status = asked_status(query)
     more = [consents.stands(unit.now, status)] if status is not None else []
     listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)

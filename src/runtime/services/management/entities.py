@@ -64,10 +64,11 @@ async def zone_of(unit: Unit, zone_id: str) -> Zone:
 async def scope_of(unit: Unit, kind: Kind, parents: Parents) -> dict[str, str]:
     """What every query for entities of that kind is limited to: the ids of its parents, each seen to exist.
 
-    Raises: NotFound, when a parent does not exist or is not the caller's, or when the role does not see
-        the kind at all.
+    Raises: NotFound, when a parent does not exist or is not the caller's, or when the caller's roles do
+        not see the kind at all.
     """
-    if not permissions.sees(unit.caller.role, kind.operations):
+    zone = await zone_of(unit, parents["zone_id"]) if kind.zoned else None
+    if not permissions.sees(unit.caller.roles_in(zone), kind.operations):
         raise NotFound(f"there is nothing called `{kind.operations}` here")
     if kind.parent is None:
         return {"organization_id": unit.organization_id}
@@ -81,9 +82,30 @@ async def scope_of(unit: Unit, kind: Kind, parents: Parents) -> dict[str, str]:
     return {**scope, member: parents[member]}
 
 
-def require(unit: Unit, kind: Kind, verb: Verb) -> None:
-    """Raise Forbidden when the caller's role may not do that with entities of that kind."""
-    permissions.require(unit.caller.role, kind.operations, verb)
+def require(unit: Unit, subject: Kind | str, verb: Verb, scope: Parents) -> None:
+    """Raise Forbidden when the caller may not do that with entities of that kind, in that scope.
+
+    Args:
+        subject: the kind, or the row of the permission table.
+        scope: as `scope_of` gave it; the roles that count are those in its zone.
+    """
+    zone_id = scope.get("zone_id")
+    zone = None if zone_id is None else unit.zones[zone_id]
+    row = subject if isinstance(subject, str) else subject.operations
+    permissions.require(unit.caller.roles_in(zone), row, verb)
+
+
+async def require_in(unit: Unit, subject: Kind | str, verb: Verb, zone_id: str) -> None:
+    """As `require`, for what was looked up without `scope_of`. Raises NotFound, Forbidden."""
+    require(unit, subject, verb, {"zone_id": (await zone_of(unit, zone_id)).id})
+
+
+def require_for(unit: Unit, kind: Kind, entity: Entity, verb: Verb, scope: Parents) -> None:
+    """Raise Forbidden when the caller may not do that with this entity: a zone is its own scope."""
+    if isinstance(entity, Zone):
+        permissions.require(unit.caller.roles_in(entity), kind.operations, verb)
+    else:
+        require(unit, kind, verb, scope)
 
 
 def refuse_platform_owned(kind: Kind, entity: Entity) -> None:
@@ -227,7 +249,7 @@ async def take_away(unit: Unit, kind: Kind, scope: Parents, before: Entity) -> N
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of the entities of that kind below these parents."""
     scope = await scope_of(unit, kind, parents)
-    require(unit, kind, Verb.LIST)
+    require(unit, kind, Verb.LIST, scope)
     return await page(unit, kind, scope, query)
 
 
@@ -270,7 +292,7 @@ async def _read_position(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an entity from a checked body. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope = await scope_of(unit, kind, parents)
-    require(unit, kind, Verb.CREATE)
+    require(unit, kind, Verb.CREATE, scope)
     return await add(unit, kind, await new_entity(unit, kind, scope, body))
 
 
@@ -280,7 +302,7 @@ async def retrieve(
     """The entity with that id below these parents. Raises NotFound."""
     scope = await scope_of(unit, kind, parents)
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
-    require(unit, kind, Verb.RETRIEVE)
+    require_for(unit, kind, entity, Verb.RETRIEVE, scope)
     return entity
 
 
@@ -290,7 +312,7 @@ async def for_change(
     """The scope, and an entity that the caller may change. Raises NotFound, Forbidden."""
     scope = await scope_of(unit, kind, parents)
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
-    require(unit, kind, verb)
+    require_for(unit, kind, entity, verb, scope)
     refuse_platform_owned(kind, entity)
     return scope, entity
 

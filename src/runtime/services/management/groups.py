@@ -9,7 +9,7 @@ from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFaile
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import Group, User
-from runtime.services.management import entities, permissions
+from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -36,7 +36,7 @@ async def retrieve(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a group. Without an identifier it gets one from its name, with a suffix when that is taken."""
     scope = await entities.scope_of(unit, GROUP, parents)
-    entities.require(unit, GROUP, Verb.CREATE)
+    entities.require(unit, GROUP, Verb.CREATE, scope)
     identifier = body.get("identifier")
     if identifier is None:
         await unit.revision()
@@ -68,7 +68,7 @@ async def _own(
     """The scope, and a group that the caller may change in that respect."""
     scope = await entities.scope_of(unit, GROUP, parents)
     found = await storage.get(unit.conn, GROUP, group_id, within=scope)
-    permissions.require(unit.caller.role, subject, verb)
+    entities.require(unit, subject, verb, scope)
     found = cast(Group, found)
     if found.external:
         raise Forbidden(f"Group `{group_id}` is kept by an external directory")
@@ -98,7 +98,7 @@ async def list_members(unit: Unit, parents: Parents, group_id: str, query: ListQ
     """One page of a group's members, in the order in which the users came to the zone."""
     scope = await entities.scope_of(unit, GROUP, parents)
     await storage.get(unit.conn, GROUP, group_id, within=scope)
-    permissions.require(unit.caller.role, MEMBERS, Verb.LIST)
+    entities.require(unit, MEMBERS, Verb.LIST, scope)
     zone_id = scope["zone_id"]
     listed = await entities.page(unit, USER, scope, query, directory.in_group(group_id, zone_id))
     since = await directory.joined_at(
@@ -147,7 +147,7 @@ async def set_members(unit: Unit, group: Group, wanted_emails: Iterable[str]) ->
 
     Whoever is not known to the zone, or has not verified the address, joins once they have.
     """
-    permissions.require(unit.caller.role, MEMBERS, Verb.CREATE)
+    await entities.require_in(unit, MEMBERS, Verb.CREATE, group.zone_id)
     if group.external:
         raise Forbidden(f"Group `{group.id}` is kept by an external directory")
     zone_id = group.zone_id

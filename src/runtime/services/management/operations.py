@@ -61,6 +61,8 @@ _GENERIC: dict[Verb, Operation] = {
 
 _OWN: dict[tuple[str, Verb], Operation] = {
     (ORGANIZATION.name, Verb.LIST): organizations.list_,
+    (ORGANIZATION.name, Verb.CREATE): organizations.create,
+    (ORGANIZATION.name, Verb.DELETE): organizations.delete,
     (ORGANIZATION.name, Verb.RETRIEVE): organizations.retrieve,
     (ORGANIZATION.name, Verb.UPDATE): organizations.update,
     (ORGANIZATION_USER.name, Verb.UPDATE): organization_users.update,
@@ -79,6 +81,7 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (APPLICATION.name, Verb.UPDATE): applications.update,
     (APPLICATION_CREDENTIAL.name, Verb.CREATE): credentials.create,
     (APPLICATION_CREDENTIAL.name, Verb.UPDATE): credentials.update,
+    (APPLICATION_CREDENTIAL.name, Verb.DELETE): credentials.delete,
     (RESOURCE.name, Verb.LIST): resources.list_,
     (RESOURCE.name, Verb.CREATE): resources.create,
     (RESOURCE.name, Verb.UPDATE): resources.update,

@@ -5,7 +5,6 @@ at home; whoever has an account of another organization presents that one's toke
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from runtime.domain.errors import Conflict
@@ -16,24 +15,11 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities, users
+from runtime.services.management.caller import Account
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Who somebody is in every organization they act for.
-
-    Attributes:
-        id: of the user in the zone of the organization that the account belongs to.
-        issuer: of that zone; with `subject` it is what the account's tokens say.
-    """
-
-    id: str
-    issuer: str
-    subject: str
 
 
 async def own_zone(unit: Unit) -> Zone:

@@ -1,21 +1,24 @@
-"""Organizations: the caller's own, the roles it knows, and the making of the first one."""
+"""Organizations: those of the caller, the roles they know, their making and their end."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from runtime.contract.answers import OrganizationRoleInfo
+from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
-from runtime.domain.kinds import ORGANIZATION, Entity, Kind, Verb
+from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
-from runtime.domain.kinds.values import OwnerType
-from runtime.services.management import api_keys, entities, permissions, zones
+from runtime.domain.kinds.values import OrganizationRole, OwnerType
+from runtime.services.management import api_keys, entities, organization_users, own_zone, permissions, zones
 from runtime.services.management.caller import Caller
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit, unit_of_work
+from runtime.services.management.unit import Unit, unit_of_work, within
+from runtime.services.management.user_tokens import own_sign_in
 from runtime.services.parts import Parts
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import ledger
+from runtime.storage.sql import organization_users as people
 from runtime.storage.sql.tables import TABLES
 
 ROLES: tuple[OrganizationRoleInfo, ...] = (
@@ -53,10 +56,20 @@ ROLES: tuple[OrganizationRoleInfo, ...] = (
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
-    """The caller's organization: a list of exactly one."""
-    entities.require(unit, ORGANIZATION, Verb.LIST)
-    only = storage.Equals("id", (unit.organization_id,))
-    return await entities.page(unit, ORGANIZATION, {}, query, only)
+    """The caller's organization: a list of exactly one; for a user at home, all that the account acts for."""
+    entities.require(unit, ORGANIZATION, Verb.LIST, {})
+    sign_in = unit.caller.sign_in
+    if sign_in is None or not unit.caller.at_home:
+        only = storage.Equals("id", (unit.organization_id,))
+        return await entities.page(unit, ORGANIZATION, {}, query, only)
+    account = {"issuer": sign_in.account.issuer, "subject": sign_in.account.subject}
+    listed = await entities.page(unit, ORGANIZATION, {}, query, people.belongs_to(**account))
+    if "permissions" not in query.expands:
+        return listed
+    roles = await people.roles_of_account(unit.conn, [one.id for one in listed.items], **account)
+    below = permissions.children_of(ORGANIZATION)
+    told = {one: permissions.permission_map(role, "organizations", below) for one, role in roles.items()}
+    return listed.with_items([one.model_copy(update={"permissions": told[one.id]}) for one in listed.items])
 
 
 async def retrieve(
@@ -64,7 +77,7 @@ async def retrieve(
 ) -> Entity:
     """The caller's organization, by id or by label."""
     found = await entities.organization_of(unit, entity_id)
-    entities.require(unit, ORGANIZATION, Verb.RETRIEVE)
+    entities.require(unit, ORGANIZATION, Verb.RETRIEVE, {})
     return found
 
 
@@ -73,7 +86,7 @@ async def update(
 ) -> Entity:
     """Change the organization's name. Its label stays: it stands in addresses."""
     before = await entities.organization_of(unit, entity_id)
-    entities.require(unit, ORGANIZATION, Verb.UPDATE)
+    entities.require(unit, ORGANIZATION, Verb.UPDATE, {})
     after = await entities.patched(unit, ORGANIZATION, {}, before, patch)
     return await entities.change(unit, ORGANIZATION, {}, before, after)
 
@@ -81,7 +94,7 @@ async def update(
 async def list_roles(unit: Unit, id_or_label: str, scope: str | None) -> list[OrganizationRoleInfo]:
     """The roles that the organization's users and its zones' members can have."""
     await entities.organization_of(unit, id_or_label)
-    permissions.require(unit.caller.role, ORGANIZATION.operations, Verb.RETRIEVE)
+    entities.require(unit, ORGANIZATION, Verb.RETRIEVE, {})
     return [role for role in ROLES if scope in (None, role.scope)]
 
 
@@ -93,23 +106,64 @@ async def any_label(parts: Parts) -> str | None:
     return None if first is None else str(first.label)
 
 
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make an organization that the calling user administrates.
+
+    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone.
+    """
+    entities.require(unit, ORGANIZATION, Verb.CREATE, {})
+    sign_in = own_sign_in(unit.caller, "create an organization")
+    founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
+    async with within(unit, founder) as inner:
+        made = await _found(inner, body.get("name") or "New organization")
+        await organization_users.admit(
+            inner, sign_in.account, OrganizationRole.ADMIN, email=sign_in.email, source=sign_in.source
+        )
+    return made
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove the caller's organization with all that is its own; what happened in it stays on record.
+
+    Raises: Conflict while it has zones besides its own; Forbidden.
+    """
+    found = await entities.organization_of(unit, entity_id)
+    entities.require(unit, ORGANIZATION, Verb.DELETE, {})
+    await unit.revision()
+    mine = [storage.Equals("owner_type", (OwnerType.CUSTOMER.value,))]
+    remaining = await storage.count(unit.conn, ZONE, within={"organization_id": found.id}, where=mine)
+    if remaining:
+        raise Conflict(f"Organization `{found.label}` still has {remaining} zones: delete them first")
+    if found.zone_id is not None:
+        await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
+    await unit.write(ORGANIZATION, "organizations.delete", found, None)
+    await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
+
+
 async def create_organization(parts: Parts, name: str) -> tuple[Organization, str]:
     """Make an organization with its own zone, and an administrator's API key; the key in clear."""
-    organization_id = new_id()
-    caller = Caller("zoned", "system", organization_id, "org_admin", "zoned")
-    now = parts.clock()
+    caller = Caller("zoned", "system", new_id(), "org_admin", "zoned")
     async with unit_of_work(parts, caller, new_id()) as unit:
-        label = slug_of(name)
-        while await storage.find_by(unit.conn, ORGANIZATION, "label", label, within={}) is not None:
-            label = with_suffix(slug_of(name))
-        made = Organization(id=organization_id, created_at=now, updated_at=now, label=label, name=name)
-        await storage.insert(unit.conn, ORGANIZATION, made)
-        await ledger.begin(unit.conn, organization_id)
-        # Named apart from the organization, so that a zone of git may have the name and slug of its own.
-        named = {"name": f"{name[:240]} (organization)"}
-        zone = await zones.make(unit, named, owner_type=OwnerType.PLATFORM)
-        after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
-        await storage.replace(unit.conn, ORGANIZATION, after, within={})
-        await unit.write(ORGANIZATION, "organizations.create", None, after)
+        made = await _found(unit, name)
         clear = await api_keys.add(unit, name="first key", role="org_admin")
-    return after, clear
+    return made, clear
+
+
+async def _found(unit: Unit, name: str) -> Organization:
+    """Make the organization of a unit, with its own zone."""
+    label = slug_of(name)
+    while await storage.find_by(unit.conn, ORGANIZATION, "label", label, within={}) is not None:
+        label = with_suffix(slug_of(name))
+    made = Organization(
+        id=unit.organization_id, created_at=unit.now, updated_at=unit.now, label=label, name=name
+    )
+    await storage.insert(unit.conn, ORGANIZATION, made)
+    await ledger.begin(unit.conn, made.id)
+    # Named apart from the organization, so that a zone of git may have the name and slug of its own.
+    named = {"name": f"{name[:240]} (organization)"}
+    zone = await zones.make(unit, named, owner_type=OwnerType.PLATFORM)
+    await own_zone.equip(unit, zone)
+    after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
+    await storage.replace(unit.conn, ORGANIZATION, after, within={})
+    await unit.write(ORGANIZATION, "organizations.create", None, after)
+    return after

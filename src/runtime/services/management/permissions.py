@@ -3,19 +3,23 @@
 What a role cannot see at all looks as if it did not exist (404); what it sees but may not do is refused
 (403). `schemas/permissions.txt` is this table as text; `permissions` maps in answers are read from it.
 A kind without a row of its own has the ordinary one of its level.
+
+Somebody with several roles may do what any of them allows: which roles count where, `Caller` says.
 """
 
 from collections.abc import Iterable
 
 from runtime.domain.errors import Forbidden, NotFound
-from runtime.domain.kinds import ALL, Verb
+from runtime.domain.kinds import ALL, Kind, Verb
+
+Roles = str | tuple[str, ...]  # one role, or several whose rights add up
 
 ROLES = ("org_admin", "org_member", "org_viewer", "zone_manager", "zone_viewer", "service_account")
 
 # l list, c create, r read, u update, d delete or archive, - nothing: the role does not see the kind.
 _TABLE = """
                              org_admin org_member org_viewer zone_manager zone_viewer service_account
-organizations                lru       lr         lr         lr           lr          lr
+organizations                lcrud     lr         lr         lr           lr          lr
 organization_users           lrud      lr         lr         -            -           lr
 invitations                  lcd       l          l          -            -           l
 service_accounts             lcrud     lr         lr         -            -           lcrud
@@ -105,42 +109,53 @@ def text() -> str:
     return _COMPLETE
 
 
-def sees(role: str, subject: str) -> bool:
-    """Tell whether anything of that kind exists for the role."""
-    return bool(TABLE[subject].get(role))
+def _each(roles: Roles) -> tuple[str, ...]:
+    return (roles,) if isinstance(roles, str) else roles
 
 
-def allows(role: str, subject: str, verb: Verb) -> bool:
-    """Tell whether the role may do that. Archiving takes the right to delete."""
+def sees(roles: Roles, subject: str) -> bool:
+    """Tell whether anything of that kind exists for these roles."""
+    return any(TABLE[subject].get(role) for role in _each(roles))
+
+
+def allows(roles: Roles, subject: str, verb: Verb) -> bool:
+    """Tell whether one of the roles may do that. Archiving takes the right to delete."""
     wanted = Verb.DELETE if verb is Verb.ARCHIVE else verb
-    return wanted in TABLE[subject].get(role, frozenset())
+    return any(wanted in TABLE[subject].get(role, frozenset()) for role in _each(roles))
 
 
-def require(role: str, subject: str, verb: Verb) -> None:
-    """Raise NotFound when the role does not see the kind, Forbidden when it may not do that with it."""
-    if not sees(role, subject):
+def require(roles: Roles, subject: str, verb: Verb) -> None:
+    """Raise NotFound when the roles do not see the kind, Forbidden when they may not do that with it."""
+    if not sees(roles, subject):
         raise NotFound(f"there is nothing called `{subject}` here")
-    if not allows(role, subject, verb):
-        raise Forbidden(f"the role `{role}` may not {verb.value} `{subject}`")
+    if not allows(roles, subject, verb):
+        held = list(dict.fromkeys(_each(roles)))
+        named = ("role " if len(held) == 1 else "roles ") + ", ".join(f"`{role}`" for role in held)
+        raise Forbidden(f"the {named} may not {verb.value} `{subject}`")
+
+
+def children_of(kind: Kind) -> list[str]:
+    """The rows of what is kept right below entities of that kind."""
+    return [child.operations for child in ALL if child.parent is kind]
 
 
 def permission_map(
-    role: str, subject: str, children: Iterable[str] = (), *, changeable: bool = True
+    roles: Roles, subject: str, children: Iterable[str] = (), *, changeable: bool = True
 ) -> dict[str, dict[str, bool]]:
     """The `permissions` member of an answer: what the caller may do with this, and with what is inside it.
 
     Args:
         subject: the row of the thing itself.
-        children: rows of what is kept inside it; what the role does not see is left out.
+        children: rows of what is kept inside it; what the roles do not see is left out.
         changeable: False for platform-owned entities, which nobody changes.
     """
     own = {
-        flag: allows(role, subject, verb) and (changeable or verb not in _CHANGES)
+        flag: allows(roles, subject, verb) and (changeable or verb not in _CHANGES)
         for verb, flag in _FLAGS.items()
     }
     inside = {
-        child: {flag: allows(role, child, verb) for verb, flag in _FLAGS.items()}
+        child: {flag: allows(roles, child, verb) for verb, flag in _FLAGS.items()}
         for child in children
-        if sees(role, child)
+        if sees(roles, child)
     }
     return {subject: own, **inside}

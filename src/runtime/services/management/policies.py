@@ -52,7 +52,7 @@ async def retrieve(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a policy that has no text yet."""
     scope = await entities.scope_of(unit, POLICY, parents)
-    entities.require(unit, POLICY, Verb.CREATE)
+    entities.require(unit, POLICY, Verb.CREATE, scope)
     made = await entities.new_entity(unit, POLICY, scope, body, created_by=unit.caller.id)
     return await entities.add(unit, POLICY, made)
 
@@ -142,7 +142,7 @@ async def create_version(unit: Unit, kind: Kind, parents: Parents, body: Mapping
     zone = {"zone_id": parents["zone_id"]}
     await entities.scope_of(unit, POLICY_VERSION, parents)
     _, policy = await entities.for_change(unit, POLICY, zone, parents["policy_id"], Verb.RETRIEVE)
-    entities.require(unit, POLICY_VERSION, Verb.CREATE)
+    entities.require(unit, POLICY_VERSION, Verb.CREATE, zone)
     policy = cast(Policy, policy)
     text = policy_texts.read(
         cedar_raw=body.get("cedar_raw"),
@@ -158,7 +158,7 @@ async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "ced
     Raises: ValidationFailed, Conflict, Forbidden.
     """
     entities.refuse_platform_owned(POLICY, policy)
-    entities.require(unit, POLICY_VERSION, Verb.CREATE)
+    await entities.require_in(unit, POLICY_VERSION, Verb.CREATE, policy.zone_id)
     version = await bindings.schema_version(unit.conn, zone_id=policy.zone_id)
     read = policy_texts.read(cedar_raw=text, schema_version=version, field=field)
     latest = await latest_version(unit, policy)

@@ -8,7 +8,7 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.policy import PolicySchema
 from runtime.domain.kinds.values import SchemaStatus
 from runtime.domain.policy import schema
-from runtime.services.management import entities, permissions
+from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
@@ -61,7 +61,7 @@ async def set_default(unit: Unit, parents: Parents, version: str) -> PolicySchem
     """Let new texts of a zone be written against that version. Raises NotFound, Forbidden."""
     zone_id = await _zone_id(unit, parents, Verb.RETRIEVE)
     _require_known(version)
-    permissions.require(unit.caller.role, SCHEMAS, Verb.UPDATE)
+    entities.require(unit, SCHEMAS, Verb.UPDATE, {"zone_id": zone_id})
     before = await bindings.schema_version(unit.conn, zone_id=zone_id)
     if before != version:
         await unit.revision()
@@ -78,9 +78,8 @@ async def set_default(unit: Unit, parents: Parents, version: str) -> PolicySchem
 
 
 async def _zone_id(unit: Unit, parents: Parents, verb: Verb) -> str:
-    zone = await entities.zone_of(unit, parents["zone_id"])
-    permissions.require(unit.caller.role, SCHEMAS, verb)
-    return zone.id
+    await entities.require_in(unit, SCHEMAS, verb, parents["zone_id"])
+    return parents["zone_id"]
 
 
 def _require_known(version: str) -> None:

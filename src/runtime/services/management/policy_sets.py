@@ -29,7 +29,7 @@ from runtime.storage.sql import entities as storage
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of policy sets, each with its binding."""
     scope = await entities.scope_of(unit, POLICY_SET, parents)
-    entities.require(unit, POLICY_SET, Verb.LIST)
+    entities.require(unit, POLICY_SET, Verb.LIST, scope)
     more = []
     if wanted := query.special.get("filter[active]"):
         active = bindings.is_active(scope["zone_id"])
@@ -49,7 +49,7 @@ async def retrieve(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a policy set that is bound to nothing and has no version yet."""
     scope = await entities.scope_of(unit, POLICY_SET, parents)
-    entities.require(unit, POLICY_SET, Verb.CREATE)
+    entities.require(unit, POLICY_SET, Verb.CREATE, scope)
     target, older = body.get("target_type"), body.get("scope_type")
     if target and older and target != older:
         raise ValidationFailed.of("scope_type", "is the older name of `target_type`, and says otherwise")
@@ -157,7 +157,7 @@ async def create_version(unit: Unit, kind: Kind, parents: Parents, body: Mapping
     zone = {"zone_id": parents["zone_id"]}
     await entities.scope_of(unit, POLICY_SET_VERSION, parents)
     _, policy_set = await entities.for_change(unit, POLICY_SET, zone, parents["policy_set_id"], Verb.RETRIEVE)
-    entities.require(unit, POLICY_SET_VERSION, Verb.CREATE)
+    entities.require(unit, POLICY_SET_VERSION, Verb.CREATE, zone)
     policy_set = cast(PolicySet, policy_set)
     policy_texts.require_schema(body["schema_version"])
     pairs = [(entry["policy_id"], entry["policy_version_id"]) for entry in body["manifest"]["entries"]]
@@ -254,7 +254,7 @@ async def activate_version(
     """Let a version decide, in place of what decides now. The service's own can be chosen too."""
     scope = await entities.scope_of(unit, POLICY_SET_VERSION, parents)
     found = await storage.get(unit.conn, POLICY_SET_VERSION, entity_id, within=scope)
-    entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE)
+    entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE, scope)
     policy_set = await storage.get(
         unit.conn, POLICY_SET, parents["policy_set_id"], within={"zone_id": scope["zone_id"]}
     )
@@ -338,7 +338,7 @@ async def list_policies(unit: Unit, parents: Parents, version_id: str, query: Li
     """One page of the policy versions that a policy set version is made of."""
     version = await entities.retrieve(unit, POLICY_SET_VERSION, parents, version_id)
     version = cast(PolicySetVersion, version)
-    entities.require(unit, POLICY_VERSION, Verb.LIST)
+    entities.require(unit, POLICY_VERSION, Verb.LIST, parents)
     ids = tuple(entry.policy_version_id for entry in version.manifest.entries)
     listed = await entities.page(
         unit, POLICY_VERSION, {"zone_id": parents["zone_id"]}, query, storage.Equals("id", ids)
@@ -358,8 +358,8 @@ async def compose(
     Raises: ValidationFailed, Conflict, Forbidden.
     """
     entities.refuse_platform_owned(POLICY_SET, policy_set)
-    entities.require(unit, POLICY_SET_VERSION, Verb.CREATE)
     zone = {"zone_id": policy_set.zone_id}
+    await entities.require_in(unit, POLICY_SET_VERSION, Verb.CREATE, policy_set.zone_id)
     versions = await _latest_versions(unit, policy_set.zone_id, policy_ids, field)
     current = await storage.get(unit.conn, POLICY_SET, policy_set.id, within=zone)
     current = cast(PolicySet, current)
@@ -368,7 +368,7 @@ async def compose(
     if latest is None or latest.manifest_sha != manifest_sha(manifest_of(versions)):
         latest = await _compose(unit, current, versions, schema_version)
     if active:
-        entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE)
+        entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE, zone)
         await activate(unit, current, latest)
         return
     mode = PolicySetMode.ACTIVE.value

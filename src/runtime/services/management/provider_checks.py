@@ -83,7 +83,7 @@ async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> P
     """
     scope = await entities.scope_of(unit, PROVIDER, parents)
     provider = cast(Provider, await storage.get(unit.conn, PROVIDER, provider_id, within=scope))
-    entities.require(unit, PROVIDER, Verb.UPDATE)
+    entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
     secret = None

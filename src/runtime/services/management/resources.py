@@ -18,7 +18,7 @@ from runtime.storage.sql import applications as storage
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of resources; `filter[traits]` looks at the application that provides them."""
     scope = await entities.scope_of(unit, RESOURCE, parents)
-    entities.require(unit, RESOURCE, Verb.LIST)
+    entities.require(unit, RESOURCE, Verb.LIST, scope)
     more = []
     if traits := query.special.get("filter[traits]"):
         alternatives = [tuple(value.split(",")) for value in traits]
@@ -36,7 +36,7 @@ async def list_of_application(unit: Unit, parents: Parents, application_id: str,
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a resource whose identifier a token request can name."""
     scope = await entities.scope_of(unit, RESOURCE, parents)
-    entities.require(unit, RESOURCE, Verb.CREATE)
+    entities.require(unit, RESOURCE, Verb.CREATE, scope)
     made = await entities.new_entity(unit, RESOURCE, scope, body)
     _check(made)
     return await entities.add(unit, RESOURCE, made)

@@ -24,7 +24,7 @@ async def list_(
 ) -> list[Entity]:
     """The secrets of a zone without their values, oldest first. Raises ValidationFailed."""
     scope = await entities.scope_of(unit, SECRET, parents)
-    entities.require(unit, SECRET, Verb.LIST)
+    entities.require(unit, SECRET, Verb.LIST, scope)
     if owner_type is not None and type_ is None:
         raise ValidationFailed.of("type", "is required with `owner_type`")
     where: list[storage.Condition] = []
@@ -40,7 +40,7 @@ async def list_(
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Keep a secret for an entity of the zone. Raises ValidationFailed."""
     scope = await entities.scope_of(unit, SECRET, parents)
-    entities.require(unit, SECRET, Verb.CREATE)
+    entities.require(unit, SECRET, Verb.CREATE, scope)
     zone_id = scope["zone_id"]
     if body.get("zone_id", zone_id) != zone_id:
         raise ValidationFailed.of("zone_id", "must be the zone that the address names")

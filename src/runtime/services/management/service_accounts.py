@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.contract.answers import ServiceAccountToken
+from runtime.contract.answers import TokenResponse
 from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
@@ -28,7 +28,7 @@ _guessing = SecretGuessing()
 async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a credential. Its secret stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
-    entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE)
+    entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
     secret = new_secret()
     made = await entities.new_entity(
         unit,
@@ -45,7 +45,7 @@ async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapp
 
 async def issue_token(
     parts: Parts, client_id: str, client_secret: str, *, address: str, request_id: str, basic: bool = False
-) -> ServiceAccountToken:
+) -> TokenResponse:
     """A bearer token for the management API.
 
     Args:
@@ -87,7 +87,7 @@ async def issue_token(
     parts.decisions.record(decision)
     if found.last_used_at is None or now - found.last_used_at >= _USE_RECORDED_EVERY:
         await _record_use(parts, found)
-    return ServiceAccountToken(access_token=token, expires_in=int(TOKEN_LIFETIME.total_seconds()))
+    return TokenResponse(access_token=token, expires_in=int(TOKEN_LIFETIME.total_seconds()))
 
 
 async def _record_use(parts: Parts, credential: ServiceAccountCredential) -> None:

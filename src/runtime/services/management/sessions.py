@@ -19,7 +19,7 @@ from runtime.storage.sql import sessions
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of sessions: those that somebody began, and with `include_nested` those below them too."""
     scope = await entities.scope_of(unit, SESSION, parents)
-    entities.require(unit, SESSION, Verb.LIST)
+    entities.require(unit, SESSION, Verb.LIST, scope)
     more = []
     if (status := asked_status(query)) is not None:
         more.append(sessions.stands(unit.now, status))

@@ -71,7 +71,7 @@ async def open_snapshot(
     """
     async with reading_unit(parts, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
-        permissions.require(caller.role, "snapshot", Verb.RETRIEVE)
+        entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await ledger.revision(unit.conn, found.id)
         slugs = await _wanted(unit, found.id, zones)
         yield Snapshot(found.id, found.label, revision, _chunks(unit, found.id, found.label, revision, slugs))
@@ -102,7 +102,7 @@ async def _chunks(
     ]
     count = 0
     for kind in KINDS:
-        if not permissions.allows(unit.caller.role, kind.operations, Verb.LIST):
+        if not permissions.allows(unit.caller.roles_in(None), kind.operations, Verb.LIST):
             continue
         async for line in _lines(unit.conn, kind, organization_id, slugs):
             lines.append(line)

@@ -208,6 +208,19 @@ async def unit_of_work(
 
 
 @asynccontextmanager
+async def within(unit: Unit, caller: Caller) -> AsyncIterator[Unit]:
+    """A unit of another organization, in the transaction of this one: both stand, or neither.
+
+    Args:
+        caller: who acts there; the organization is theirs.
+    """
+    inner = Unit(unit.conn, caller, unit.parts, unit.now, unit.request_id, dry_run=unit.dry_run)
+    yield inner
+    await inner.finish()
+    unit.after_commit(inner.published)
+
+
+@asynccontextmanager
 async def reading_unit(parts: Parts, caller: Caller, request_id: str) -> AsyncIterator[Unit]:
     """A unit for operations that change nothing."""
     async with parts.database.reading() as conn:

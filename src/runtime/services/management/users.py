@@ -21,7 +21,7 @@ _DEFAULT_SOURCE = ("user",)
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of users; `filter[groups]` and `filter[role]` look at memberships and direct assignments."""
     scope = await entities.scope_of(unit, USER, parents)
-    entities.require(unit, USER, Verb.LIST)
+    entities.require(unit, USER, Verb.LIST, scope)
     zone_id = scope["zone_id"]
     more = []
     if group_ids := query.special.get("filter[groups]"):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from runtime.contract.bodies import apply_patch
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
-from runtime.domain.kinds import APPLICATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.values import ApplicationTrait, OwnerType
 from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
@@ -23,8 +23,8 @@ GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a zone; it is complete as soon as this answers."""
-    await entities.scope_of(unit, ZONE, parents)
-    entities.require(unit, ZONE, Verb.CREATE)
+    scope = await entities.scope_of(unit, ZONE, parents)
+    entities.require(unit, ZONE, Verb.CREATE, scope)
     if body.get("organization_id", unit.organization_id) != unit.organization_id:
         raise ValidationFailed.of("organization_id", "must be the organization of the caller")
     _refuse_own_key(body)
@@ -33,7 +33,6 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
         return zone
     gateway = await _gateway(unit, zone)
     after = zone.model_copy(update={"default_mcp_gateway_application_id": gateway.id})
-    scope = {"organization_id": unit.organization_id}
     changed = await entities.change(unit, ZONE, scope, zone, after)
     unit.zones[zone.id] = changed
     return changed
@@ -119,7 +118,24 @@ def _refuse_own_key(values: Mapping[str, Any]) -> None:
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
-    scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
+    _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
+    before = cast(Zone, before)
+    await _end_roles_there(unit, before)
+    await take_away(unit, before)
+
+
+async def _end_roles_there(unit: Unit, zone: Zone) -> None:
+    """End the role assignments, in the organization's own zone, that were limited to a zone that goes."""
+    own = {"zone_id": cast(str, (await entities.organization_of(unit, zone.organization_id)).zone_id)}
+    where = [storage.Equals("scope_id", (zone.id,))]
+    found = [each async for each in storage.all_of(unit.conn, ROLE_ASSIGNMENT, within=own, where=where)]
+    for assignment in found:
+        await entities.take_away(unit, ROLE_ASSIGNMENT, own, assignment)
+
+
+async def take_away(unit: Unit, before: Zone) -> None:
+    """Remove a zone that the caller may remove, and everything in it."""
+    scope = {"organization_id": before.organization_id}
     await unit.revision()
     epoch = await exchange.zone_epoch(unit.conn, before.id)
     await storage.remove(unit.conn, ZONE, before.id, within=scope)

@@ -154,6 +154,12 @@ async def keys(conn: AsyncConnection, zone_id: str) -> list[StoredKey]:
     return [StoredKey(**row) for row in rows.mappings()]
 
 
+async def zone_of_key(conn: AsyncConnection, kid: str) -> str | None:
+    """The id of the zone that a key of that id belongs to."""
+    found: str | None = await conn.scalar(select(_keys.c.zone_id).where(_keys.c.kid == kid))
+    return found
+
+
 async def add_internals(conn: AsyncConnection, internals: ZoneInternals) -> None:
     """Keep what a new zone keeps to itself."""
     await conn.execute(

@@ -2,15 +2,17 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, func, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.policy import ActorUser
-from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus
-from runtime.storage.sql.tables import TABLES
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType
+from runtime.storage.sql.tables import METADATA, TABLES
 
 _people = TABLES["OrganizationUser"]
+_assignments = TABLES["RoleAssignment"]
+_members = METADATA.tables["group_members"]
 _organizations = TABLES["Organization"]
 
 
@@ -57,6 +59,51 @@ def belongs_to(*, issuer: str, subject: str) -> ColumnElement[bool]:
             _people.c.status == OrganizationStatus.ACTIVE,
         )
     )
+
+
+async def roles_of_account(
+    conn: AsyncConnection, organization_ids: Collection[str], *, issuer: str, subject: str
+) -> dict[str, str]:
+    """Organization id -> the role of the account, for those of these organizations it acts for."""
+    found = await conn.execute(
+        select(_people.c.organization_id, _people.c.role).where(
+            _people.c.account_issuer == issuer,
+            _people.c.account_subject == subject,
+            _people.c.status == OrganizationStatus.ACTIVE,
+            _people.c.organization_id.in_(organization_ids),
+        )
+    )
+    return {row.organization_id: row.role for row in found}
+
+
+async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) -> dict[str, tuple[str, ...]]:
+    """Zone id -> the platform's roles that a user of an organization's own zone has there.
+
+    They are assignments with that zone as their scope, to the user or to a group of theirs.
+
+    Args:
+        zone_id: the organization's own zone.
+    """
+    groups = select(_members.c.group_id).where(
+        _members.c.zone_id == zone_id, _members.c.user_id == zone_user_id
+    )
+    direct = and_(_assignments.c.principal_type == "user", _assignments.c.principal_id == zone_user_id)
+    inherited = and_(_assignments.c.principal_type == "group", _assignments.c.principal_id.in_(groups))
+    found = await conn.execute(
+        select(_assignments.c.scope_id, _assignments.c.role_identifier)
+        .where(
+            _assignments.c.zone_id == zone_id,
+            _assignments.c.role_owner_type == OwnerType.PLATFORM,
+            _assignments.c.scope_type == "zone",
+            or_(direct, inherited),
+        )
+        .distinct()
+        .order_by(_assignments.c.role_identifier)
+    )
+    roles: dict[str, tuple[str, ...]] = {}
+    for scope_id, role in found:
+        roles[scope_id] = (*roles.get(scope_id, ()), role)
+    return roles
 
 
 async def count_other_admins(conn: AsyncConnection, organization_id: str, user_id: str) -> int:

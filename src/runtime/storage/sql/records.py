@@ -23,7 +23,8 @@ service_secrets = Table(
     _key("service_secrets", "name"),
 )
 
-# One row an organization. Updating it is what puts an organization's writes one after the other.
+# One row an organization. Updating it is what puts an organization's writes one after the other. It outlives
+# the organization, as its audit trail does: what that proves, it proves up to here.
 organization_heads = Table(
     "organization_heads",
     METADATA,
@@ -32,7 +33,6 @@ organization_heads = Table(
     number("audit_sequence"),
     text("audit_hash"),
     _key("organization_heads", "organization_id"),
-    belongs("organization_heads", "organization_id", "organizations id"),
 )
 
 api_keys = Table(

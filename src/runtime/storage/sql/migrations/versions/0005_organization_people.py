@@ -1,4 +1,4 @@
-"""Who belongs to an organization."""
+"""Who belongs to an organization, and what outlives one."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -48,6 +48,10 @@ def upgrade() -> None:
         ["organization_id", "zone_user_id"],
         unique=True,
     )
+
+    # The head of the audit trail outlives the organization.
+    with op.batch_alter_table("organization_heads") as heads:
+        heads.drop_constraint("organization_heads_organization_id_fkey", type_="foreignkey")
 
 
 def downgrade() -> None:

@@ -1,0 +1,85 @@
+"""What an organization's own zone has besides: a way for people to get to the management API.
+
+The platform's own client `zonectl` runs on people's machines, and is sent back to a loopback address on
+whatever port is free there. It depends on the one resource that the management API is.
+"""
+
+from typing import cast
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
+from runtime.domain.kinds.application import (
+    Application,
+    ApplicationOAuth2,
+    ApplicationProtocols,
+    PublicCredential,
+)
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import Consent, OwnerType
+from runtime.domain.kinds.zone import Zone
+from runtime.services.management import entities
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import applications
+from runtime.storage.sql import entities as storage
+
+CLIENT = "zonectl"
+REDIRECT_URIS = ["http://127.0.0.1/callback", "http://localhost/callback"]
+
+
+async def equip(unit: Unit, zone: Zone) -> None:
+    """Give an organization's own zone what it lacks of the client and of the resource."""
+    client = await _client(unit, zone)
+    resource = await _management_api(unit, zone)
+    if resource.id not in await applications.dependencies_of(unit.conn, client.id, zone_id=zone.id):
+        await applications.put_dependency(
+            unit.conn, client.id, resource.id, zone_id=zone.id, when_accessing=(), now=unit.now
+        )
+
+
+async def _client(unit: Unit, zone: Zone) -> Application:
+    """The platform's client, public and without consent: it is a part of this service."""
+    scope = {"zone_id": zone.id}
+    found = await storage.find_by(unit.conn, APPLICATION, "identifier", CLIENT, within=scope)
+    if found is not None:
+        return cast(Application, found)
+    made = await entities.new_entity(
+        unit,
+        APPLICATION,
+        scope,
+        {"identifier": CLIENT, "name": CLIENT},
+        owner_type=OwnerType.PLATFORM,
+        consent=Consent.IMPLICIT,
+        description="Signs people in who manage this organization",
+        protocols=ApplicationProtocols(oauth2=ApplicationOAuth2(redirect_uris=REDIRECT_URIS)),
+    )
+    await storage.insert(unit.conn, APPLICATION, made)
+    credential = PublicCredential(
+        id=new_id(),
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        created_at=unit.now,
+        updated_at=unit.now,
+        revision=await unit.revision(),
+        application_id=made.id,
+        identifier=CLIENT,
+        slug=await entities.free_slug(unit, APPLICATION_CREDENTIAL, scope, CLIENT),
+    )
+    await storage.insert(unit.conn, APPLICATION_CREDENTIAL, credential)
+    return cast(Application, made)
+
+
+async def _management_api(unit: Unit, zone: Zone) -> Resource:
+    """The resource whose identifier is the `aud` that the management API asks for."""
+    scope, identifier = {"zone_id": zone.id}, unit.parts.settings.public_url
+    found = await storage.find_by(unit.conn, RESOURCE, "identifier", identifier, within=scope)
+    if found is None:
+        found = await entities.new_entity(
+            unit,
+            RESOURCE,
+            scope,
+            {"identifier": identifier, "name": "Management API"},
+            owner_type=OwnerType.PLATFORM,
+            description="Manages this organization and its zones",
+        )
+        await storage.insert(unit.conn, RESOURCE, found)
+    return cast(Resource, found)

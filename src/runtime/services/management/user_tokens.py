@@ -1,0 +1,220 @@
+"""People who call the management API, by one of two tokens.
+
+An access token of an organization's own zone acts in that organization, and for the account in the few
+operations that are about all its organizations. It can be swapped for a token of one organization, here or
+elsewhere, which acts in that one alone. Both rest on the session of the sign-in. Whether that still stands,
+and what the person is, is read at each request: whatever ends ends at once.
+"""
+
+from datetime import timedelta
+from typing import Any, cast
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.contract.answers import TokenResponse
+from runtime.domain.errors import Forbidden, NotFound, Unauthorized
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
+from runtime.domain.kinds.organization import Organization, OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.services.decisions import Decision
+from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.management import unverified
+from runtime.services.management.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import entities, exchange, organizations, sessions, users
+from runtime.storage.sql import organization_users as people
+from runtime.storage.sql.sessions import Session
+
+TOKEN_LIFETIME = timedelta(hours=1)
+_HOME = "home_zone_id"  # the claim that says where the session of an organization token stands
+
+
+async def by_access_token(parts: Parts, token: str) -> Caller:
+    """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
+    try:
+        view, session, user = await signed_in(parts, token)
+        async with parts.database.reading() as conn:
+            sign_in, person = await _at_home(conn, view, session, user, at_home=True)
+            return await _caller(conn, view.id, person, sign_in)
+    except NotFound as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+
+
+async def signed_in(parts: Parts, token: str) -> tuple[ZoneView, Session, User]:
+    """Who has signed in at which organization's own zone, member or not. Raises Unauthorized.
+
+    Only by a token that an application got for a user who signed in to it: none that acts through others, and
+    none that is bound to a key, because nothing here proves possession of it.
+    """
+    try:
+        view = await _zone_of_key(parts, token)
+        claims = _verified(parts, view, token, ACCESS_TOKEN_TYPE)
+        if "act" in claims or "cnf" in claims:
+            raise Unauthorized(REFUSED, internal="an actor or a key besides the user")
+        if await view.client(str(claims["client_id"])) is None:
+            raise Unauthorized(REFUSED, internal="the application is gone")
+        async with parts.database.reading() as conn:
+            await _owner(conn, view)
+            session, user = await _standing(parts, conn, view, str(claims["sid"]))
+        if user.identifier != claims["sub"]:
+            raise Unauthorized(REFUSED, internal="the session is another user's")
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    return view, session, user
+
+
+async def by_organization_token(parts: Parts, token: str) -> Caller:
+    """The user whom a token of one organization was issued to. Raises Unauthorized."""
+    try:
+        view = await _zone_of_key(parts, token)
+        claims = _verified(parts, view, token, TOKEN_TYPE)
+        home = await parts.zones.view(str(claims[_HOME]))
+        async with parts.database.reading() as conn:
+            organization = await _owner(conn, view)
+            session, user = await _standing(parts, conn, home, str(claims["sid"]))
+            sign_in, _ = await _at_home(conn, home, session, user, at_home=False)
+            if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
+                raise Unauthorized(REFUSED, internal="the session is another user's")
+            person = await _person(conn, organization.id, sign_in.account.id)
+            return await _caller(conn, view.id, person, sign_in)
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+
+
+async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request_id: str) -> TokenResponse:
+    """A token for one of the organizations that a user acts for.
+
+    Raises: Forbidden for callers that are no user with a token of their own organization's zone; NotFound
+        for an organization they do not act for.
+    """
+    unknown = NotFound(f"there is no Organization `{id_or_label}`")
+    async with parts.database.reading() as conn:
+        found = await organizations.named(conn, id_or_label)
+        if found is None or not (caller.at_home or found.id == caller.organization_id):
+            raise unknown
+        sign_in = own_sign_in(caller, "exchange a token for an organization")
+        try:
+            person = await _person(conn, found.id, sign_in.account.id)
+        except (NotFound, Unauthorized):
+            raise unknown from None
+    view = await parts.zones.view(cast(str, found.zone_id))
+    now = parts.clock()
+    expires_at = min(now + TOKEN_LIFETIME, sign_in.expires_at)
+    token = view.signing(view.access_token_algorithm).sign(
+        {
+            "iss": view.issuer,
+            "sub": person.id,
+            "aud": parts.settings.public_url,
+            "organization_id": found.id,
+            "sid": sign_in.session_id,
+            _HOME: sign_in.zone_id,
+            "iat": int(now.timestamp()),
+            "exp": int(expires_at.timestamp()),
+            "jti": new_id(),
+        },
+        typ=TOKEN_TYPE,
+    )
+    decision = Decision(found.id, view.id, now, request_id, event="organization-token")
+    decision.issue()
+    parts.decisions.record(decision)
+    return TokenResponse(access_token=token, expires_in=int((expires_at - now).total_seconds()))
+
+
+def own_sign_in(caller: Caller, what: str) -> SignIn:
+    """The sign-in of a user with a token of their own organization's zone. Raises Forbidden for others."""
+    if caller.sign_in is None or not caller.at_home:
+        raise Forbidden(
+            f"only a user can {what}, with an access token of the zone of the organization they belong to"
+        )
+    return caller.sign_in
+
+
+async def _zone_of_key(parts: Parts, token: str) -> ZoneView:
+    """The zone whose key a token names; nothing it says counts before that key has verified it."""
+    kid = unverified.key_id(token)
+    async with parts.database.querying() as conn:
+        zone_id = None if kid is None else await exchange.zone_of_key(conn, kid)
+    if zone_id is None:
+        raise Unauthorized(REFUSED, internal="no key of that id")
+    return await parts.zones.view(zone_id)
+
+
+def _verified(parts: Parts, view: ZoneView, token: str, typ: str) -> dict[str, Any]:
+    return verify(
+        token,
+        view.keys,
+        typ=typ,
+        issuer=view.issuer,
+        audience=parts.settings.public_url,
+        now=parts.clock(),
+    )
+
+
+async def _owner(conn: AsyncConnection, view: ZoneView) -> Organization:
+    """The organization whose own zone this is. Raises Unauthorized for any other zone."""
+    found = await entities.get(conn, ORGANIZATION, view.organization_id, within={})
+    organization = cast(Organization, found)
+    if organization.zone_id != view.id:
+        raise Unauthorized(REFUSED, internal="a token of another zone than an organization's own")
+    return organization
+
+
+async def _standing(
+    parts: Parts, conn: AsyncConnection, view: ZoneView, session_id: str
+) -> tuple[Session, User]:
+    """A session that stands, and its user, who is not disabled. Raises Unauthorized, NotFound."""
+    session = await sessions.find(conn, session_id, zone_id=view.id)
+    if session is None or session.user_id is None or not session.is_active(parts.clock()):
+        raise Unauthorized(REFUSED, internal="the session is over")
+    user = await users.get(conn, session.user_id, zone_id=view.id)
+    if user.status is not UserStatus.ACTIVE:
+        raise Unauthorized(REFUSED, internal="the user is disabled")
+    return session, user
+
+
+async def _at_home(
+    conn: AsyncConnection, view: ZoneView, session: Session, user: User, *, at_home: bool
+) -> tuple[SignIn, OrganizationUser]:
+    """The sign-in behind a session, and who that is in the organization whose zone it is.
+
+    Raises: Unauthorized, NotFound.
+    """
+    organization = await _owner(conn, view)
+    person = await _person(conn, organization.id, user.id)
+    account = Account(user.id, view.issuer, user.identifier)
+    sign_in = SignIn(
+        account,
+        organization.id,
+        view.id,
+        session.id,
+        session.expires_at,
+        email=user.email,
+        source=person.source,
+        at_home=at_home,
+    )
+    return sign_in, person
+
+
+async def _person(conn: AsyncConnection, organization_id: str, account_id: str) -> OrganizationUser:
+    """The organization's user with that account. Raises NotFound; Unauthorized for a disabled one."""
+    within = {"organization_id": organization_id}
+    person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account_id, within=within))
+    if person.status is not OrganizationStatus.ACTIVE:
+        raise Unauthorized(REFUSED, internal="the organization user is disabled")
+    return person
+
+
+async def _caller(conn: AsyncConnection, zone_id: str, person: OrganizationUser, sign_in: SignIn) -> Caller:
+    return Caller(
+        person.id,
+        "user",
+        person.organization_id,
+        person.role.value,
+        sign_in.email,
+        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=zone_id),
+        sign_in=sign_in,
+    )
