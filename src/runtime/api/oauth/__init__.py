@@ -16,6 +16,7 @@ _ENDPOINTS = (
     "authorize",
     "callback",
     "sign_in_pages",
+    "sign_up_pages",
     "consent",
     "register",
     "userinfo",

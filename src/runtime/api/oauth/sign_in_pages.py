@@ -1,4 +1,4 @@
-"""Sign-in and registration on the zone's own pages, for a zone without an identity provider."""
+"""Sign-in on the zone's own page, for a zone without an identity provider."""
 
 from typing import Any
 
@@ -10,22 +10,18 @@ from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
-from runtime.domain.errors import ValidationFailed
 from runtime.services.parts import Parts
 from runtime.services.sign_in import clients, flow, interactions, local
 from runtime.services.sign_in.interactions import Interaction
-from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
 from runtime.services.zones import ZoneView
 
 _WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")
 
 
 def bind(app: Sanic[Any, Any]) -> None:
-    """Serve the sign-in pages of every zone, and the style sheet of all pages."""
+    """Serve the sign-in page of every zone, and the style sheet of all pages."""
     bind_zone_route(app, show_sign_in, "/oauth/sign-in")
     bind_zone_route(app, sign_in, "/oauth/sign-in", methods=("POST",))
-    bind_zone_route(app, show_sign_up, "/oauth/sign-up")
-    bind_zone_route(app, sign_up, "/oauth/sign-up", methods=("POST",))
     bind_zone_route(app, style, "/oauth/style.css")
 
 
@@ -35,7 +31,7 @@ async def show_sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPRe
     local.require_local(view)
     handle = request.args.get("request")
     interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
-    return await _page(parts, view, "sign-in", handle, interaction)
+    return await _page(parts, view, handle, interaction)
 
 
 @answering_pages
@@ -50,35 +46,7 @@ async def sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
     try:
         user = await local.authenticate(parts, view, email, password, address=browser.address)
     except local.WrongPassword:
-        return await _page(parts, view, "sign-in", handle, interaction, email=email, mistake=_WRONG)
-    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
-    return follow(step, parts, view)
-
-
-@answering_pages
-async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """The page on which people register themselves, where that is allowed."""
-    local.require_open_registration(view)
-    handle = request.args.get("request")
-    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
-    return await _page(parts, view, "sign-up", handle, interaction)
-
-
-@answering_pages
-async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """Register, and be signed in."""
-    browser = browser_of(request, view)
-    form = read_own_form(request, view).values
-    handle = form.get("request", "")
-    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
-    await interactions.take_form(parts, view.id, handle, "sign-up", form.get("form_token"))
-    email, password = form.get("email", ""), form.get("password", "")
-    try:
-        user = await local.register(parts, view, email, password, address=browser.address)
-    except ValidationFailed as failure:
-        problem = failure.problems[0]
-        mistake = Mistake(problem.field, f"{pages.LABELS[problem.field or '']} {problem.message}.")
-        return await _page(parts, view, "sign-up", handle, interaction, email=email, mistake=mistake)
+        return await _page(parts, view, handle, interaction, email=email, mistake=_WRONG)
     step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
     return follow(step, parts, view)
 
@@ -91,7 +59,6 @@ async def style(request: Request, _zone_id: str) -> HTTPResponse:
 async def _page(
     parts: Parts,
     view: ZoneView,
-    name: str,
     handle: str,
     interaction: Interaction,
     *,
@@ -102,13 +69,12 @@ async def _page(
     client = await clients.standing(view, asked.client_id, asked.party_id)
     return pages.page(
         view,
-        name,
+        "sign-in",
         status=400 if mistake else 200,
         application=client.name if client else asked.client_id,
         handle=handle,
-        form_token=await interactions.new_form(parts, view.id, handle, name),
+        form_token=await interactions.new_form(parts, view.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
-        may_register=not view.zone.requires_invitation,
-        min_password_chars=MIN_PASSWORD_CHARS,
+        may_register=asked.invitation is not None or not view.zone.requires_invitation,
     )

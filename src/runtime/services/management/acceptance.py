@@ -6,6 +6,7 @@ the organization writes.
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import cast
 
 from runtime.contract.answers import InvitationAcceptance, InvitationPreview
 from runtime.domain.errors import Conflict, Forbidden, NotFound, RateLimited, Unauthorized
@@ -73,7 +74,7 @@ async def accept(
     if guest is not None and not _is_addressee(guest.user, invitation):
         raise Forbidden("the invitation was sent to another address than the verified one of your account")
     user_id = guest.user.id if guest else new_id()
-    async with unit_of_work(parts, _actor(invitation, user_id), request_id) as unit:
+    async with unit_of_work(parts, actor(invitation, user_id), request_id) as unit:
         current = await claim(unit, invitation, zone_user_id=None if guest else user_id)
         if guest is None:
             person = await _without_account(unit, current, user_id)
@@ -107,7 +108,7 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
     if found is None:
         return False
     try:
-        async with unit_of_work(parts, _actor(found, user.id), request_id) as unit:
+        async with unit_of_work(parts, actor(found, user.id), request_id) as unit:
             zone = await organization_users.own_zone(unit)
             if zone.id != view.id:
                 return False
@@ -118,17 +119,23 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
     return True
 
 
+async def locked(unit: Unit, invitation: Invitation) -> Invitation:
+    """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
+    await unit.revision()
+    scope = {"organization_id": invitation.organization_id}
+    return cast(Invitation, await storage.get(unit.conn, INVITATION, invitation.id, within=scope))
+
+
 async def claim(unit: Unit, invitation: Invitation, *, zone_user_id: str | None = None) -> Invitation:
     """Mark an invitation as accepted, in the unit that acts on it. Raises Conflict when it is not pending.
 
     Args:
         zone_user_id: the user made for it, who has no credential yet.
     """
-    await unit.revision()
-    scope = {"organization_id": invitation.organization_id}
-    current = await storage.get(unit.conn, INVITATION, invitation.id, within=scope)
-    if not isinstance(current, Invitation) or not current.is_pending(unit.now):
+    current = await locked(unit, invitation)
+    if not current.is_pending(unit.now):
         raise Conflict(_NOT_PENDING)
+    scope = {"organization_id": invitation.organization_id}
     after = current.model_copy(update={"status": InvitationStatus.ACCEPTED, "zone_user_id": zone_user_id})
     return await entities.change(unit, INVITATION, scope, current, after, action="accept")
 
@@ -189,6 +196,6 @@ def _is_addressee(user: User, invitation: Invitation) -> bool:
     return user.email_verified and user.email.lower() == invitation.address
 
 
-def _actor(invitation: Invitation, user_id: str) -> Caller:
+def actor(invitation: Invitation, user_id: str) -> Caller:
     """Who an acceptance is recorded as: the person, by the id of their account."""
     return Caller(user_id, "user", invitation.organization_id, invitation.role.value, invitation.email)

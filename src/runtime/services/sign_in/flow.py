@@ -5,8 +5,11 @@ from datetime import datetime
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import AccessDenied, BadLink, ConsentRequired, LoginRequired, OAuthError
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OwnerType
 from runtime.services.exchange import epochs
+from runtime.services.management import acceptance
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import clients, codes, consent, interactions, sessions, upstream, users
@@ -133,7 +136,12 @@ async def _after_sign_in(
     browser: Browser,
     cookie: str,
 ) -> Step:
-    """The interaction ends here; a question that is left to ask makes one of its own."""
+    """The interaction ends here; a question that is left to ask makes one of its own.
+
+    Somebody who is invited to the organization, and has signed in to its own zone, has accepted by that.
+    """
+    if view.zone.owner_type is OwnerType.PLATFORM:
+        await acceptance.accept_by_address(parts, view, signed_in.user, new_id())
     await interactions.finish(parts, view.id, handle)
     request = interaction.request
     try:

@@ -67,6 +67,20 @@ async def find(parts: Parts, zone_id: str, handle: str | None, pre_login: str | 
     return interaction
 
 
+async def remember_invitation(
+    parts: Parts, zone_id: str, handle: str, interaction: Interaction, invitation: str
+) -> Interaction:
+    """The interaction, from now on of somebody with that invitation.
+
+    Args:
+        invitation: hash of its token, in hex.
+    """
+    request = interaction.request.model_copy(update={"invitation": invitation})
+    invited = interaction.model_copy(update={"request": request})
+    await keep(parts, zone_id, handle, invited)
+    return invited
+
+
 async def finish(parts: Parts, zone_id: str, handle: str) -> None:
     """Forget an interaction: it has its answer."""
     await parts.state.delete(_key(parts, "interaction", zone_id, handle))

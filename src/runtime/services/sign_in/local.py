@@ -68,7 +68,8 @@ def require_open_registration(view: ZoneView) -> None:
     require_local(view)
     if view.zone.requires_invitation:
         raise SignInRefused(
-            "registration needs an invitation; ask the people who run this zone for an account"
+            "registration here needs an invitation; ask the people who run this zone for one, and open the "
+            "address in its mail"
         )
 
 

@@ -105,6 +105,7 @@ class AuthorizationRequest(BaseModel):
         scopes: the sign-in scopes (OpenID Connect's) that would be granted.
         hinted_subject: identifier of the user an `id_token_hint` names.
         max_age: in seconds.
+        invitation: hash of the token of an invitation to register with, in hex.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -121,6 +122,7 @@ class AuthorizationRequest(BaseModel):
     max_age: int | None
     login_hint: str | None
     hinted_subject: str | None
+    invitation: str | None = None
 
     def return_address(self, issuer: str) -> ReturnAddress:
         """Where the answer goes."""
@@ -185,6 +187,7 @@ async def check(
         max_age=_max_age(parameters.one("max_age")),
         login_hint=parameters.one("login_hint"),
         hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
+        invitation=_invitation(parts, parameters.one("invitation")),
     )
 
 
@@ -281,6 +284,10 @@ def _max_age(text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InvalidRequest("`max_age` is not a number of seconds")
     return int(text)
+
+
+def _invitation(parts: Parts, token: str | None) -> str | None:
+    return parts.hasher.hash(token).hex() if token else None
 
 
 def _hinted_subject(parts: Parts, view: ZoneView, hint: str | None, client_id: str) -> str | None:

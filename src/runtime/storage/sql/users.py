@@ -80,6 +80,17 @@ async def has_verified(conn: AsyncConnection, *, zone_id: str, address: str) -> 
     return found.first() is not None
 
 
+async def without_credential(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User | None:
+    """The user, if there is one and nothing signs them in yet."""
+    credentials = select(_credentials.c.user_id).where(_credentials.c.zone_id == zone_id)
+    found = await conn.scalar(
+        select(_users.c.id).where(
+            _users.c.zone_id == zone_id, _users.c.id == user_id, _users.c.id.not_in(credentials)
+        )
+    )
+    return None if found is None else await get(conn, user_id, zone_id=zone_id)
+
+
 async def identifier_taken(conn: AsyncConnection, *, zone_id: str, identifier: str) -> bool:
     """Tell whether a user or an application of the zone has that identifier: tokens call both `sub`."""
     for kind in (USER, APPLICATION):

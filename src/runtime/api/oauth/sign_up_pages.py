@@ -1,0 +1,157 @@
+"""Registration on the zone's own pages: openly where the zone allows it, else with an invitation.
+
+An application's sign-in can lead here, and so does the mail of an invitation: then no application waits,
+nobody is signed in, and a page says what comes next.
+"""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.pages import Mistake
+from runtime.domain.errors import BadLink, ValidationFailed
+from runtime.services.parts import Parts
+from runtime.services.sign_in import clients, flow, interactions, invited, local
+from runtime.services.sign_in.interactions import Interaction
+from runtime.services.sign_in.invited import Invited
+from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
+from runtime.services.zones import ZoneView
+
+_MAX_TOKEN_CHARS = 100
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the registration page of every zone."""
+    bind_zone_route(app, show_sign_up, "/oauth/sign-up")
+    bind_zone_route(app, sign_up, "/oauth/sign-up", methods=("POST",))
+
+
+@answering_pages
+async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """The page on which people register themselves."""
+    handle, token = request.args.get("request"), request.args.get("invitation")
+    if token is not None and len(token) > _MAX_TOKEN_CHARS:
+        raise BadLink("the address is not the one in the mail")
+    if handle is None and token is not None:
+        return await _show_without_application(parts, view, token)
+    if token is None:
+        local.require_local(view)
+    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
+    if token is not None:
+        known_as = invited.remembered(parts, token)
+        interaction = await interactions.remember_invitation(
+            parts, view.id, str(handle), interaction, known_as
+        )
+    return await _page(parts, view, str(handle), interaction, await _who(parts, view, interaction))
+
+
+@answering_pages
+async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """Register, and be signed in where an application waits for that."""
+    browser = browser_of(request, view)
+    form = read_own_form(request, view).values
+    if "request" not in form and "invitation" in form:
+        return await _register_without_application(parts, view, form, browser.address)
+    handle = form.get("request", "")
+    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    await interactions.take_form(parts, view.id, handle, "sign-up", form.get("form_token"))
+    who = await _who(parts, view, interaction)
+    email, password = form.get("email", ""), form.get("password", "")
+    try:
+        if who is not None:
+            user = await invited.register(parts, view, who, password, address=browser.address)
+        else:
+            user = await local.register(parts, view, email, password, address=browser.address)
+    except ValidationFailed as failure:
+        return await _page(parts, view, handle, interaction, who, email=email, mistake=_mistake(failure))
+    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
+    return follow(step, parts, view)
+
+
+async def _who(parts: Parts, view: ZoneView, interaction: Interaction) -> Invited | None:
+    """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
+    local.require_local(view)
+    if interaction.request.invitation is not None:
+        return await invited.find(parts, view, interaction.request.invitation)
+    local.require_open_registration(view)
+    return None
+
+
+async def _show_without_application(parts: Parts, view: ZoneView, token: str) -> HTTPResponse:
+    who = await invited.find(parts, view, invited.remembered(parts, token))
+    if view.zone.user_identity_provider_id is not None:
+        return pages.page(view, "invited", who=who, through_provider=True)
+    return await _form(parts, view, who, token)
+
+
+async def _register_without_application(
+    parts: Parts, view: ZoneView, form: Any, address: str
+) -> HTTPResponse:
+    local.require_local(view)
+    token = form["invitation"]
+    known_as = invited.remembered(parts, token)
+    await interactions.take_form(parts, view.id, known_as, "sign-up", form.get("form_token"))
+    who = await invited.find(parts, view, known_as)
+    try:
+        await invited.register(parts, view, who, form.get("password", ""), address=address)
+    except ValidationFailed as failure:
+        return await _form(parts, view, who, token, mistake=_mistake(failure))
+    return pages.page(view, "invited", who=who, through_provider=False)
+
+
+def _mistake(failure: ValidationFailed) -> Mistake:
+    problem = failure.problems[0]
+    return Mistake(problem.field, f"{pages.LABELS[problem.field or '']} {problem.message}.")
+
+
+async def _page(
+    parts: Parts,
+    view: ZoneView,
+    handle: str,
+    interaction: Interaction,
+    who: Invited | None,
+    *,
+    email: str | None = None,
+    mistake: Mistake | None = None,
+) -> HTTPResponse:
+    """The form, in the course of a sign-in to an application."""
+    asked = interaction.request
+    client = await clients.standing(view, asked.client_id, asked.party_id)
+    return pages.page(
+        view,
+        "sign-up",
+        status=400 if mistake else 200,
+        application=client.name if client else asked.client_id,
+        handle=handle,
+        invitation=None,
+        form_token=await interactions.new_form(parts, view.id, handle, "sign-up"),
+        who=who,
+        email=email if email is not None else asked.login_hint or "",
+        mistake=mistake,
+        min_password_chars=MIN_PASSWORD_CHARS,
+    )
+
+
+async def _form(
+    parts: Parts, view: ZoneView, who: Invited, token: str, *, mistake: Mistake | None = None
+) -> HTTPResponse:
+    """The form, for somebody who comes from the mail of an invitation."""
+    known_as = invited.remembered(parts, token)
+    return pages.page(
+        view,
+        "sign-up",
+        status=400 if mistake else 200,
+        application=None,
+        handle=None,
+        invitation=token,
+        form_token=await interactions.new_form(parts, view.id, known_as, "sign-up"),
+        who=who,
+        email=who.email,
+        mistake=mistake,
+        min_password_chars=MIN_PASSWORD_CHARS,
+    )
