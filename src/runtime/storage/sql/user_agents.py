@@ -3,13 +3,15 @@
 from datetime import datetime, timedelta
 from typing import cast
 
-from sqlalchemy import update
+from sqlalchemy import delete, exists, not_, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.storage.sql import entities
 from runtime.storage.sql.tables import TABLES
+from runtime.storage.sql.tables import refresh_families as _families
+from runtime.storage.sql.tables import sessions as _sessions
 
 _user_agents = TABLES["UserAgent"]
 
@@ -31,3 +33,31 @@ async def touch(conn: AsyncConnection, user_agent_id: str, *, zone_id: str, now:
         )
         .values(used_at=now)
     )
+
+
+async def forget_unused(conn: AsyncConnection, *, before: datetime, now: datetime, limit: int) -> list[str]:
+    """Delete user agents unused since then, of whatever zone; the zone of each that is gone.
+
+    What still works is in use: a refresh family, or a session. Nothing but what goes with it by foreign key
+    refers to a user agent.
+    """
+    alive = [
+        exists().where(
+            table.c.zone_id == _user_agents.c.zone_id,
+            table.c.user_agent_id == _user_agents.c.id,
+            table.c.status == "active",
+            table.c.expires_at > now,
+        )
+        for table in (_families, _sessions)
+    ]
+    unused = (
+        select(_user_agents.c.zone_id, _user_agents.c.id)
+        .where(_user_agents.c.used_at < before, not_(or_(*alive)))
+        .limit(limit)
+    )
+    gone = await conn.execute(
+        delete(_user_agents)
+        .where(tuple_(_user_agents.c.zone_id, _user_agents.c.id).in_(unused))
+        .returning(_user_agents.c.zone_id)
+    )
+    return list(gone.scalars())

@@ -1,0 +1,87 @@
+"""Clients that nobody uses are forgotten; those that still work are not."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.factories import found_company, opened_parts
+
+from runtime.domain.identifiers import new_id
+from runtime.services import registration
+from runtime.services.jobs import unused_clients
+from runtime.services.parts import Parts
+from runtime.storage.sql import refresh, sessions
+from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.sessions import Session
+
+
+@pytest.fixture
+async def parts(database_url: str, tmp_path: Path) -> Any:
+    async with opened_parts(tmp_path / "data", database_url=database_url) as opened:
+        yield opened
+
+
+async def _family(parts: Parts, zone: Any, user: Any, client: Any, *, days: int) -> None:
+    """A refresh family that ends in so many days, and the session it stands on."""
+    now = parts.clock()
+    session = Session(
+        id=new_id(),
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
+        user_id=user.id,
+        application_id=None,
+        user_agent_id=client.id,
+        session_type="offline",
+        authenticated_at=now,
+        expires_at=now + timedelta(hours=1),
+        created_at=now,
+        updated_at=now,
+    )
+    family = RefreshFamily(
+        id=new_id(),
+        zone_id=zone.id,
+        user_agent_id=client.id,
+        client_id=client.identifier,
+        session_id=session.id,
+        user_id=user.id,
+        scopes=["openid"],
+        resources={},
+        current_hash=new_id().encode(),
+        expires_at=now + timedelta(days=days),
+        created_at=now,
+    )
+    async with parts.database.transaction() as conn:
+        await sessions.add(conn, session)
+        await refresh.add(conn, family)
+
+
+async def test_the_unused_are_forgotten(parts: Parts) -> None:
+    """After thirty days, unless a refresh token still works; every worker sees the zone anew."""
+    company = await found_company(parts)
+    zone = await company.zone()
+    user = await company.user(zone, "ada@acme.example")
+    view = await parts.zones.view(zone.id)
+    unused, ended, alive = [
+        await registration.register(
+            parts, view, {"client_name": name, "redirect_uris": ["http://localhost/callback"]}
+        )
+        for name in ("unused", "ended", "alive")
+    ]
+    await _family(parts, zone, user, ended, days=10)
+    await _family(parts, zone, user, alive, days=40)
+    assert await view.client(unused.identifier) is not None
+    assert await unused_clients.run(parts) == 0
+
+    later = replace(parts, clock=lambda: unused.used_at + timedelta(days=31))
+    assert await unused_clients.run(later) == 2
+
+    view = await parts.zones.view(zone.id)
+    assert await view.client(unused.identifier) is None
+    assert await view.client(ended.identifier) is None
+    assert await view.client(alive.identifier) is not None
+    again = await registration.register(
+        later, view, {"client_name": "unused", "redirect_uris": ["http://localhost/callback"]}
+    )
+    assert again.identifier == unused.identifier
