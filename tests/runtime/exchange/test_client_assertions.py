@@ -376,3 +376,28 @@ async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None
     with pytest.raises(TooManyRequests):
         await scene.post(form(signer.sign()), address="203.0.113.77", parts=parts)
     assert await scene.post(form(signer.sign()), address="198.51.100.77", parts=parts)
+
+
+async def test_an_exchange_with_an_assertion_after_a_change(
+    own_scene: Scene, publisher: Publisher, signer: Signer
+) -> None:
+    """What works once is looked at once, also when the zone has changed since this process looked at it."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://api.test", scopes=["read"])
+    app = await company.app(zone, "agent", dependencies=[api])
+    made = await company.create(
+        APPLICATION_CREDENTIAL,
+        zone.id,
+        application_id=app.id,
+        type="public-key",
+        jwks_uri=f"{publisher.url}/keys",
+    )
+    own = Signer(own_scene, app, made.identifier)
+    person = await company.person(zone, "ann@acme.test")
+    subject = await company.token(zone, replace(app, client_id=made.identifier), person)
+    asserting = replace(app, client_id=made.identifier, secret=None)
+    for name in ("before", "after"):
+        shown = {"client_assertion_type": CLIENT_ASSERTION_TYPE, "client_assertion": own.sign()}
+        answer = await own_scene.exchange(asserting, subject, api, **shown)
+        assert claims_of(answer["access_token"])["client_id"] == made.identifier
+        await company.group(zone, name)  # puts what is known of the zone out of date

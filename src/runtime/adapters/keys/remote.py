@@ -26,7 +26,7 @@ ALGORITHMS = frozenset(
 _LIFETIME_SECONDS = 300
 _REFETCH_AFTER_SECONDS = 30  # an unknown `kid` asks the publisher again at most this often
 _MAX_KEYS = 100
-_MIN_RSA_BITS = 2048
+_RSA_BITS = range(2048, 8193)  # one that is larger makes verifying dear
 _OF_ASSERTIONS = frozenset(assertions.ALGORITHMS)
 # What would bring a key along, or say where one is: who speaks for itself has no business to.
 _KEY_HEADERS = frozenset({"jwk", "jku", "x5u", "x5c"})
@@ -146,25 +146,25 @@ def parse_jwks(document: object) -> tuple[PublishedKey, ...]:
     members = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(members, list) or len(members) > _MAX_KEYS:
         raise OutboundFailed("the answer is not a JWK set", temporary=False)
-    return tuple(key for member in members if (key := _published(member)) is not None)
+    return tuple(key for member in members if (key := published_key(member)) is not None)
 
 
-def _published(member: object) -> PublishedKey | None:
+def published_key(member: object) -> PublishedKey | None:
+    """The public key that a JWK describes; None for one that signs nothing here, too weak or too large."""
     if not isinstance(member, dict) or member.get("use", "sig") != "sig":
         return None
-    members = {name: value for name, value in member.items() if name != "d"}
+    members = {name: value for name, value in member.items() if name != "d" and isinstance(value, str)}
     verifiers: dict[str, Algorithm] = {}
     key: Any = None
     for algorithm in sorted(_possible(members)):
         try:
             parsed = PyJWK(members, algorithm=algorithm)
-        except PyJWTError:
+        except (PyJWTError, ValueError):  # the latter for a point that is not on its curve
             return None
         key, verifiers[algorithm] = parsed.key, parsed.Algorithm
-    if key is None or (members["kty"] == "RSA" and key.key_size < _MIN_RSA_BITS):
+    if key is None or (members["kty"] == "RSA" and key.key_size not in _RSA_BITS):
         return None
-    kid = members.get("kid")
-    return PublishedKey(kid if isinstance(kid, str) else None, key, verifiers)
+    return PublishedKey(members.get("kid"), key, verifiers)
 
 
 def _possible(members: Mapping[str, Any]) -> frozenset[str]:

@@ -80,7 +80,7 @@ async def respond(
 
     Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
     """
-    held = parts.zones.held(zone_id) if form.values.get("grant_type") == TOKEN_EXCHANGE else None
+    held = parts.zones.held(zone_id) if _may_begin_at_hand(form) else None
     view = held or await parts.zones.view(zone_id)
     decision = Decision(view.organization_id, view.id, parts.clock(), request_id)
     try:
@@ -98,6 +98,11 @@ async def respond(
     decision.issue()
     parts.decisions.record(decision)
     return answer
+
+
+def _may_begin_at_hand(form: Form) -> bool:
+    """Tell whether a request may be worked on twice: an exchange, and nothing in it that works once."""
+    return form.values.get("grant_type") == TOKEN_EXCHANGE and "client_assertion" not in form.values
 
 
 async def _granted(
