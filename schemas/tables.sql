@@ -512,6 +512,7 @@ CREATE TABLE refresh_families (
     successor_sealed BYTEA,
     rotated_at TIMESTAMP WITH TIME ZONE,
     status VARCHAR NOT NULL,
+    jkt VARCHAR,
     expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT refresh_families_pkey PRIMARY KEY (zone_id, id),

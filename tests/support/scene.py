@@ -39,6 +39,7 @@ class Scene:
         authorization: str | None = None,
         address: str = "192.0.2.1",
         parts: Parts | None = None,
+        proof: str | None = None,
     ) -> dict[str, Any]:
         """The answer to a form."""
         return await respond(
@@ -48,6 +49,7 @@ class Scene:
             authorization=authorization,
             address=address,
             request_id="test-request",
+            proof=proof,
         )
 
     async def exchange(
@@ -58,6 +60,7 @@ class Scene:
         scope: str | None = None,
         *,
         parts: Parts | None = None,
+        proof: str | None = None,
         **more: str,
     ) -> dict[str, Any]:
         """The answer to an exchange."""
@@ -71,4 +74,4 @@ class Scene:
             **({"scope": scope} if scope is not None else {}),
             **more,
         }
-        return await self.post(list(form.items()), parts=parts)
+        return await self.post(list(form.items()), parts=parts, proof=proof)

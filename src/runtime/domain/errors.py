@@ -16,6 +16,7 @@
         InvalidRequest         400     invalid_request
           FormTooLarge         413     invalid_request
         InvalidClient          401     invalid_client
+        InvalidDpopProof       400     invalid_dpop_proof
         InvalidGrant           400     invalid_grant
         UnauthorizedClient     400     unauthorized_client
         UnsupportedGrantType   400     unsupported_grant_type
@@ -24,6 +25,7 @@
         AccessDenied           400     access_denied
           InsufficientAuthorization 400  insufficient_authorization  (where a zone is switched to it)
         InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
+          ProofRefused         401     invalid_dpop_proof     (bearer APIs, RFC 9449 section 7.1)
           TokenMissing         401     invalid_token          (the challenge names no error)
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
         LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
@@ -179,6 +181,12 @@ class InvalidClient(OAuthError):
         self.basic = basic
 
 
+class InvalidDpopProof(OAuthError):
+    """The proof of possession is not valid for this request. Spec: RFC 9449 section 5."""
+
+    code, status = "invalid_dpop_proof", 400
+
+
 class InvalidGrant(OAuthError):
     """The code, refresh token or subject token is not valid for this client. One text for every cause."""
 
@@ -225,9 +233,20 @@ class InsufficientAuthorization(AccessDenied):
 
 
 class InvalidToken(OAuthError):
-    """The bearer token is not valid here. Spec: RFC 6750 section 3.1."""
+    """The bearer token is not valid here. Spec: RFC 6750 section 3.1.
+
+    Attributes:
+        scheme: what it was presented under, which the challenge repeats: `Bearer` or `DPoP`.
+    """
 
     code, status = "invalid_token", 401
+    scheme: str = "Bearer"
+
+
+class ProofRefused(InvalidToken):
+    """The token may be valid, but the proof that it is the sender's is not. Spec: RFC 9449 section 7.1."""
+
+    code = "invalid_dpop_proof"
 
 
 class TokenMissing(InvalidToken):

@@ -17,11 +17,11 @@ from runtime.domain.errors import NotFound
 from runtime.settings import Settings
 
 ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
-CORS = {"Access-Control-Allow-Origin": "*"}
+CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate"}
 _PREFLIGHT = {
     **CORS,
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, MCP-Protocol-Version",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, DPoP, MCP-Protocol-Version",
     "Access-Control-Max-Age": "3600",
 }
 _PLACEHOLDER = re.compile(r"\{(?:zone_id|slug)\}")

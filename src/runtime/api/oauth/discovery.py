@@ -73,6 +73,7 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "id_token_signing_alg_values_supported": ["RS256", "ES256"],
         "token_endpoint_auth_methods_supported": methods,
         "token_endpoint_auth_signing_alg_values_supported": list(assertions.ALGORITHMS),
+        "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "nonce", "sid", "email"],

@@ -21,6 +21,7 @@ from runtime.domain.errors import (
     TooManyRequests,
     Unavailable,
 )
+from runtime.domain.oauth import assertions
 from runtime.logs import log
 
 NO_STORE = {"Cache-Control": "no-store"}
@@ -81,7 +82,10 @@ def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:
 def _bearer_challenge(refusal: InvalidToken | InsufficientScope) -> str:
     if isinstance(refusal, TokenMissing):
         return "Bearer"
-    challenge = f'Bearer error="{refusal.code}", error_description="{refusal.detail}"'
+    scheme = refusal.scheme if isinstance(refusal, InvalidToken) else "Bearer"
+    challenge = f'{scheme} error="{refusal.code}", error_description="{refusal.detail}"'
+    if scheme == "DPoP":
+        challenge += f', algs="{" ".join(assertions.ALGORITHMS)}"'
     if scope := refusal.members.get("scope"):
         challenge += f', scope="{scope}"'
     return challenge

@@ -11,7 +11,9 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.forms import read_form
-from runtime.domain.errors import InvalidRequest
+from runtime.api.oauth.proofs import proof_of
+from runtime.domain.errors import InvalidDpopProof, InvalidRequest
+from runtime.services import possession
 from runtime.services.parts import Parts
 from runtime.services.sign_in import pushed
 
@@ -31,6 +33,12 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(parts, view, request, form)
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
+    if (proof := proof_of(request)) is not None:
+        address = f"{view.issuer}/oauth/par"
+        jkt = await possession.prove(parts, view.id, proof, method="POST", uri=address, now=parts.clock())
+        if form.values.get("dpop_jkt", jkt) != jkt:
+            raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
+        sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]
     request_uri = await pushed.push(parts, view, client, sent)
     body = orjson.dumps({"request_uri": request_uri, "expires_in": pushed.PUSHED_SECONDS})
     return HTTPResponse(body, status=201, headers=NO_STORE, content_type="application/json")

@@ -15,8 +15,10 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import GUESSING
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.forms import Form, read_form
+from runtime.api.oauth.proofs import proof_of
 from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable, UnsupportedGrantType
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.services import possession
 from runtime.services.clients import authenticate_client
 from runtime.services.decisions import Decision
 from runtime.services.exchange.pipeline import StaleView
@@ -32,6 +34,7 @@ class TokenContext:
     Attributes:
         form: every parameter once; `resource` and `audience` stand apart because they may be repeated.
         now: the one present of the whole request.
+        jkt: thumbprint of the key that the sender has proved to have; None when no proof came.
         decision: what the record will say; a grant fills in whom and what it found.
     """
 
@@ -44,6 +47,7 @@ class TokenContext:
     now: datetime
     request_id: str
     decision: Decision
+    jkt: str | None = None
 
 
 Grant = Callable[[TokenContext], Awaitable[dict[str, Any]]]
@@ -66,12 +70,20 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
         authorization=request.headers.get("authorization"),
         address=request.ip,
         request_id=request_id_of(request),
+        proof=proof_of(request),
     )
     return HTTPResponse(orjson.dumps(answer), headers=NO_STORE, content_type="application/json")
 
 
 async def respond(
-    parts: Parts, zone_id: str, form: Form, *, authorization: str | None, address: str, request_id: str
+    parts: Parts,
+    zone_id: str,
+    form: Form,
+    *,
+    authorization: str | None,
+    address: str,
+    request_id: str,
+    proof: str | None = None,
 ) -> dict[str, Any]:
     """The members of the answer to a token request.
 
@@ -80,11 +92,11 @@ async def respond(
 
     Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
     """
-    held = parts.zones.held(zone_id) if _may_begin_at_hand(form) else None
+    held = parts.zones.held(zone_id) if _may_begin_at_hand(form, proof) else None
     view = held or await parts.zones.view(zone_id)
     decision = Decision(view.organization_id, view.id, parts.clock(), request_id)
     try:
-        answer = await _granted(parts, view, form, decision, authorization, address)
+        answer = await _granted(parts, view, form, decision, authorization, address, proof)
     except (StaleView, OAuthError) as failure:
         fresh = view if held is None else await parts.zones.view(zone_id)
         if fresh is not view:
@@ -100,9 +112,10 @@ async def respond(
     return answer
 
 
-def _may_begin_at_hand(form: Form) -> bool:
+def _may_begin_at_hand(form: Form, proof: str | None) -> bool:
     """Tell whether a request may be worked on twice: an exchange, and nothing in it that works once."""
-    return form.values.get("grant_type") == TOKEN_EXCHANGE and "client_assertion" not in form.values
+    is_exchange = form.values.get("grant_type") == TOKEN_EXCHANGE
+    return is_exchange and proof is None and "client_assertion" not in form.values
 
 
 async def _granted(
@@ -112,6 +125,7 @@ async def _granted(
     decision: Decision,
     authorization: str | None,
     address: str,
+    proof: str | None,
 ) -> dict[str, Any]:
     grant_type = form.values.get("grant_type")
     if grant_type is None:
@@ -125,6 +139,10 @@ async def _granted(
     grant: Grant | None = grants.find(grant_type)
     if grant is None:
         raise UnsupportedGrantType("this grant type is not served here")
+    jkt = None
+    if proof is not None:
+        uri = str(view.zone.protocols.oauth2.token_endpoint)
+        jkt = await possession.prove(parts, view.id, proof, method="POST", uri=uri, now=decision.at)
     return await grant(
         TokenContext(
             parts=parts,
@@ -136,6 +154,7 @@ async def _granted(
             now=decision.at,
             request_id=decision.request_id,
             decision=decision,
+            jkt=jkt,
         )
     )
 

@@ -25,7 +25,8 @@ async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     """What the token's scopes let the application know of the user. The token travels in the header alone."""
     parts: Parts = request.app.ctx.parts
     view = await parts.zones.view(zone_id)
-    bearer = await require_bearer(parts, view, request, audience=view.issuer, scope="openid")
+    address = str(view.zone.protocols.openid.userinfo_endpoint)
+    bearer = await require_bearer(parts, view, request, audience=view.issuer, scope="openid", uri=address)
     async with parts.database.querying() as conn:
         session = await sessions.find(conn, bearer.root.session.id, zone_id=view.id)
     user = bearer.root.user.user

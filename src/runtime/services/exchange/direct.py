@@ -8,7 +8,13 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.services.decisions import Decision
 from runtime.services.exchange import policy, target
-from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
+from runtime.services.exchange.tokens import (
+    confirmation,
+    issue_access_token,
+    lifetime_end,
+    new_token_id,
+    token_type,
+)
 from runtime.services.parties import ApplicationClient
 from runtime.services.zones import ZoneView
 
@@ -26,10 +32,12 @@ async def client_credentials(
     scopes: frozenset[str] | None,
     now: datetime,
     decision: Decision,
+    jkt: str | None = None,
 ) -> dict[str, Any]:
     """The members of the answer to a client credentials request.
 
     Args:
+        jkt: thumbprint of the key that the sender has proved to have; the token is bound to it.
         resources: at most one; none asks for a token for the zone itself, which carries no scope.
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
@@ -41,7 +49,9 @@ async def client_credentials(
     if not resources:
         if scopes or audiences:
             raise InvalidScope("a token for the zone itself carries no scope")
-        return _issue(parts, view, client, audience=view.issuer, scopes=frozenset(), lifetime=None, now=now)
+        return _issue(
+            parts, view, client, audience=view.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
+        )
     resource = await target.require_resource(view, await view.resource(resources[0]), audiences)
     decision.resource_id = resource.id
     decision.step = 8
@@ -65,6 +75,7 @@ async def client_credentials(
         audience=resource.identifier,
         scopes=verdict.scopes,
         lifetime=resource.credential_lifetime_seconds,
+        jkt=jkt,
         now=now,
     )
 
@@ -77,6 +88,7 @@ def _issue(
     audience: str,
     scopes: frozenset[str],
     lifetime: int | None,
+    jkt: str | None,
     now: datetime,
 ) -> dict[str, Any]:
     expires_at = lifetime_end(now, lifetime or parts.settings.token_lifetime_seconds)
@@ -93,10 +105,11 @@ def _issue(
         authenticated_at=None,
         acr=None,
         actors=(),
+        confirmation=confirmation(jkt),
     )
     return {
         "access_token": issue_access_token(view, facts),
-        "token_type": "Bearer",
+        "token_type": token_type(jkt),
         "expires_in": seconds(expires_at) - seconds(now),
         "scope": scope_strings.to_text(scopes),
     }

@@ -28,7 +28,13 @@ from runtime.services.exchange.subject import (
     refused,
     verify_subject,
 )
-from runtime.services.exchange.tokens import issue_access_token, lifetime_end, new_token_id
+from runtime.services.exchange.tokens import (
+    confirmation,
+    issue_access_token,
+    lifetime_end,
+    new_token_id,
+    token_type,
+)
 from runtime.services.parties import ApplicationClient
 from runtime.services.zones import RootView, ZoneView
 from runtime.storage.sql import roots
@@ -66,12 +72,14 @@ async def exchange(
     *,
     now: datetime,
     decision: Decision,
+    jkt: str | None = None,
 ) -> dict[str, Any]:
     """The members of the answer to an exchange request.
 
     Args:
         view: the zone as this process knows it; the trip tells whether it still stands.
         decision: is filled in on the way.
+        jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
     Raises: OAuthError; StaleView when all is to be done again with a newer view.
     """
     decision.step = 4
@@ -81,13 +89,13 @@ async def exchange(
 
     decision.step = 5
     held, is_fresh = await _known_root(view, subject)
-    key = _cache_key(view, client, request, subject, held, resource)
+    key = _cache_key(view, client, request, subject, held, resource, jkt)
     trip = await _take_trip(parts, view, held, is_fresh=is_fresh, key=key)
     root, authority = await _authority(view, subject, trip.root, now)
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
-    await check_provenance(view, client, subject)
+    await check_provenance(view, client, subject, jkt=jkt)
     check_actor(view, client, subject, request.actor_token, now)
 
     decision.step = 7
@@ -130,10 +138,10 @@ async def exchange(
     )
     if token is None:
         decision.step = 13
-        token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, now)
+        token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
         decision.step = 14
         await cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
-    return _answer(token, now)
+    return _answer(token, jkt, now)
 
 
 async def _known_root(view: ZoneView, subject: Subject) -> tuple[RootView | None, bool]:
@@ -156,6 +164,7 @@ def _cache_key(
     subject: Subject,
     root: RootView | None,
     resource: Resource | None,
+    jkt: str | None,
 ) -> str:
     return cache.entry_key(
         zone_id=view.id,
@@ -166,6 +175,7 @@ def _cache_key(
         actors=subject.actors,
         # Without a session the subject token itself bounds what is issued.
         session_id=subject.session_id or subject.digest,
+        confirmation=confirmation(jkt),
     )
 
 
@@ -289,6 +299,7 @@ def _mint(
     plan: Plan,
     scopes: frozenset[str],
     under: cache.Epochs,
+    jkt: str | None,
     now: datetime,
 ) -> CachedToken:
     """A new token. Every fact in it was established in this request."""
@@ -305,15 +316,16 @@ def _mint(
         authenticated_at=root.session.authenticated_at if root else None,
         acr=root.session.acr if root else None,
         actors=plan.actors,
+        confirmation=confirmation(jkt),
     )
     return CachedToken(issue_access_token(view, facts), seconds(plan.expires_at), scopes, under)
 
 
-def _answer(token: CachedToken, now: datetime) -> dict[str, Any]:
+def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:
     return {
         "access_token": token.token,
         "issued_token_type": ACCESS_TOKEN,
-        "token_type": "Bearer",
+        "token_type": token_type(jkt),
         "expires_in": token.expires_at - seconds(now),
         "scope": scope_strings.to_text(token.scopes),
     }

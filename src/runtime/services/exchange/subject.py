@@ -32,6 +32,7 @@ class Subject:
         session_id: the root session; None when an application acts on its own behalf.
         actors: everyone who acted so far, the latest first.
         expires_at: seconds since 1970, checked again at each use.
+        jkt: thumbprint of the key that it is bound to; None for who bears it.
     """
 
     digest: str
@@ -43,6 +44,7 @@ class Subject:
     actors: tuple[str, ...]
     may_act: Any
     expires_at: int
+    jkt: str | None = None
 
 
 def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
@@ -78,8 +80,6 @@ def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
     session_id = claims.get("sid")
     if not isinstance(session_id, str | None):
         raise refused("`sid` is no text")
-    if "cnf" in claims:
-        raise refused("the token is bound to a key, and nothing proves possession of it")
     try:
         return Subject(
             digest=digest,
@@ -91,9 +91,19 @@ def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
             actors=actors_of(claims),
             may_act=claims.get("may_act"),
             expires_at=int(claims["exp"]),
+            jkt=_bound_to(claims.get("cnf")),
         )
     except (ValueError, InvalidScope, TypeError) as failure:
         raise refused(str(failure)) from None
+
+
+def _bound_to(cnf: object) -> str | None:
+    """The key of a confirmation. Raises ValueError for one that is not understood, which is never ignored."""
+    if cnf is None:
+        return None
+    if not isinstance(cnf, dict) or cnf.keys() != {"jkt"} or not isinstance(cnf["jkt"], str):
+        raise ValueError("a confirmation that is not understood")
+    return cnf["jkt"]
 
 
 def check_root(root: RootView | None, subject: Subject, now: datetime) -> RootView:
@@ -119,10 +129,16 @@ async def own_authority(view: ZoneView, subject: Subject) -> Application:
     return found
 
 
-async def check_provenance(view: ZoneView, client: ApplicationClient, subject: Subject) -> None:
+async def check_provenance(
+    view: ZoneView, client: ApplicationClient, subject: Subject, *, jkt: str | None
+) -> None:
     """Check that this application may present this token: it was issued to it, or for a resource it provides.
 
-    Whoever acted earlier in the chain must still be an application of the zone.
+    Whoever acted earlier in the chain must still be an application of the zone. Who holds a token that is
+    bound to a key must have the key; who provides the resource was shown the proof when the token came.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have.
 
     Raises: InvalidGrant. Spec: zone interface, section 3, provenance rule.
     """
@@ -133,6 +149,8 @@ async def check_provenance(view: ZoneView, client: ApplicationClient, subject: S
         if await view.application_named(actor) is None:
             raise refused("an application in the chain is gone")
     if isinstance(issued_to, ApplicationClient) and issued_to.application.id == client.application.id:
+        if subject.jkt not in (None, jkt):
+            raise refused("bound to a key, and nothing proves possession of it")
         return
     resource = await view.resource(subject.audience)
     if (

@@ -18,6 +18,16 @@ def new_token_id() -> str:
     return secrets.token_urlsafe(16)
 
 
+def token_type(jkt: str | None) -> str:
+    """How a token is presented: one that is bound to a key, with a proof. Spec: RFC 9449 section 5."""
+    return "Bearer" if jkt is None else "DPoP"
+
+
+def confirmation(jkt: str | None) -> dict[str, str] | None:
+    """The `cnf` of a token that is bound to the key of that thumbprint. Spec: RFC 9449 section 6.1."""
+    return None if jkt is None else {"jkt": jkt}
+
+
 def lifetime_end(now: datetime, lifetime_seconds: int, *ends: datetime | None) -> datetime:
     """When a token ends that lives this long and may not outlive any of *ends*."""
     end = now + timedelta(seconds=lifetime_seconds)

@@ -62,9 +62,12 @@ async def redeem(
     form: Mapping[str, str],
     named: Sequence[str],
     now: datetime,
+    jkt: str | None = None,
 ) -> tuple[dict[str, Any], Authority]:
     """The token response for an assertion, and the authority it was made from. No refresh token is in it.
 
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
     Raises: InvalidRequest; InvalidGrant, with one text for whatever is wrong with the assertion or its user;
         UnauthorizedClient for a public client; InvalidScope, InvalidTarget, AccessDenied; Unavailable.
     """
@@ -78,7 +81,8 @@ async def redeem(
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     if not await consent.covers_sign_in(parts, view, client, user, scopes):
         raise authorization_required(view, client, None, internal="no consent to the sign-in scopes")
-    authority = Authority(_session(parts, view, client, user, vouched, now), user, client, scopes, resources)
+    session = _session(parts, view, client, user, vouched, now)
+    authority = Authority(session, user, client, scopes, resources, jkt)
     target = await tokens.choose_target(parts, view, authority, named)
     await _use_once(parts, view, vouched, now)
     answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)

@@ -26,6 +26,7 @@ class CodeGrant(BaseModel):
     Attributes:
         party_id: of the application or user agent.
         session_id: the browser session of the user who agreed.
+        jkt: thumbprint of the key that whoever redeems it must have.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,6 +41,7 @@ class CodeGrant(BaseModel):
     session_id: str
     user_id: str
     issued_at: datetime
+    jkt: str | None = None
 
 
 class Produced(BaseModel):

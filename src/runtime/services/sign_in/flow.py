@@ -177,6 +177,7 @@ async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, sig
         resources=request.resources,
         nonce=request.nonce,
         challenge=request.challenge,
+        jkt=request.jkt,
         session_id=signed_in.session.id,
         user_id=signed_in.user.id,
         issued_at=parts.clock(),

@@ -27,11 +27,14 @@ async def redeem(
     form: Mapping[str, str],
     named: Sequence[str],
     now: datetime,
+    jkt: str | None = None,
 ) -> tuple[dict[str, Any], Authority]:
     """The token response for a code, and the authority it was made from.
 
     Whatever is wrong with the request, the code is gone afterwards.
 
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the tokens are bound to it.
     Raises: InvalidRequest, InvalidGrant, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 4.1.3, RFC 7636 section 4.6.
     """
@@ -41,6 +44,7 @@ async def redeem(
     grant, produced = await codes.redeem(parts, view.id, code)
     _require_same_client(grant, client)
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
+    _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
     root, user = await _signed_in(parts, view, grant, now)
     authority = Authority(
@@ -49,6 +53,7 @@ async def redeem(
         client=client,
         scopes=grant.scopes,
         resources=grant.resources,
+        jkt=jkt,
     )
     target = await tokens.choose_target(parts, view, authority, named)
     answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
@@ -67,6 +72,12 @@ async def redeem(
 def _require_same_client(grant: CodeGrant, client: Client) -> None:
     if (grant.party_id, grant.client_id) != (client.party.id, client.client_id):
         raise InvalidGrant(REFUSED, internal="the code belongs to another client")
+
+
+def _require_same_key(grant: CodeGrant, jkt: str | None) -> None:
+    """A code that was asked for with the thumbprint of a key is for who has it. Spec: RFC 9449 section 10."""
+    if grant.jkt not in (None, jkt):
+        raise InvalidGrant(REFUSED, internal="nothing proves possession of the key it was asked for with")
 
 
 def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> None:

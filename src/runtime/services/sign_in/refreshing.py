@@ -4,6 +4,7 @@ A token names its family, so that one of any age is recognised; what counts is i
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any
@@ -47,6 +48,7 @@ def new_family(
         current_hash=parts.hasher.hash(token),
         expires_at=authority.session.expires_at,
         created_at=now,
+        jkt=_bound(authority.client, authority.jkt),
     )
 
 
@@ -57,11 +59,14 @@ async def refresh(
     form: Mapping[str, str],
     named: Sequence[str],
     now: datetime,
+    jkt: str | None = None,
 ) -> tuple[dict[str, Any], Authority]:
     """The token response for a refresh token, and the authority it was made from.
 
     Scopes and resources can only be narrowed, and only for this one answer.
 
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
     Raises: InvalidRequest, InvalidGrant, InvalidScope, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 6; RFC 9700 section 4.14.
     """
@@ -69,9 +74,11 @@ async def refresh(
     if token is None:
         raise InvalidRequest("`refresh_token` is missing")
     family = await _family(parts, view, client, token, now)
+    await _require_same_key(parts, view, family, jkt)
+    family = replace(family, jkt=family.jkt or _bound(client, jkt))
     session, user = await _standing(parts, view, family, now)
     whole = await _authority(parts, view, client, family, session, user)
-    authority = tokens.narrowed(whole, form.get("scope"))
+    authority = replace(tokens.narrowed(whole, form.get("scope")), jkt=jkt)
     target = await tokens.choose_target(parts, view, authority, named)
     answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)
     successor = await _successor(parts, view, client, family, session, token, now)
@@ -97,6 +104,23 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
         await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
         raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
     return family
+
+
+async def _require_same_key(parts: Parts, view: ZoneView, family: RefreshFamily, jkt: str | None) -> None:
+    """Check that a bound family is used with its key; another key's owner has stolen the token.
+
+    Raises InvalidGrant.
+    """
+    if family.jkt in (None, jkt):
+        return
+    if jkt is not None:
+        await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+    raise InvalidGrant(REFUSED, internal="bound to a key that nothing proves possession of")
+
+
+def _bound(client: Client, jkt: str | None) -> str | None:
+    """What a refresh token is bound to: a public client has nothing else to prove that it is its own."""
+    return jkt if client.is_public else None
 
 
 async def _standing(

@@ -21,7 +21,7 @@ from runtime.domain.errors import (
     UnsupportedResponseType,
 )
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth import pkce, redirect_uris
+from runtime.domain.oauth import dpop, pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -106,6 +106,7 @@ class AuthorizationRequest(BaseModel):
         hinted_subject: identifier of the user an `id_token_hint` names.
         max_age: in seconds.
         invitation: hash of the token of an invitation to register with, in hex.
+        jkt: thumbprint of the key that whoever redeems the code must have.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -123,6 +124,7 @@ class AuthorizationRequest(BaseModel):
     login_hint: str | None
     hinted_subject: str | None
     invitation: str | None = None
+    jkt: str | None = None
 
     def return_address(self, issuer: str) -> ReturnAddress:
         """Where the answer goes."""
@@ -188,6 +190,7 @@ async def check(
         login_hint=parameters.one("login_hint"),
         hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
         invitation=_invitation(parts, parameters.one("invitation")),
+        jkt=_thumbprint(parameters.one("dpop_jkt")),
     )
 
 
@@ -267,6 +270,13 @@ def _scopes(
     if not sign_in and not any(rest & each.scopes for each in granted):
         raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
     return sign_in, tuple(granted)
+
+
+def _thumbprint(text: str | None) -> str | None:
+    """The key that the code is asked for with. Raises InvalidRequest. Spec: RFC 9449 section 10."""
+    if text is not None and not dpop.is_thumbprint(text):
+        raise InvalidRequest("`dpop_jkt` is not the thumbprint of a key")
+    return text
 
 
 def _prompts(text: str | None) -> frozenset[str]:

@@ -17,10 +17,12 @@ from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.services.exchange import policy
 from runtime.services.exchange.target import authorization_required, require_own_tokens
 from runtime.services.exchange.tokens import (
+    confirmation,
     issue_access_token,
     issue_id_token,
     lifetime_end,
     new_token_id,
+    token_type,
 )
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -38,6 +40,7 @@ class Authority:
     Attributes:
         session: the application's session; its id is the tokens' `sid`.
         scopes: the sign-in scopes.
+        jkt: thumbprint of the key that access tokens are bound to.
     """
 
     session: Session
@@ -45,6 +48,7 @@ class Authority:
     client: Client
     scopes: frozenset[str]
     resources: tuple[RequestedResource, ...]
+    jkt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +127,12 @@ async def answer(
         authenticated_at=authority.session.authenticated_at,
         acr=authority.session.acr,
         actors=(),
+        confirmation=confirmation(authority.jkt),
     )
     access_token = issue_access_token(view, facts)
     members: dict[str, Any] = {
         "access_token": access_token,
-        "token_type": "Bearer",
+        "token_type": token_type(authority.jkt),
         "expires_in": int((facts.expires_at - now).total_seconds()),
         "scope": scope_strings.to_text(granted | authority.scopes),
     }

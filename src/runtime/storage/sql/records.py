@@ -316,6 +316,7 @@ refresh_families = Table(
     binary("successor_sealed", nullable=True),
     instant("rotated_at", nullable=True),
     text("status"),
+    text("jkt", nullable=True),
     instant("expires_at"),
     instant("created_at"),
     _key("refresh_families", "zone_id", "id"),

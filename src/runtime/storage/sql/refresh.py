@@ -28,6 +28,7 @@ class RefreshFamily:
         resources: id of a resource the user authorized -> its scopes; narrowing happens per request.
         successor_sealed: the current token, sealed, for the holder of the previous one.
         rotated_at: when the previous token was used.
+        jkt: thumbprint of the key that whoever uses it must have.
     """
 
     id: str
@@ -46,6 +47,7 @@ class RefreshFamily:
     successor_sealed: bytes | None = None
     rotated_at: datetime | None = None
     status: str = "active"
+    jkt: str | None = None
 
     @property
     def party(self) -> Party:
@@ -93,6 +95,7 @@ async def rotate(
             successor_sealed=successor_sealed,
             rotated_at=now,
             expires_at=expires_at,
+            jkt=family.jkt,
         )
     )
     return done.rowcount == 1

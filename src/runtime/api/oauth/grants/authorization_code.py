@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 async def grant(context: "TokenContext") -> dict[str, Any]:
     """The tokens of a sign-in, for the client that started it."""
     answer, authority = await redemption.redeem(
-        context.parts, context.view, context.client, context.form, context.resources, context.now
+        context.parts, context.view, context.client, context.form, context.resources, context.now, context.jkt
     )
     context.decision.user_id = authority.user.id
     return answer

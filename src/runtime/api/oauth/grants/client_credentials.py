@@ -22,4 +22,5 @@ async def grant(context: "TokenContext") -> dict[str, Any]:
         scopes=None if asked is None else scopes.parse(asked),
         now=context.now,
         decision=context.decision,
+        jkt=context.jkt,
     )

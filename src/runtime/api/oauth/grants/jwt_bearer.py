@@ -18,6 +18,7 @@ async def grant(context: "TokenContext") -> dict[str, Any]:
         context.form,
         context.resources,
         context.now,
+        context.jkt,
     )
     context.decision.user_id = authority.user.id
     return answer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 async def grant(context: "TokenContext") -> dict[str, Any]:
     """New tokens in place of those that run out, and the refresh token that follows."""
     answer, authority = await refreshing.refresh(
-        context.parts, context.view, context.client, context.form, context.resources, context.now
+        context.parts, context.view, context.client, context.form, context.resources, context.now, context.jkt
     )
     context.decision.user_id = authority.user.id
     return answer

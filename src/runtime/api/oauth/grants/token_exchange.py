@@ -18,5 +18,11 @@ async def grant(context: "TokenContext") -> dict[str, Any]:
         raise UnauthorizedClient("a public client may not exchange tokens")
     request = read_request(context.form, context.resources, context.audiences)
     return await pipeline.exchange(
-        context.parts, context.view, client, request, now=context.now, decision=context.decision
+        context.parts,
+        context.view,
+        client,
+        request,
+        now=context.now,
+        decision=context.decision,
+        jkt=context.jkt,
     )

@@ -1,4 +1,4 @@
-"""How zones depart from the usual."""
+"""How zones depart from the usual, and which key a refresh token is bound to."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,9 +8,11 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Zones without switches have the defaults."""
+    """Zones without switches have the defaults; what was issued before is bound to no key."""
     with op.batch_alter_table("zone_internals") as table:
         table.add_column(sa.Column("switches", sa.JSON(), nullable=True))
+    with op.batch_alter_table("refresh_families") as table:
+        table.add_column(sa.Column("jkt", sa.String(), nullable=True))
 
 
 def downgrade() -> None:
