@@ -14,7 +14,7 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo test lint serve bench schemas documents lock clean
+.PHONY: help demo test fuzz lint serve bench schemas documents lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -30,6 +30,9 @@ lint: $(DEV) ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, for long (ARGS="--examples 500 --seed 7 --on sqlite")
+	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)
 
 serve: $(RUNTIME) ## run the service on its embedded default; the first run makes an organization and a key
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init

@@ -96,7 +96,7 @@ def test_everything_is_described(route: Route) -> None:
 def test_refusals_are_listed(route: Route) -> None:
     """What a route can refuse stands there, a conflict with its header; 401 unless anybody may call."""
     responses = operation_of(route)["responses"]
-    assert set(responses) >= {str(status) for status in (*route.errors, 400, 429, 500, 503)}
+    assert set(responses) >= {str(status) for status in (*route.errors, 400, 413, 429, 500, 503)}
     assert "401" in responses or route.open
     if "409" in responses:
         assert "X-Should-Retry" in followed(responses["409"])["headers"]

@@ -80,7 +80,7 @@ class Changeset(Part):
     owner: OwnerName
     plan_digest: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     source: Source = Source()
-    operations: list[Operation]
+    operations: Annotated[list[Operation], Field(min_length=1)]
 
 
 class OperationResult(Part):

@@ -42,7 +42,11 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
         "precondition_failed",
         'it has changed since: the present ETag is "7"',
     ),
-    413: ("The body is too large", "bad_request", "the body has more than 1048576 bytes"),
+    413: (
+        "The body is too large, or the address with its headers",
+        "bad_request",
+        "the body has more than 1048576 bytes",
+    ),
     415: ("The body has a media type that is not read", "bad_request", "send another media type"),
     429: ("Too many requests", "rate_limit_exceeded", "too many requests"),
     500: ("Something went wrong here", "internal_error", "something went wrong here"),

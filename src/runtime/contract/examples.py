@@ -33,9 +33,9 @@ _WHOLE: dict[str, Any] = {
     "OperationInput": {
         "op": "create",
         "kind": "ServiceAccount",
-        "local_id": "ci",
-        "name": "ci",
-        "spec": {"name": "ci", "description": "Applies what is merged"},
+        "local_id": "deployer",
+        "name": "deployer",
+        "spec": {"name": "deployer", "description": "Applies what is merged"},
         "fields": ["name", "description"],
     },
     "EmptyBody": {},

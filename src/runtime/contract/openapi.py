@@ -159,8 +159,8 @@ class _Document:
     def _refused(route: Route) -> set[int]:
         security = security_of(route)
         anybody = security is not None and (not security or {} in security)
-        # 400: a header or a path can always be malformed.
-        return {*route.errors, 400, 429, 500, 503, *(() if anybody else (401,))}
+        # A header can always be malformed (400), an address too long (413).
+        return {*route.errors, 400, 413, 429, 500, 503, *(() if anybody else (401,))}
 
 
 def _lines(result: Schema) -> Schema:

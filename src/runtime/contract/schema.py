@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from inspect import cleandoc
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, TypeAdapter
 
@@ -28,7 +28,9 @@ def of(annotation: Any, part: Callable[[type[BaseModel]], Schema]) -> Schema:
         found = of(kinds[0], part) if len(kinds) == 1 else {"anyOf": [of(kind, part) for kind in kinds]}
         return {**found, **_constrained(bare, constraints)}
     if origin is list:
-        return {"type": "array", "items": of(arguments[0], part)}
+        limits = _leaf(Annotated[(list[Any], *constraints)]) if constraints else {}
+        sizes: Schema = {name: limits[name] for name in ("minItems", "maxItems") if name in limits}
+        return {"type": "array", "items": of(arguments[0], part), **sizes}
     if origin is dict:
         values = of(arguments[1], part) if arguments[1] is not Any else {}
         return {"type": "object", "additionalProperties": values or True}

@@ -110,6 +110,12 @@ def test_nothing_is_converted(api: Api, zone: Zone, value: object) -> None:
         api.refused(400, "POST", zone.path("/resources"), body)
 
 
+def test_an_integer_is_one_however_it_is_written() -> None:
+    """JSON Schema, section 4.2.3: a number without a fraction is an integer."""
+    assert [repr(read_json(text, None)) for text in (b"3600.0", b"36e2", b"-0.0")] == ["3600", "3600", "0"]
+    assert [repr(read_json(text, None)) for text in (b"0.5", b"1e300")] == ["0.5", "1e+300"]
+
+
 @pytest.mark.parametrize("path", ["%00", "%ff", "%2e%2e", "a" * 300, "..;", "%E2%80%AE", "'--", "%252e"])
 def test_strange_ids_are_404(api: Api, zone: Zone, path: str) -> None:
     """Whatever stands in the place of an id, the answer is that there is no such thing."""

@@ -303,3 +303,12 @@ def test_checking_takes_the_right_to_change(zone: Zone, viewer: Api, other: Api)
     assert zone.api.ok("POST", path)["provider_id"] == made["id"]
     viewer.refused(403, "POST", path)
     other.refused(404, "POST", path)
+
+
+def test_an_identifier_that_is_no_address_fails_the_first_check(zone: Zone) -> None:
+    """Where nothing else says who the provider is, its identifier is fetched: a name cannot be."""
+    made = zone.make("providers", identifier="acme login")
+    told = zone.api.ok("POST", zone.path(f"/providers/{made['id']}/validate"))
+
+    assert told["status"] == "fail"
+    assert told["checks"][0]["status"] == "fail"

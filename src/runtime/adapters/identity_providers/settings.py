@@ -49,7 +49,9 @@ def settings_of(provider: Provider, *, client_secret: str | None) -> ProviderSet
         client_secret: opened; None for a public client.
     """
     protocols = provider.protocols
-    oauth2 = (protocols.oauth2 if protocols else None) or ProviderOAuth2(issuer=provider.identifier)
+    # Not validated: an identifier that is no address is refused where it would be fetched.
+    bare = ProviderOAuth2.model_construct(issuer=provider.identifier)
+    oauth2 = (protocols.oauth2 if protocols else None) or bare
     openid = (protocols.openid if protocols else None) or ProviderOpenID()
     challenges = oauth2.code_challenge_methods_supported
     return ProviderSettings(

@@ -12,6 +12,7 @@ MAX_CHANGESET_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 64
 # One that is not closed ends with the body: trying again at each quote in it would take hours.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_EXACT = 2**53  # above, floating point leaves integers out
 _BRACKET = re.compile(rb"[\[\]{}]")
 
 
@@ -69,10 +70,11 @@ def _no_constant(name: str) -> None:
 
 
 def _finite(text: str) -> float:
+    """The number. One without a fraction is an integer, however it is written: JSON Schema section 4.2.3."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("a number is too large")
-    return number
+    return int(number) if number.is_integer() and abs(number) <= _EXACT else number
 
 
 def _has_nul(value: Any) -> bool:

@@ -1,9 +1,10 @@
 """The value types that members of kinds share. Spec: `conventions` and `enums` of the management API."""
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
+from ipaddress import IPv6Address
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
 
@@ -25,16 +26,38 @@ Email = Annotated[
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 
 
+# RFC 3986 appendix A. What a reader of another library would not take for a URI is refused here already.
+_PIECE = r"(?:[A-Za-z0-9._~!$&'()*+,;=@:-]|%[0-9A-Fa-f]{2})"
+_AUTHORITY = r"(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?(\[[^\[\]]*\]|[^\[\]:@/?#]*)(?::[0-9]*)?"
+_URI = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.-]*:(?://{_AUTHORITY}(?:/{_PIECE}*)*|/?{_PIECE}+(?:/{_PIECE}*)*|/)"
+    rf"(?:\?(?:{_PIECE}|[/?])*)?(?:#(?:{_PIECE}|[/?])*)?"
+)
+
+
 def _absolute(value: str) -> str:
-    parts = urlsplit(value)
-    if not parts.scheme or not (parts.netloc or parts.path):
+    found = _URI.fullmatch(value)
+    if found is None or not _is_host(found[1] or ""):
         raise ValueError("must be an absolute URI")
     return value
 
 
+def _is_host(host: str) -> bool:
+    """Tell whether that may stand for a host: an IPv6 address in brackets, or a name."""
+    if not host.startswith("["):
+        return re.fullmatch(rf"(?:(?![:@]){_PIECE})*", host) is not None
+    try:
+        return not IPv6Address(host[1:-1]).scope_id
+    except ValueError:
+        return False
+
+
 Uri = Annotated[
     str,
-    StringConstraints(max_length=2048, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\x00-\x1f\x7f]+$"),
+    StringConstraints(
+        max_length=2048,
+        pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:(?:/|/{0,3}[!$-.0-;=@-\[\]_a-z~][!#-;=?-\[\]_a-z~]*)$",
+    ),
     AfterValidator(_absolute),
     Field(json_schema_extra={"format": "uri"}),
 ]

@@ -1,0 +1,52 @@
+"""`make fuzz`: a long run of schemathesis, on both databases."""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.fuzz.running import fuzz
+from tests.support.postgres import running_postgres
+from tests.support.redis import running_redis
+from tests.support.server import Server, serve
+
+
+def main() -> int:
+    """Fuzz a server over each kind of storage. 1 when one of them failed a check."""
+    arguments = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
+    arguments.add_argument("--examples", type=int, default=100, help="requests an operation gets at most")
+    arguments.add_argument("--seed", type=int, default=int(time.time()), help="to repeat a run")
+    arguments.add_argument("--phases", default="coverage,fuzzing,stateful", help="of schemathesis")
+    arguments.add_argument("--on", default="sqlite,postgresql", help="which storages, with commas")
+    asked = arguments.parse_args()
+    print(f"seed {asked.seed}")
+    passed = True
+    with tempfile.TemporaryDirectory(prefix="zonewright-fuzz-") as directory:
+        for storage in asked.on.split(","):
+            with served(storage, Path(directory) / storage) as server:
+                outcome = fuzz(
+                    server, Path(directory), phases=asked.phases, examples=asked.examples, seed=asked.seed
+                )
+            print(f"== {storage}\n{outcome.report}")
+            passed &= outcome.passed
+    return 0 if passed else 1
+
+
+@contextlib.contextmanager
+def served(storage: str, directory: Path) -> Iterator[Server]:
+    """A server over `sqlite` alone, or over `postgresql` with Redis."""
+    with contextlib.ExitStack() as stack:
+        settings = {}
+        if storage == "postgresql":
+            postgres = stack.enter_context(running_postgres())
+            settings["database_url"] = asyncio.run(postgres.migrated())
+            settings["redis_url"] = stack.enter_context(running_redis()).url
+        yield stack.enter_context(serve(directory, **settings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

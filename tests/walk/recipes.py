@@ -1,0 +1,140 @@
+"""What the walk cannot find out from the contract: the few values that have to fit what is there already.
+
+A new kind is walked without a word here as long as the example of its body can be sent as it is, references
+aside. Where it cannot, say what differs: `{Kind}` stands for the id of what was made of that kind, and
+`{Kind.member}` for one of its members.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.runtime.management.conftest import Zone
+from tests.runtime.management.test_invitations import token_of
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import USER_AGENT
+from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities
+
+if TYPE_CHECKING:
+    from tests.walk.walking import Walk
+
+DROP = object()  # the member is left out
+
+# Body class -> members that differ from the document's example.
+BODIES: dict[str, dict[str, Any]] = {
+    "ApplicationCreate": {"dependencies": DROP},  # nothing to depend on is there yet
+    "AssignmentBody": {"role_identifier": DROP, "owner_type": DROP, "role_id": "{Role}"},
+    "PolicySetVersionCreate": {
+        "manifest": {"entries": [{"policy_id": "{Policy}", "policy_version_id": "{PolicyVersion}"}]}
+    },
+    "SecretCreate": {"entity_id": "{Application}"},
+    "TokenForm": {
+        "client_id": "{ServiceAccountCredential.client_id}",
+        "client_secret": "{ServiceAccountCredential.client_secret}",
+    },
+    "ZoneCreate": {"encryption_key": DROP},  # no key-management service is connected
+    "ZoneUpdate": {"encryption_key": DROP},
+    "ChangesetInput": {"base_revision": "{revision}"},
+}
+
+# Path parameters that are not the id of the kind whose items the path has -> what stands there.
+PLACES: dict[str, "str | Callable[[Walk], str]"] = {
+    "dependencyId": "{Resource}",
+    "userId": "{User}",
+    "roleId": "{Role}",
+    "version": "{PolicyVersion.schema_version}",
+    "changeset_id": "{Changeset}",
+    "token": lambda walk: token_of(walk.api, walk.second["Invitation"]["email"]),
+}
+
+# Query parameters that no member of the listed items tells a value for, of one operation or of all -> values.
+QUERIES: dict[str, tuple[str, ...]] = {
+    "group_members.list filter[id]": ("{User}",),
+    "filter[groups]": ("{Group}",),
+    "filter[role]": ("{Role.identifier}",),
+    "filter[scope_type]": ("zone",),
+    "filter[traits]": ("gateway", "gateway,mcp-server"),
+    "query[]": ("a",),
+    "query": ("a",),
+    "query[subject]": ("nobody",),
+    "filter[subject]": ("nobody",),
+    "filter[issuer]": ("https://nobody.example",),
+    "since": ("2026-01-01T00:00:00Z",),
+    "until": ("2999-01-01T00:00:00Z",),
+    "when_accessing": ("{Resource}",),
+    "zone": ("{Zone}", "{Zone.slug}"),
+    "filter[changeset_id]": ("{Changeset}",),
+}
+# Parameters that mean something only beside others.
+BESIDE: dict[str, dict[str, str]] = {
+    "owner_type": {"type": "token"},
+    "entity_id": {"entity_id": "{Application}"},
+}
+
+# Nulls that are refused although the member takes null, because of what else the entity says: what is sent
+# beside the null so that it is not.
+BESIDE_NULL: dict[str, dict[str, Any]] = {
+    "TokenCredentialUpdate.subject": {"any_subject": True},
+    "TokenCredentialUpdate.any_subject": {"subject": "ada"},
+}
+
+
+def _user(walk: "Walk") -> str:
+    return _zone(walk).user().id
+
+
+def _zone(walk: "Walk") -> Zone:
+    return Zone(walk.api, walk.made["Zone"])
+
+
+def _user_agent(walk: "Walk") -> str:
+    """A client as its registration leaves it."""
+    zone = walk.made["Zone"]
+    now = walk.api.server.parts.clock()
+    made = UserAgent(
+        id=new_id(),
+        created_at=now,
+        updated_at=now,
+        organization_id=zone["organization_id"],
+        zone_id=zone["id"],
+        identifier=f"ua:{'0' * 64}",
+        name="Desktop agent",
+        slug="desktop-agent",
+        registration=Registration.DYNAMIC,
+        client_metadata=ClientMetadata(redirect_uris=["http://localhost/callback"]),
+        used_at=now,
+    )
+
+    async def add(parts: Parts) -> str:
+        async with parts.database.transaction() as conn:
+            await entities.insert(conn, USER_AGENT, made)
+        return made.id
+
+    return walk.api.server.call(add)
+
+
+# Kinds that the management API does not create -> makes one the way it comes to be, and gives its id.
+MADE: dict[str, Callable[["Walk"], str]] = {
+    "User": _user,
+    "OrganizationUser": lambda walk: walk.api.person().id,
+    "UserAgent": _user_agent,
+    "Session": lambda walk: _zone(walk).session(walk.ids["User"]),
+    "DelegatedGrant": lambda walk: _zone(walk).grant(walk.ids["User"], walk.ids["Resource"]),
+}
+
+
+def _default_policies_again(walk: "Walk") -> None:
+    """What is bound cannot be archived: the zone goes back to the policies it was born with."""
+    zone = walk.ids["Zone"]
+    born = walk.api.ok("GET", f"/zones/{zone}/policy-sets?filter[owner_type]=platform")["items"][0]
+    path = {"zoneId": zone, "policy_set_id": born["id"], "version_id": born["latest_version_id"]}
+    walk.client.send("policy_set_versions.update", path, body={"active": True})
+
+
+# What has to happen before anything can be taken away.
+BEFORE_THE_END: tuple[Callable[["Walk"], None], ...] = (_default_policies_again,)
+
+# Operations that are not sent as the document shows them -> how they are walked.
+SPECIAL: dict[str, Callable[["Walk"], None]] = {}
