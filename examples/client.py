@@ -2,6 +2,8 @@
 
     python examples/client.py sign-in --as EMAIL --password-stdin
     python examples/client.py exchange CLIENT --for RESOURCE [--scope SCOPE] < SUBJECT_TOKEN
+    python examples/client.py issuer
+    python examples/client.py user-agents
 
 Prints the token, and on standard error what it says. Settings: ZONECTL_SERVER, ZONECTL_API_KEY, and SECRETS
 for the
@@ -13,6 +15,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 from acme import Application, Browser, Page, Unexpected, claims, written_secret
@@ -21,17 +24,31 @@ CALLBACK = "http://localhost:8600/callback"
 RESOURCES = ("https://tools.acme.example/mcp", "https://payroll.acme.example/api")
 
 
-def issuer() -> str:
-    """Where the product zone is, by its slug."""
+def managed(path: str, **query: str) -> list[dict[str, Any]]:
+    """What a list of the management API has."""
     answer = httpx.get(
-        f"{os.environ['ZONECTL_SERVER']}/zones",
-        params={"slug": "acme-product"},
+        f"{os.environ['ZONECTL_SERVER']}{path}",
+        params=query,
         headers={"Authorization": f"Bearer {os.environ['ZONECTL_API_KEY']}"},
         trust_env=False,
     )
     answer.raise_for_status()
-    address: str = answer.json()["items"][0]["protocols"]["oauth2"]["issuer"]
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def issuer() -> str:
+    """Where the product zone is, by its slug."""
+    (zone,) = managed("/zones", slug="acme-product")
+    address: str = zone["protocols"]["oauth2"]["issuer"]
     return address
+
+
+def user_agents() -> None:
+    """Print who has registered at the product zone."""
+    (zone,) = managed("/zones", slug="acme-product")
+    for each in managed(f"/zones/{zone['id']}/user-agents"):
+        print(f"{each['name']}  {each['identifier']}")
 
 
 def application(name: str) -> Application:
@@ -64,11 +81,19 @@ def main() -> int:
     signing_in = steps.add_parser("sign-in")
     signing_in.add_argument("--as", dest="email", required=True)
     signing_in.add_argument("--password-stdin", action="store_true", required=True)
+    steps.add_parser("issuer")
+    steps.add_parser("user-agents")
     exchanging = steps.add_parser("exchange")
     exchanging.add_argument("client")
     exchanging.add_argument("--for", dest="resource", required=True)
     exchanging.add_argument("--scope")
     chosen = arguments.parse_args()
+    if chosen.step == "issuer":
+        print(issuer())
+        return 0
+    if chosen.step == "user-agents":
+        user_agents()
+        return 0
     given = sys.stdin.readline().strip()
     if chosen.step == "sign-in":
         try:

@@ -1,18 +1,19 @@
-"""docs/guide.md: its commands, run from top to bottom as a reader would."""
+"""docs/guide.md and docs/mcp.md: their commands, run from top to bottom as a reader would."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from acme import clean_environment, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def script() -> str:
-    """The guide's commands as one script; `# exits with N` states the exit code of the command before it."""
-    text = (ROOT / "docs" / "guide.md").read_text("utf-8")
+def script(page: str) -> str:
+    """A page's commands as one script; `# exits with N` states the exit code of the command before it."""
+    text = (ROOT / "docs" / page).read_text("utf-8")
     lines = []
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         for line in block.splitlines():
@@ -21,11 +22,11 @@ def script() -> str:
     return "set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n" + "\n".join(lines) + "\n"
 
 
-def test_every_command_works_as_it_stands(tmp_path: Path):
-    """From `zoned init` to the request that a changed policy answers differently."""
+def run(page: str, tmp_path: Path, **settings: str) -> str:
+    """What a page's commands say, all of which must work."""
     port = free_port()
     done = subprocess.run(
-        ["bash", "-c", script()],
+        ["bash", "-c", script(page)],
         cwd=ROOT,
         env=clean_environment(
             PATH=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -33,6 +34,7 @@ def test_every_command_works_as_it_stands(tmp_path: Path):
             TMPDIR=str(tmp_path),
             ZONED_LISTEN=f"127.0.0.1:{port}",
             ZONED_PUBLIC_URL=f"http://127.0.0.1:{port}",
+            **settings,
         ),
         capture_output=True,
         text=True,
@@ -41,7 +43,25 @@ def test_every_command_works_as_it_stands(tmp_path: Path):
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
+    return said
+
+
+def test_every_command_works_as_it_stands(tmp_path: Path):
+    """From `zoned init` to the request that a changed policy answers differently."""
+    said = run("guide.md", tmp_path)
     assert '"act": {\n    "sub": "calendar-tools",\n    "act": {\n      "sub": "calendar-agent"' in said
     assert '"error": "invalid_target"' in said
     assert '"error": "access_denied"' in said
     assert '"aud": "https://payroll.acme.example/api"' in said
+
+
+@pytest.mark.standard("MCP authorization")
+def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
+    """From three lines of configuration to a tool, and to the scope that another tool asks for."""
+    said = run("mcp.md", tmp_path, NOTES=f"http://127.0.0.1:{free_port()}/mcp")
+
+    assert said.count("buy milk") == 2
+    assert "pages shown: sign-in, consent\n" in said
+    assert "pages shown: none\n" in said
+    assert "2 notes" in said
+    assert "Example MCP client  ua:" in said

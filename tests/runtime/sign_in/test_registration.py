@@ -117,6 +117,21 @@ def test_a_zone_can_be_closed(site: Site, zone: Zone) -> None:
     assert client.sign_in()["access_token"]
 
 
+def test_an_organizations_own_zone_is_closed(site: Site) -> None:
+    """What people sign in to for the management API takes nobody who introduces themselves."""
+    headers = site.server.headers
+    (own,) = [
+        zone
+        for zone in httpx.get(f"{site.server.url}/zones?limit=100", headers=headers).json()["items"]
+        if zone["owner_type"] == "platform"
+    ]
+
+    refused = httpx.post(own["protocols"]["oauth2"]["registration_endpoint"], json=METADATA)
+
+    assert refused.status_code == 403
+    assert own["protocols"]["oauth2"]["cimd"]["enabled"] is False
+
+
 def test_registrations_are_slowed_down(site: Site) -> None:
     """By address and zone together, with a time to come back."""
     busy = site.zone("Busy")

@@ -160,8 +160,12 @@ async def _found(unit: Unit, name: str) -> Organization:
     await storage.insert(unit.conn, ORGANIZATION, made)
     await ledger.begin(unit.conn, made.id)
     # Named apart from the organization, so that a zone of git may have the name and slug of its own.
-    named = {"name": f"{name[:240]} (organization)"}
-    zone = await zones.make(unit, named, owner_type=OwnerType.PLATFORM)
+    # Its tokens call the management API, so nobody introduces a client there.
+    body = {
+        "name": f"{name[:240]} (organization)",
+        "protocols": {"oauth2": {"dcr_enabled": False}},
+    }
+    zone = await zones.make(unit, body, owner_type=OwnerType.PLATFORM)
     await own_zone.equip(unit, zone)
     after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
     await storage.replace(unit.conn, ORGANIZATION, after, within={})
