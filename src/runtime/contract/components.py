@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from runtime.contract import schema
 from runtime.contract.answers import shown_members
 from runtime.contract.bodies import Body
+from runtime.contract.bundles import BundleArchive
 from runtime.contract.schema import Schema
 from runtime.domain import errors
 from runtime.domain.kinds.marks import Mark, members
@@ -95,6 +96,11 @@ _HEADERS: Headers = {
 _TELLING = {401: "WWW-Authenticate", 409: "X-Should-Retry", 429: "Retry-After", 503: "Retry-After"}
 
 
+def _archive() -> Schema:
+    """An archive: bytes, which no schema describes."""
+    return {"type": "string", "format": "binary", "description": schema.help_of(BundleArchive)}
+
+
 class Components:
     """The named schemas of the document, collected as they are referred to."""
 
@@ -103,6 +109,8 @@ class Components:
 
     def shown(self, model: type[BaseModel]) -> Schema:
         """A reference to what answers of a class look like."""
+        if model is BundleArchive:
+            return _archive()
         name = model.__name__
         if name not in self.found:
             self.found[name] = {}
@@ -113,6 +121,8 @@ class Components:
         """A reference to what bodies of a class look like."""
         if model is BaseModel:
             return {"type": "object"}
+        if model is BundleArchive:
+            return _archive()
         derived = issubclass(model, Body) or model.__name__.endswith(("Body", "Form", "Input"))
         name = model.__name__ if derived else f"{model.__name__}Input"
         if name not in self.found:

@@ -22,6 +22,7 @@ _TAGS: dict[str, str] = {
     "organizations": "The customer, and what its people may do",
     "service_accounts": "Machines that call this interface",
     "zones": "Isolated authorization servers",
+    "policy_bundle": "What a user lets applications do, as one archive",
     "snapshot": "Everything at once, for reconciling",
     "changesets": "Many changes, all or none",
     "audit_events": "Who changed what",
@@ -121,7 +122,7 @@ class _Document:
             *header_parameters(route),
         ]
         if route.body:
-            media = "application/x-www-form-urlencoded" if route.form else "application/json"
+            media = "application/x-www-form-urlencoded" if route.form else route.takes
             taken = _one_of([self.components.taken(model) for model in route.body])
             found["requestBody"] = {"required": route.body_required, "content": {media: self._content(taken)}}
         found["responses"] = self._responses(route)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies
+from runtime.contract.bundles import MEDIA_TYPE, BundleArchive
 from runtime.contract.queries import (
     AFTER,
     AUDITED,
@@ -56,7 +57,9 @@ class Route:
         envelope: how a list is wrapped; None for a single object.
         media: the content type of the answer, when it is not JSON.
         form: whether the body is a form.
+        takes: the content type of the body, when it is neither JSON nor a form.
         open: whether no bearer token is needed.
+        zone_token: whether the bearer is a zone's user, with an access token for the zone itself.
         headers: request headers with a meaning, besides those that every route takes.
         etag: whether success carries an ETag.
     """
@@ -75,7 +78,9 @@ class Route:
     envelope: "Envelope | Wrap | None" = None
     media: str = "application/json"
     form: bool = False
+    takes: str = "application/json"
     open: bool = False
+    zone_token: bool = False
     headers: tuple[str, ...] = ()
     etag: bool = False
     errors: tuple[int, ...] = field(default=())
@@ -418,6 +423,43 @@ IRREGULAR: tuple[Route, ...] = (
         ),
         response=kinds.POLICY_VERSION.classes,
         envelope=Envelope.ZONE,
+    ),
+    _hand(
+        "policy_bundle.retrieve",
+        "GET",
+        "/policy/bundle",
+        200,
+        "Get the policy bundle of the token's user; the first time it is made",
+        response=(BundleArchive,),
+        media=MEDIA_TYPE,
+        zone_token=True,
+        headers=("If-None-Match",),
+        etag=True,
+        errors=(304, 403, 406),
+    ),
+    _hand(
+        "policy_bundle.update",
+        "PUT",
+        "/policy/bundle",
+        200,
+        "Replace the policy bundle of the token's user",
+        body=(BundleArchive,),
+        takes=MEDIA_TYPE,
+        response=(BundleArchive,),
+        media=MEDIA_TYPE,
+        zone_token=True,
+        headers=("If-Match",),
+        etag=True,
+        errors=(403, 406, 412, 413, 415),
+    ),
+    _hand(
+        "policy_bundle.reset",
+        "DELETE",
+        "/policy/bundle",
+        204,
+        "Go back to the default policies",
+        zone_token=True,
+        errors=(403,),
     ),
     _hand(
         "service_account_token.create",

@@ -3,13 +3,16 @@
     ServiceError
       ManagementError                  body: {message, code, status, ...}
         ValidationFailed       400     validation_error
+        BundleInvalid          400     bundle_invalid
         BadRequest             400     bad_request
         Unauthorized           401     unauthorized
         Forbidden              403     forbidden
         NotFound               404     not_found
+        NotAcceptable          406     bad_request
         Conflict               409     conflict
         PreconditionFailed     412     precondition_failed
         TooLarge               413     bad_request
+        UnsupportedMedia       415     bad_request
         RateLimited            429     rate_limit_exceeded
         Unavailable            503     service_unavailable
       OAuthError                       body: {error, error_description, ...}
@@ -95,6 +98,12 @@ class ValidationFailed(ManagementError):
         return cls(f"`{field}`: {message}", problems=[Problem("validation_error", message, field)])
 
 
+class BundleInvalid(ManagementError):
+    """The content of a policy bundle is not acceptable."""
+
+    code, status = "bundle_invalid", 400
+
+
 class BadRequest(ManagementError):
     """The request cannot be read at all."""
 
@@ -119,6 +128,12 @@ class NotFound(ManagementError):
     code, status = "not_found", 404
 
 
+class NotAcceptable(ManagementError):
+    """The answer exists in none of the media types that the caller takes."""
+
+    code, status = "bad_request", 406
+
+
 class Conflict(ManagementError):
     """A unique value is taken, or the state of the entity forbids the change."""
 
@@ -135,6 +150,12 @@ class TooLarge(ManagementError):
     """The body is larger than this operation reads."""
 
     code, status = "bad_request", 413
+
+
+class UnsupportedMedia(ManagementError):
+    """The body is in a media type that this operation does not read."""
+
+    code, status = "bad_request", 415
 
 
 class RateLimited(ManagementError):

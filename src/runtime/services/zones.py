@@ -75,10 +75,15 @@ class Kept(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class UserView:
-    """A user with groups and roles, as policies see them."""
+    """A user with groups and roles, as policies see them.
+
+    Attributes:
+        own_policies: id of the policy set version that the user has made; None without one.
+    """
 
     user: User
     principal: requests.User
+    own_policies: str | None = None
 
     @property
     def groups(self) -> tuple[requests.Group, ...]:
@@ -107,7 +112,7 @@ class RootView:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies that decide in a zone, parsed, with what each of their rules looks at."""
+    """The policies of a set, parsed, with what each of their rules looks at."""
 
     compiled: CompiledPolicies
     reads: tuple[Reads, ...]
@@ -266,6 +271,15 @@ class ZoneView:
             self._policies_read = True
         return self._policies
 
+    async def own_policies(self, set_version_id: str) -> Policies | None:
+        """The policies that a user has made, parsed; None when they are gone. Raises PolicyBroken."""
+
+        async def read(conn: AsyncConnection) -> Policies | None:
+            found = await storage.policies_of(conn, self.id, set_version_id)
+            return _compiled(found) if found else None
+
+        return await self._kept(self._parts.zones.own_policies, set_version_id, read)
+
     async def user(self, user_id: str) -> UserView | None:
         """A user with groups and roles, at the user's present epoch."""
         held = self._users.get(user_id)
@@ -274,12 +288,15 @@ class ZoneView:
             return held
         async with self._parts.database.querying() as conn:
             user = await roots.user(conn, self.id, user_id)
-            found = await self._viewed(conn, user) if user else None
+            own = await roots.own_policies(conn, self.id, user_id) if user else None
+            found = await self._viewed(conn, user, own_policies=own) if user else None
         if found:
             await epochs.publish(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
         return found
 
-    async def _viewed(self, conn: AsyncConnection, user: User, *, has_memberships: bool = True) -> UserView:
+    async def _viewed(
+        self, conn: AsyncConnection, user: User, *, own_policies: str | None, has_memberships: bool = True
+    ) -> UserView:
         """The view of a user just read; groups and roles from memory when the user's epoch is the same."""
         held = self._users.get(user.id)
         if held is None or held.user.epoch != user.epoch:
@@ -289,7 +306,8 @@ class ZoneView:
             groups = tuple(requests.Group(name, title, roles) for name, title, roles in found.groups)
             # An address that nobody has proved to be theirs must not open what a policy gives to it.
             email = str(user.email) if user.email_verified else None
-            held = UserView(user, requests.User(user.identifier, email, groups, found.roles))
+            principal = requests.User(user.identifier, email, groups, found.roles)
+            held = UserView(user, principal, own_policies)
             self._users.put(user.id, held)
         return held
 
@@ -307,7 +325,9 @@ class ZoneView:
                 return None
             session, user = found
             delegated = await roots.delegated(conn, self.id, user.id) if session.has_delegated else ()
-            viewed = await self._viewed(conn, user, has_memberships=session.has_memberships)
+            viewed = await self._viewed(
+                conn, user, own_policies=session.own_policies, has_memberships=session.has_memberships
+            )
             root = RootView(session, viewed, delegated)
         self._roots.put(session_id, root)
         return root
@@ -358,6 +378,8 @@ class Zones:
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
         self._compiled: Kept[Policies] = Kept(_KEPT_ZONES)
+        # By the id of the set version, which never changes.
+        self.own_policies: Kept[Policies] = Kept(_KEPT_ZONES)
         self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
 
     def attach(self, parts: "Parts") -> None:
@@ -438,13 +460,7 @@ class Zones:
         """Policies parsed, now or before: their versions never change. Raises PolicyBroken."""
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
         if (found := self._compiled.get(key)) is None:
-            words = cedar.parse_schema(schema.get(active.schema_version).text)
-            texts = [
-                (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
-                for version_id, raw, parsed in active.policies
-            ]
-            reads = tuple(each for _, text in texts for each in _reads(text))
-            found = Policies(cedar.compile_policies(texts, words), reads)
+            found = _compiled(active)
             self._compiled.put(key, found)
         return found
 
@@ -469,6 +485,16 @@ class Zones:
             self._parsed_keys.pop(oldest, None)
         self._views[zone.id] = view
         return view
+
+
+def _compiled(active: storage.ActivePolicies) -> Policies:
+    words = cedar.parse_schema(schema.get(active.schema_version).text)
+    texts = [
+        (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
+        for version_id, raw, parsed in active.policies
+    ]
+    reads = tuple(each for _, text in texts for each in _reads(text))
+    return Policies(cedar.compile_policies(texts, words), reads)
 
 
 def _reads(text: str) -> list[Reads]:

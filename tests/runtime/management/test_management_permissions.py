@@ -36,6 +36,7 @@ CHECKED = [
     route
     for route in ROUTES
     if not route.open
+    and not route.zone_token
     and route.operation_id.split(".")[0] not in ("snapshot", "changesets")
     and route.operation_id not in _PEOPLE_ONLY
 ]

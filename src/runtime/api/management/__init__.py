@@ -7,7 +7,7 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.management import changes, generic, invitations, others, relations
+from runtime.api.management import bundles, changes, generic, invitations, others, relations
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
@@ -26,8 +26,14 @@ OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {
 _MAX_PATH_VALUE = 255
 
 
-def handler_of(route: Route) -> Handler:
+def handler_of(route: Route) -> Handler | bundles.Handler:
     """The handler that serves a route. Raises KeyError for one that nothing serves."""
+    if route.zone_token:
+        return bundles.HANDLERS[route.operation_id]
+    return _handler_of(route)
+
+
+def _handler_of(route: Route) -> Handler:
     if route.verb is not None and route.kind is not None:
         return generic.handler_of(route.kind, route.verb)
     return HANDLERS[route.operation_id]
@@ -39,8 +45,11 @@ def bind(app: Sanic[Any, Any]) -> None:
         if route.open:
             path = route.path.replace("{", "<").replace("}", ":str>")
             app.add_route(OPEN[route.operation_id], path, methods=[route.method], name=_name(route))
+        elif route.zone_token:
+            handler, streamed = bundles.HANDLERS[route.operation_id], bool(route.body)
+            app.add_route(handler, route.path, methods=[route.method], name=_name(route), stream=streamed)
         else:
-            _bind(app, route, handler_of(route))
+            _bind(app, route, _handler_of(route))
 
 
 def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:

@@ -1,5 +1,6 @@
-"""The policies that every zone starts with: platform-owned, active, never edited in place."""
+"""The policies that every zone starts with, platform-owned, active, never edited in place; and every user."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -21,11 +22,24 @@ _DESCRIPTIONS = {
 }
 
 
+_USER_DESCRIPTIONS = {"default-user-access": "Whatever the zone allows"}
+
+
 @cache
 def all_defaults() -> tuple[DefaultPolicy, ...]:
     """The default policies, in the order of the default set."""
-    folder = files("runtime.domain.policy") / "default_rules"
+    return _read("default_rules", _DESCRIPTIONS)
+
+
+@cache
+def user_defaults() -> tuple[DefaultPolicy, ...]:
+    """The policies that a user's own set starts with: they take nothing away from what the zone allows."""
+    return _read("user_rules", _USER_DESCRIPTIONS)
+
+
+def _read(folder: str, descriptions: Mapping[str, str]) -> tuple[DefaultPolicy, ...]:
+    place = files("runtime.domain.policy") / folder
     return tuple(
-        DefaultPolicy(name, description, (folder / f"{name}.cedar").read_text("utf-8"))
-        for name, description in _DESCRIPTIONS.items()
+        DefaultPolicy(name, description, (place / f"{name}.cedar").read_text("utf-8"))
+        for name, description in descriptions.items()
     )

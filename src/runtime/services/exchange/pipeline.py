@@ -248,6 +248,7 @@ async def _authority(
         f"{session.user_id}\0{session.user_epoch}",
         session.authenticated_at,
         session.acr,
+        standing.user.own_policies,
     )
 
 

@@ -1,6 +1,10 @@
-"""What the zone's policies say, asked once for all scopes, and only when that is refused for each of them."""
+"""What policies say, asked once for all scopes, and only when that is refused for each of them.
 
-from collections.abc import Callable
+The zone's policies decide. Where a user has made policies too, those are asked what the zone's allow: both
+have to allow it, so a user's can only take away.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -32,12 +36,14 @@ class Authority:
         principal: as policies see it.
         key: stands for the principal and all that is known of it, until any of that changes.
         authenticated_at, acr: of the user's session.
+        own_policies: id of the policy set version that the user has made.
     """
 
     principal: requests.User | requests.Application
     key: str
     authenticated_at: datetime | None = None
     acr: str | None = None
+    own_policies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +116,11 @@ async def _decide(
     question: Question,
 ) -> Verdict:
     """Ask for all scopes together, then for each; what is left must be allowed together too."""
-    policies = await _policies(view)
+    policies = await _policies(view, authority)
     if policies is None:
         return Verdict(None, ())
-    reads = _looked_at(view, policies, resource)
+    # What a user's own rules look at is not worked out: one user asks too seldom for that to pay.
+    reads = _VARYING if authority.own_policies else _looked_at(view, policies[0], resource)
     period = int(now.timestamp()) // _REMEMBERED_SECONDS
     facts = [authority.key, client.facts_key, resource.id, str(period)]
     if "authenticated_at" in reads:
@@ -126,7 +133,7 @@ async def _decide(
         key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
         held: PolicyDecision | None = view.decisions.get(key)
         if held is None:
-            held = cedar.decide(policies.compiled, question(wanted))
+            held = _all_allow(policies, question(wanted))
             view.decisions.put(key, held)
         return held
 
@@ -149,13 +156,31 @@ def _looked_at(view: ZoneView, policies: Policies, resource: Resource) -> frozen
     return held
 
 
-async def _policies(view: ZoneView) -> Policies | None:
-    """The policies that decide; None, which denies, when no set is active or it cannot be read."""
+def _all_allow(policies: Sequence[Policies], asked: PolicyRequest) -> PolicyDecision:
+    """The decision of several sets of which each must allow it: the first that does not, else all of them."""
+    determining: tuple[str, ...] = ()
+    for each in policies:
+        decision = cedar.decide(each.compiled, asked)
+        if not decision.allowed:
+            return decision
+        determining += decision.determining
+    return PolicyDecision(True, determining, ())
+
+
+async def _policies(view: ZoneView, authority: Authority) -> list[Policies] | None:
+    """The zone's policies, and those of the user who has some; None, which denies, when a set is missing.
+
+    A set that cannot be read is as good as none.
+    """
     try:
-        return await view.policies()
+        found = [await view.policies()]
+        if authority.own_policies:
+            found.append(await view.own_policies(authority.own_policies))
     except PolicyBroken as failure:
-        log.error("the active policy set cannot be read", zone_id=view.id, reason=str(failure))
+        log.error("a policy set cannot be read", zone_id=view.id, reason=str(failure))
         return None
+    sets = [each for each in found if each is not None]
+    return sets if len(sets) == len(found) else None
 
 
 async def _parties(

@@ -149,7 +149,7 @@ async def create_version(unit: Unit, kind: Kind, parents: Parents, body: Mapping
         cedar_json=body.get("cedar_json"),
         schema_version=body["schema_version"],
     )
-    return await _add_version(unit, policy, text, body["schema_version"])
+    return await add_version(unit, policy, text, body["schema_version"])
 
 
 async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "cedar") -> PolicyVersion | None:
@@ -164,7 +164,7 @@ async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "ced
     latest = await latest_version(unit, policy)
     if latest is not None and latest.sha == read.sha and latest.schema_version == version:
         return None
-    return await _add_version(unit, policy, read, version)
+    return await add_version(unit, policy, read, version)
 
 
 async def latest_version(unit: Unit, policy: Policy) -> PolicyVersion | None:
@@ -176,9 +176,10 @@ async def latest_version(unit: Unit, policy: Policy) -> PolicyVersion | None:
     return cast(PolicyVersion, found)
 
 
-async def _add_version(
+async def add_version(
     unit: Unit, policy: Policy, text: policy_texts.PolicyText, schema_version: str
 ) -> PolicyVersion:
+    """Give a policy another version; whoever may do that has been decided. Raises Conflict."""
     _require_not_archived(policy)
     zone = {"zone_id": policy.zone_id}
     await unit.revision()

@@ -162,7 +162,7 @@ async def create_version(unit: Unit, kind: Kind, parents: Parents, body: Mapping
     policy_texts.require_schema(body["schema_version"])
     pairs = [(entry["policy_id"], entry["policy_version_id"]) for entry in body["manifest"]["entries"]]
     versions = await _versions(unit, zone["zone_id"], pairs)
-    return await _compose(unit, policy_set, versions, body["schema_version"])
+    return await compose_version(unit, policy_set, versions, body["schema_version"])
 
 
 async def _versions(unit: Unit, zone_id: str, pairs: Sequence[tuple[str, str]]) -> list[PolicyVersion]:
@@ -186,9 +186,10 @@ async def _versions(unit: Unit, zone_id: str, pairs: Sequence[tuple[str, str]]) 
     return versions
 
 
-async def _compose(
+async def compose_version(
     unit: Unit, policy_set: PolicySet, versions: Sequence[PolicyVersion], schema_version: str
 ) -> PolicySetVersion:
+    """Let a policy set consist of these; whoever may do that has been decided. Raises ValidationFailed."""
     _require_not_archived(policy_set)
     for position, version in enumerate(versions):
         if version.schema_version != schema_version and not policy_texts.check(
@@ -366,7 +367,7 @@ async def compose(
     latest = await _latest_of(unit, current)
     schema_version = await bindings.schema_version(unit.conn, zone_id=policy_set.zone_id)
     if latest is None or latest.manifest_sha != manifest_sha(manifest_of(versions)):
-        latest = await _compose(unit, current, versions, schema_version)
+        latest = await compose_version(unit, current, versions, schema_version)
     if active:
         entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE, zone)
         await activate(unit, current, latest)

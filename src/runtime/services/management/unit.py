@@ -45,6 +45,8 @@ class Unit:
         zones: id -> zone, likewise.
         slugs: (kind name, ids of the scope) -> the slugs that are taken, once that has been worth asking.
         slugs_asked: how many slugs have been looked for there.
+        keeps_zones: nothing that is cached of a zone goes out of date: what is written concerns one user,
+            whose epoch is bumped in its place.
         signing_keys: zone id -> kid -> key, opened once a unit.
     """
 
@@ -55,6 +57,7 @@ class Unit:
     request_id: str
     changeset_id: str | None = None
     dry_run: bool = False
+    keeps_zones: bool = False
     shown_once: dict[str, dict[str, str]] = field(default_factory=dict)
     known: set[tuple[str, str, str]] = field(default_factory=set)
     zones: dict[str, Zone] = field(default_factory=dict)
@@ -173,7 +176,8 @@ class Unit:
         self.head = await ledger.append(
             self.conn, self.organization_id, self.head, _chained(self.head, self._records)
         )
-        bumped = await ledger.bump_zone_epochs(self.conn, self._touched - self._gone)
+        touched = set() if self.keeps_zones else self._touched - self._gone
+        bumped = await ledger.bump_zone_epochs(self.conn, touched)
         for zone_id, epoch in bumped.items():
             self.publish(epochs.zone_key(zone_id), epoch)
 

@@ -194,6 +194,7 @@ async def _permitted(view: ZoneView, authority: Authority, target: Target, now: 
             key=f"code {session.id} {session.epoch} {person.user.epoch}",
             authenticated_at=session.authenticated_at,
             acr=session.acr,
+            own_policies=person.own_policies,
         ),
         actors=(authority.client.identifier,),
         resource=target.resource,

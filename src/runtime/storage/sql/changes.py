@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
-from runtime.domain.kinds.values import PolicySetMode, PrincipalType
+from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType, PrincipalType
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.paging import Position
 from runtime.storage.sql.selecting import Within, parents
@@ -63,12 +63,14 @@ class Applied:
 async def stream(
     conn: AsyncConnection, kind: Kind, organization_id: str, zone_ids: Collection[str]
 ) -> AsyncIterator[Entity]:
-    """Every entity of a kind in these zones that is not archived; for zones themselves, these zones.
+    """Every entity of a kind in these zones that can be planned; for zones themselves, these zones.
+
+    Neither what is archived nor what users wrote for themselves.
 
     Kinds without a zone come for the whole organization. Ordered by zone, then age.
     """
     table, read = TABLES[kind.name], converter(kind).entity
-    query = select(table).where(table.c.organization_id == organization_id)
+    query = select(table).where(table.c.organization_id == organization_id, *_not_of_users(table))
     if kind.zoned:
         query = query.where(table.c.zone_id.in_(sorted(zone_ids)))
         query = query.order_by(table.c.zone_id, table.c.created_at, table.c.id)
@@ -82,6 +84,11 @@ async def stream(
         async for rows in result.partitions():
             for row in rows:
                 yield read(row)
+
+
+def _not_of_users(table: Table) -> list[ColumnElement[bool]]:
+    """The condition that a policy or a policy set is for a zone; none for other tables."""
+    return [table.c.target_type == PolicyTargetType.ZONE.value] if "target_type" in table.c else []
 
 
 async def zones(conn: AsyncConnection, organization_id: str) -> dict[str, str]:
@@ -136,7 +143,8 @@ async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since
     table = TABLES[kind.name]
     if "revision" not in table.c:
         return []
-    query = select(table.c.id).where(table.c.zone_id == zone_id, table.c.revision > since).limit(20)
+    since_then = (table.c.zone_id == zone_id, table.c.revision > since, *_not_of_users(table))
+    query = select(table.c.id).where(*since_then).limit(20)
     return [row.id for row in await conn.execute(query)]
 
 

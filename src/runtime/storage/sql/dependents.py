@@ -35,6 +35,9 @@ _LOOSE = (
             "Application": PrincipalType.APPLICATION.value,
         },
     ),
+    # What a user wrote for themselves is theirs: their set, and the policies in it.
+    _Loose(TABLES["PolicySet"], "target_id", "target_type", {"User": PolicyTargetType.USER.value}),
+    _Loose(TABLES["Policy"], "created_by", "target_type", {"User": PolicyTargetType.USER.value}),
     _Loose(policy_set_bindings, "target_id", "target_type", {"User": PolicyTargetType.USER.value}),
     _Loose(consents, "resource_id", None, {"Resource": ""}),
     _Loose(TABLES["Secret"], "entity_id", None, dict.fromkeys(SECRET_OWNERS, "")),

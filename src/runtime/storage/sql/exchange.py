@@ -358,16 +358,32 @@ async def active_policies(conn: AsyncConnection, zone_id: str) -> ActivePolicies
             )
         )
     ).one_or_none()
-    if bound is None:
-        return None
-    ids = [entry["policy_version_id"] for entry in bound.manifest["entries"]]
+    return None if bound is None else await _texts(conn, zone_id, bound.schema_version, bound.manifest)
+
+
+async def policies_of(conn: AsyncConnection, zone_id: str, set_version_id: str) -> ActivePolicies | None:
+    """The policies of a policy set version; None when it is gone."""
+    found = (
+        await conn.execute(
+            select(_set_versions.c.schema_version, _set_versions.c.manifest).where(
+                _set_versions.c.zone_id == zone_id, _set_versions.c.id == set_version_id
+            )
+        )
+    ).one_or_none()
+    return None if found is None else await _texts(conn, zone_id, found.schema_version, found.manifest)
+
+
+async def _texts(
+    conn: AsyncConnection, zone_id: str, schema_version: str, manifest: Mapping[str, Any]
+) -> ActivePolicies:
+    ids = [entry["policy_version_id"] for entry in manifest["entries"]]
     rows = await conn.execute(
         select(_policy_versions.c.id, _policy_versions.c.cedar_raw, _policy_versions.c.cedar_json).where(
             _policy_versions.c.zone_id == zone_id, _policy_versions.c.id.in_(ids)
         )
     )
     texts = {row.id: (row.id, row.cedar_raw, row.cedar_json) for row in rows}
-    return ActivePolicies(bound.schema_version, tuple(texts[each] for each in ids if each in texts))
+    return ActivePolicies(schema_version, tuple(texts[each] for each in ids if each in texts))
 
 
 def _clients(zone_id: str, client_id: str) -> Select[Any]:

@@ -17,6 +17,7 @@ _assignments = TABLES["RoleAssignment"]
 _members = METADATA.tables["group_members"]
 _sessions = METADATA.tables["sessions"]
 _consents = METADATA.tables["consents"]
+_bindings = METADATA.tables["policy_set_bindings"]
 _delegated = METADATA.tables["delegated_grants"]
 
 # Statements of the hot path are made once: making one costs as much as running it.
@@ -29,6 +30,7 @@ class SessionRow:
 
     Attributes:
         has_memberships, has_delegated: whether there is more to read about the user.
+        own_policies: id of the policy set version that the user has made; None without one.
     """
 
     id: str
@@ -41,6 +43,7 @@ class SessionRow:
     user_epoch: int
     has_memberships: bool
     has_delegated: bool
+    own_policies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class DelegatedGrantRow:
     expires_at: datetime | None
 
 
+_OWN_POLICIES = (
+    _bindings.c.zone_id == _ZONE,
+    _bindings.c.target_type == "user",
+    _bindings.c.mode == "active",
+)
 _SESSION = (
     select(
         _sessions.c.epoch.label("session_epoch"),
@@ -81,6 +89,10 @@ _SESSION = (
         exists()
         .where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id)
         .label("session_delegated"),
+        select(_bindings.c.policy_set_version_id)
+        .where(*_OWN_POLICIES, _bindings.c.target_id == _users.c.id)
+        .scalar_subquery()
+        .label("session_policies"),
         *_users.c,
     )
     .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
@@ -108,6 +120,7 @@ async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple
             user_epoch=user.epoch,
             has_memberships=bool(row["session_groups"] or row["session_roles"]),
             has_delegated=bool(row["session_delegated"]),
+            own_policies=row["session_policies"],
         ),
         user,
     )
@@ -137,6 +150,17 @@ async def user(conn: AsyncConnection, zone_id: str, user_id: str) -> User | None
     found = await conn.execute(select(_users).where(_users.c.zone_id == zone_id, _users.c.id == user_id))
     row = found.mappings().one_or_none()
     return cast(User, USER.read(dict(row))) if row else None
+
+
+_OWN_POLICIES_OF = select(_bindings.c.policy_set_version_id).where(
+    *_OWN_POLICIES, _bindings.c.target_id == bindparam("user")
+)
+
+
+async def own_policies(conn: AsyncConnection, zone_id: str, user_id: str) -> str | None:
+    """The id of the policy set version that a user has made; None without one."""
+    found: str | None = await conn.scalar(_OWN_POLICIES_OF, {"zone": zone_id, "user": user_id})
+    return found
 
 
 _HELD = (_assignments.c.zone_id == _ZONE, _assignments.c.scope_id.is_(None))

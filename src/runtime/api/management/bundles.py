@@ -1,0 +1,147 @@
+"""The policy bundle over HTTP: an archive that belongs to whoever the token was issued to.
+
+The caller is a user of a zone, with an access token for the zone itself; an API key is none. The session and
+the user behind the token must still stand, as at userinfo.
+
+Spec: service interface, "Policy bundle"; zone interface, section 3.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from sanic.http import Http
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.bearer import require_bearer
+from runtime.api.shared.etags import seen
+from runtime.api.shared.request_ids import check_client_request_id, request_id_of
+from runtime.contract.bundles import MEDIA_TYPE, Bundle
+from runtime.domain.errors import (
+    Forbidden,
+    NotAcceptable,
+    NotFound,
+    OAuthError,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMedia,
+)
+from runtime.domain.kinds.role import User
+from runtime.domain.policy import bundle_archive
+from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
+from runtime.services.bundles import keeping, reading
+from runtime.services.management import unverified
+from runtime.services.parties import ApplicationClient
+from runtime.services.parts import Parts
+from runtime.storage.sql import exchange
+
+_CODEC = re.compile(r"application/(?:vnd\.[a-z0-9.-]+\.policy-bundle\.v1\+tar\+gzip|octet-stream)")
+_ANY = ("*/*", "application/*")
+_REFUSED = "an access token of a zone, for the zone itself, is required"
+
+Handler = Callable[[Request], Coroutine[Any, Any, HTTPResponse]]
+
+
+async def retrieve(request: Request) -> HTTPResponse:
+    """The bundle that is in force for the user; the first time it is made."""
+    parts, user = await _user(request)
+    _require_acceptable(request.headers.get("accept"))
+    bundle = await keeping.fetch(parts, user, request_id_of(request))
+    if seen(request.headers.get("if-none-match"), bundle.etag):
+        return HTTPResponse(status=304, headers=_headers(bundle))
+    return await _send(bundle)
+
+
+async def update(request: Request) -> HTTPResponse:
+    """Replace the bundle by the one that is sent; answers what is stored."""
+    parts, user = await _user(request)
+    _require_acceptable(request.headers.get("accept"))
+    _require_readable(request.headers.get("content-type"))
+    data = await _body(request)
+    wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
+    bundle = await keeping.replace(
+        parts,
+        user,
+        wanted,
+        if_match=request.headers.get("if-match"),
+        request_id=request_id_of(request),
+    )
+    return await _send(bundle)
+
+
+async def reset(request: Request) -> HTTPResponse:
+    """Go back to the default policies; the same when nothing was ever changed."""
+    parts, user = await _user(request)
+    await keeping.reset(parts, user, request_id_of(request))
+    return HTTPResponse(status=204)
+
+
+async def _user(request: Request) -> tuple[Parts, User]:
+    """Whose bundle it is. Raises Unauthorized; Forbidden for applications that registered themselves.
+
+    Those act under the user's policies, and so do not write them.
+    """
+    parts: Parts = request.app.ctx.parts
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    kid = unverified.key_id(token.strip()) if scheme.lower() == "bearer" else None
+    if kid is None:
+        raise Unauthorized(_REFUSED)
+    async with parts.database.querying() as conn:
+        zone_id = await exchange.zone_of_key(conn, kid)
+    try:
+        view = await parts.zones.view(zone_id or "")
+        bearer = await require_bearer(parts, view, request, audience=view.issuer)
+    except (OAuthError, NotFound) as refused:
+        raise Unauthorized(_REFUSED, internal=refused.internal) from None
+    if not isinstance(await view.client(bearer.subject.client_id), ApplicationClient):
+        raise Forbidden("an application that registered itself has no say in policies")
+    check_client_request_id(request, uuid=False)
+    return parts, bearer.root.user.user
+
+
+def _require_acceptable(accept: str | None) -> None:
+    """Raise NotAcceptable unless the caller takes a bundle in the one codec there is.
+
+    Spec: RFC 9110 section 12.5.1.
+    """
+    for entry in (accept or "*/*").lower().split(","):
+        media, *parameters = (part.strip() for part in entry.split(";"))
+        refused = any(re.fullmatch(r"q=0(?:\.0*)?", parameter) for parameter in parameters)
+        if not refused and (media in _ANY or _CODEC.fullmatch(media)):
+            return
+    raise NotAcceptable(f"a bundle is `{MEDIA_TYPE}`")
+
+
+def _require_readable(content_type: str | None) -> None:
+    """Raise UnsupportedMedia for a body in another codec. Without a type it is taken for one."""
+    media = (content_type or MEDIA_TYPE).partition(";")[0].strip().lower()
+    if not _CODEC.fullmatch(media):
+        raise UnsupportedMedia(f"send a bundle as `{MEDIA_TYPE}`")
+
+
+async def _body(request: Request) -> bytes:
+    """The archive, read only now that the caller is known. Raises TooLarge."""
+    data, stream = bytearray(), cast(Http, request.stream)
+    while (chunk := await stream.read()) is not None:
+        data += chunk
+        if len(data) > MAX_ARCHIVE_BYTES:
+            raise TooLarge(f"the archive has more than {MAX_ARCHIVE_BYTES} bytes")
+    return bytes(data)
+
+
+async def _send(bundle: Bundle) -> HTTPResponse:
+    packed = await asyncio.to_thread(bundle_archive.write, bundle.archive())
+    return HTTPResponse(packed, headers=_headers(bundle), content_type=MEDIA_TYPE)
+
+
+def _headers(bundle: Bundle) -> dict[str, str]:
+    return {"ETag": bundle.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+
+
+HANDLERS: dict[str, Handler] = {
+    "policy_bundle.retrieve": retrieve,
+    "policy_bundle.update": update,
+    "policy_bundle.reset": reset,
+}

@@ -1,0 +1,118 @@
+"""What a policy bundle that was sent asks for: its manifest and its policies, each checked."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.contract.bodies import parse
+from runtime.contract.bundles import BundleManifest, BundlePolicyRef
+from runtime.domain.errors import BundleInvalid, Problem, ValidationFailed
+from runtime.domain.policy import bundle_archive, schema
+from runtime.domain.policy.bundle_archive import MANIFEST
+from runtime.services.management import policy_texts
+from runtime.services.management.policy_texts import PolicyText
+
+MAX_TEXT_BYTES = 128 * 1024  # of all policies of a user: every worker keeps them parsed
+
+
+@dataclass(frozen=True, slots=True)
+class WantedPolicy:
+    """A policy of the bundle, by its id or, when it is new, by the name of its file."""
+
+    public_id: str | None
+    new_policy: str | None
+    text: PolicyText
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the bundle of a user is to be."""
+
+    schema_version: str
+    policies: tuple[WantedPolicy, ...]
+
+
+def read(data: bytes, *, user_id: str) -> Wanted:
+    """What an archive asks for. It is parsed and checked whole, which may take a while: keep it off the loop.
+
+    The manifest's list decides: a file without an entry is dropped, the schema and everything advisory is not
+    looked at.
+
+    Raises: BundleInvalid with one problem for each thing that is wrong; TooLarge.
+    Spec: service interface, "Policy bundle", rule 3.
+    """
+    archive = bundle_archive.read(data)
+    manifest = _manifest(archive.manifest)
+    if manifest.target_id not in (None, user_id):
+        raise _invalid([("target_id", "is another user")])
+    version = manifest.schema_ref.version
+    if version not in schema.VERSIONS:
+        raise _invalid([("schema.version", f"unknown schema version `{version}`")])
+    _refuse_doubles(manifest.policies)
+    missing = [entry.stem for entry in manifest.policies if entry.stem not in archive.policies]
+    if missing:
+        raise _invalid((f"policies/{stem}.cedar", "is in the manifest alone") for stem in missing)
+    if sum(len(archive.policies[entry.stem]) for entry in manifest.policies) > MAX_TEXT_BYTES:
+        raise BundleInvalid(f"the policies have more than {MAX_TEXT_BYTES} bytes together")
+    return Wanted(
+        version,
+        tuple(
+            WantedPolicy(entry.public_id, entry.new_policy, text)
+            for entry, text in _texts(manifest.policies, archive.policies, version)
+        ),
+    )
+
+
+def _manifest(raw: bytes) -> BundleManifest:
+    try:
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_distinct)
+    except (ValueError, RecursionError):
+        raise BundleInvalid(f"`{MANIFEST}` is not JSON in UTF-8 with distinct members") from None
+    try:
+        return parse(BundleManifest, value)
+    except ValidationFailed as invalid:
+        raise BundleInvalid(f"`{MANIFEST}`: {invalid.detail}", problems=invalid.problems) from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member stands twice in one object")
+    return members
+
+
+def _refuse_doubles(entries: list[BundlePolicyRef]) -> None:
+    """Raise BundleInvalid for two entries with one file."""
+    seen: set[str] = set()
+    doubles = []
+    for position, entry in enumerate(entries):
+        if entry.stem in seen:
+            doubles.append((f"policies[{position}]", f"`{entry.stem}` stands in the manifest already"))
+        seen.add(entry.stem)
+    if doubles:
+        raise _invalid(doubles)
+
+
+def _texts(
+    entries: list[BundlePolicyRef], files: Mapping[str, bytes], version: str
+) -> list[tuple[BundlePolicyRef, PolicyText]]:
+    """The entries with their texts, valid under the service's own schema of that version."""
+    found, problems = [], []
+    for entry in entries:
+        name = f"policies/{entry.stem}.cedar"
+        try:
+            text = files[entry.stem].decode("utf-8")
+            found.append((entry, policy_texts.read(cedar_raw=text, schema_version=version, field=name)))
+        except UnicodeDecodeError:
+            problems.append(Problem("bundle_invalid", "is not UTF-8", name))
+        except ValidationFailed as invalid:
+            problems += invalid.problems
+    if problems:
+        raise BundleInvalid(f"`{problems[0].field}`: {problems[0].message}", problems=problems)
+    return found
+
+
+def _invalid(problems: Any) -> BundleInvalid:
+    told = [Problem("bundle_invalid", message, field) for field, message in problems]
+    return BundleInvalid(f"`{told[0].field}`: {told[0].message}", problems=told)
