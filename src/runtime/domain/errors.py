@@ -33,6 +33,7 @@
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
         LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
         ConsentRequired        400     consent_required       (redirects only)
+        UnmetAuthenticationRequirements 400 unmet_authentication_requirements (redirects only, RFC 9470)
         UnsupportedResponseType 400    unsupported_response_type      (redirects only)
         RequestNotSupported    400     request_not_supported          (redirects only)
         InvalidRedirectUri     400     invalid_redirect_uri           (registration, RFC 7591)
@@ -290,6 +291,12 @@ class ConsentRequired(OAuthError):
     """`prompt=none` and the user has not consented yet."""
 
     code, status = "consent_required", 400
+
+
+class UnmetAuthenticationRequirements(OAuthError):
+    """The sign-in cannot reach, or did not reach, what was asked for. Spec: RFC 9470 section 5."""
+
+    code, status = "unmet_authentication_requirements", 400
 
 
 class UnsupportedResponseType(OAuthError):

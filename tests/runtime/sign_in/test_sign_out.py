@@ -33,6 +33,7 @@ def is_signed_in(browser: Browser, client: Client) -> bool:
     return "code" in heard
 
 
+@pytest.mark.standard("OpenID Connect RP-Initiated Logout")
 class TestWithTheApplicationsToken:
     """An application that signed the user in may sign them out."""
 
@@ -112,6 +113,7 @@ class TestWithTheApplicationsToken:
         assert "You are signed out" in page.text
 
 
+@pytest.mark.standard("OpenID Connect RP-Initiated Logout")
 class TestQuestion:
     """Without the user's own ID token, anybody could have sent the browser."""
 
@@ -159,6 +161,7 @@ class TestQuestion:
 
 
 @pytest.mark.threat(6)
+@pytest.mark.standard("OpenID Connect RP-Initiated Logout")
 def test_nobody_is_sent_to_an_address_that_is_not_registered(site: Site, browser: Browser) -> None:
     """A page instead, and the session goes on."""
     client, tokens = signed_in(site, browser)

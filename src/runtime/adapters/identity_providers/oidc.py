@@ -376,7 +376,7 @@ def _check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, token
     given = claims.get("nonce")
     if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
         raise InvalidToken("another nonce")
-    if "auth_time" in claims and not is_time(claims["auth_time"]):
+    if claims.get("auth_time") is not None and not is_time(claims["auth_time"]):
         raise InvalidToken("`auth_time` is no time")
     # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
     if "at_hash" in claims and claims["at_hash"] not in [

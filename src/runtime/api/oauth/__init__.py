@@ -22,6 +22,7 @@ _ENDPOINTS = (
     "userinfo",
     "logout",
     "backchannel",
+    "account",
     "par",
 )
 

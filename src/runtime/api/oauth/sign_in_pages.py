@@ -11,8 +11,9 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
 from runtime.services.parts import Parts
-from runtime.services.sign_in import clients, flow, interactions, local
+from runtime.services.sign_in import flow, interactions, local
 from runtime.services.sign_in.interactions import Interaction
+from runtime.services.sign_in.requests import Visit
 from runtime.services.zones import ZoneView
 
 _WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")
@@ -66,12 +67,11 @@ async def _page(
     mistake: Mistake | None = None,
 ) -> HTTPResponse:
     asked = interaction.request
-    client = await clients.standing(view, asked.client_id, asked.party_id)
     return pages.page(
         view,
         "sign-in",
         status=400 if mistake else 200,
-        application=client.name if client else asked.client_id,
+        application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
         handle=handle,
         form_token=await interactions.new_form(parts, view.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",

@@ -16,9 +16,10 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_
 from runtime.api.pages import Mistake
 from runtime.domain.errors import BadLink, ValidationFailed
 from runtime.services.parts import Parts
-from runtime.services.sign_in import clients, flow, interactions, invited, local
+from runtime.services.sign_in import flow, interactions, invited, local
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.invited import Invited
+from runtime.services.sign_in.requests import Visit
 from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
 from runtime.services.zones import ZoneView
 
@@ -121,12 +122,11 @@ async def _page(
 ) -> HTTPResponse:
     """The form, in the course of a sign-in to an application."""
     asked = interaction.request
-    client = await clients.standing(view, asked.client_id, asked.party_id)
     return pages.page(
         view,
         "sign-up",
         status=400 if mistake else 200,
-        application=client.name if client else asked.client_id,
+        application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
         handle=handle,
         invitation=None,
         form_token=await interactions.new_form(parts, view.id, handle, "sign-up"),

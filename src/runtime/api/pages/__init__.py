@@ -52,10 +52,9 @@ def page(
     view: ZoneView, name: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
 ) -> HTTPResponse:
     """A page of a zone."""
-    path = urlsplit(view.issuer).path
-    return _rendered(
-        name, status, headers or {}, zone=view.zone, base=f"{path}/oauth", labels=LABELS, **values
-    )
+    root = urlsplit(view.issuer).path
+    standing = {"zone": view.zone, "root": root, "base": f"{root}/oauth", "labels": LABELS}
+    return _rendered(name, status, headers or {}, **standing, **values)
 
 
 def error(view: ZoneView, refusal: ServiceError, *, headers: dict[str, str] | None = None) -> HTTPResponse:

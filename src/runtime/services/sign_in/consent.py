@@ -1,6 +1,6 @@
 """Asking users whether an application may act for them, and keeping what they said."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,7 +22,7 @@ from runtime.storage.sql import exchange as lookups
 from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
 
 _IN_WORDS = {
-    "openid": "know which user of this zone you are",
+    "openid": "know who you are",
     "profile": "see your name and profile",
     "email": "see your e-mail address",
     "offline_access": "keep acting for you after you have signed out, until you withdraw this",
@@ -118,9 +118,14 @@ async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, 
         self_registered=client.registration is not Registration.MANAGED,
         redirect_host=request.redirect_host,
         on_this_device=redirect_uris.is_loopback(request.redirect_uri),
-        sign_in=tuple(_IN_WORDS[scope] for scope in _ORDER if scope in request.scopes),
+        sign_in=in_words(request.scopes),
         resources=tuple(shown),
     )
+
+
+def in_words(scopes: Collection[str]) -> tuple[str, ...]:
+    """Sign-in scopes as people read them, each as the end of "it is able to"."""
+    return tuple(_IN_WORDS[scope] for scope in _ORDER if scope in scopes)
 
 
 async def record(

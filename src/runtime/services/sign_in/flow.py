@@ -1,10 +1,16 @@
 """From an authorize request to a code: who is signed in, will that do, must they be asked, then the code."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import AccessDenied, BadLink, ConsentRequired, LoginRequired, OAuthError
+from runtime.domain.errors import (
+    AccessDenied,
+    BadLink,
+    ConsentRequired,
+    LoginRequired,
+    OAuthError,
+    UnmetAuthenticationRequirements,
+)
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
@@ -12,15 +18,13 @@ from runtime.services.exchange import epochs
 from runtime.services.management import acceptance
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import clients, codes, consent, interactions, sessions, upstream, users
+from runtime.services.sign_in import clients, codes, consent, interactions, sessions, terms, upstream, users
 from runtime.services.sign_in.codes import CodeGrant
 from runtime.services.sign_in.interactions import Interaction
-from runtime.services.sign_in.requests import AuthorizationRequest
+from runtime.services.sign_in.requests import AuthorizationRequest, Visit
 from runtime.services.sign_in.sessions import Authentication, Browser, SignedIn
 from runtime.services.sign_in.upstream import Return
 from runtime.services.zones import ZoneView
-
-_FRESH = frozenset({"login", "select_account"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +39,16 @@ class Step:
 async def begin(parts: Parts, view: ZoneView, request: AuthorizationRequest, browser: Browser) -> Step:
     """The first step of a checked request. Raises OAuthError, to be told to the application."""
     signed_in = await sessions.current(parts, view, browser.session)
-    if signed_in is not None and _does(signed_in, request, parts.clock()):
+    if signed_in is not None and terms.are_met(request, signed_in, parts.clock()):
         return await _go_on(parts, view, request, signed_in, browser)
     if "none" in request.prompts:
         raise LoginRequired("nobody is signed in, or not as asked")
-    pre_login = browser.pre_login or new_secret()
-    handle, interaction = await _start(parts, view, request, pre_login, session_id=None)
-    provider = await view.user_provider()
-    if provider is not None:
-        location = await upstream.depart(parts, view, provider, handle, interaction)
-    else:
-        location = page_address(view, "sign-in", handle)
-    return Step(location, pre_login=pre_login)
+    return await _sign_in(parts, view, request, browser)
+
+
+async def visit(parts: Parts, view: ZoneView, browser: Browser) -> Step:
+    """The first step of somebody who wants to see their account page. Raises OAuthError."""
+    return await _sign_in(parts, view, Visit(page="account"), browser)
 
 
 async def signed_in_locally(
@@ -62,18 +64,26 @@ async def signed_in_locally(
             view,
             user,
             Authentication(at=now, amr=("pwd",)),
-            started_by=(await _client(view, interaction)).name,
+            started_by=await started_by(view, interaction),
             previous_cookie=browser.session,
         )
     return await _after_sign_in(parts, view, handle, interaction, signed_in, browser, cookie)
 
 
 async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser: Browser) -> Step:
-    """Go on after the provider has said who it is. Raises SignInRefused."""
+    """Go on after the provider has said who it is.
+
+    A provider that was asked for a recent sign-in and does not say when it was may have gone by an old one:
+    then it is asked once more, for a sign-in that happens now.
+
+    Raises: SignInRefused; OAuthError when the provider cannot be asked again.
+    """
+    if back.authenticated_at is None and back.interaction.request.max_age is not None:
+        again = upstream.depart(parts, view, back.provider, back.handle, back.interaction, prove=True)
+        return Step(await again)
     now = parts.clock()
-    started_by = (await _client(view, back.interaction)).name
     how = Authentication(
-        at=min(back.identity.auth_time or now, now),
+        at=back.authenticated_at,
         amr=tuple(each for each in back.claims.get("amr") or () if isinstance(each, str))[:10]
         if isinstance(back.claims.get("amr"), list)
         else (),
@@ -89,7 +99,13 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
             conn, view, back.provider, back.identity, back.claims, now=now
         )
         signed_in, cookie = await sessions.open_session(
-            conn, parts, view, user, how, started_by=started_by, previous_cookie=browser.session
+            conn,
+            parts,
+            view,
+            user,
+            how,
+            started_by=await started_by(view, back.interaction),
+            previous_cookie=browser.session,
         )
     await epochs.publish(parts.state, bumped)
     return await _after_sign_in(parts, view, back.handle, back.interaction, signed_in, browser, cookie)
@@ -100,8 +116,8 @@ async def consent_question(
 ) -> tuple[consent.Question, User]:
     """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
     signed_in = await _asked_user(parts, view, interaction, browser)
-    client = await _client(view, interaction)
-    return await consent.question(parts, view, interaction.request, client), signed_in.user
+    request = _authorization(interaction)
+    return await consent.question(parts, view, request, await _client(view, request)), signed_in.user
 
 
 async def decide(
@@ -109,17 +125,31 @@ async def decide(
 ) -> Step:
     """Go on after the user's answer, which counts once. Raises BadLink."""
     signed_in = await _asked_user(parts, view, interaction, browser)
-    client = await _client(view, interaction)
+    request = _authorization(interaction)
+    client = await _client(view, request)
     await interactions.finish(parts, view.id, handle)
     if not allowed:
-        return refused(view, interaction.request, AccessDenied("the user said no"))
-    await consent.record(parts, view, interaction.request, client, signed_in.user)
-    return await _code(parts, view, interaction.request, signed_in)
+        return refused(view, request, AccessDenied("the user said no"))
+    await consent.record(parts, view, request, client, signed_in.user)
+    return await _code(parts, view, request, signed_in)
 
 
-def refused(view: ZoneView, request: AuthorizationRequest, error: OAuthError) -> Step:
-    """The step that tells the application why there is no code."""
+def refused(view: ZoneView, request: AuthorizationRequest | Visit, error: OAuthError) -> Step:
+    """The step that tells the application why there is no code. Raises the error when none is waiting."""
+    if isinstance(request, Visit):
+        raise error
     return Step(request.return_address(view.issuer).refusal(error))
+
+
+async def started_by(view: ZoneView, interaction: Interaction) -> str:
+    """The name of who wants the user signed in: an application, or the zone. Raises BadLink."""
+    request = interaction.request
+    return view.zone.name if isinstance(request, Visit) else (await _client(view, request)).name
+
+
+def account_address(view: ZoneView) -> str:
+    """Where users see what they allowed."""
+    return f"{view.issuer}/account"
 
 
 def page_address(view: ZoneView, page: str, handle: str) -> str:
@@ -144,12 +174,30 @@ async def _after_sign_in(
         await acceptance.accept_by_address(parts, view, signed_in.user, new_id())
     await interactions.finish(parts, view.id, handle)
     request = interaction.request
+    if isinstance(request, Visit):
+        return Step(account_address(view), session=cookie)
     try:
-        _require_as_asked(request, signed_in, parts.clock())
+        terms.require_met(request, signed_in, parts.clock())
         step = await _go_on(parts, view, request, signed_in, browser)
     except OAuthError as error:
         step = refused(view, request, error)
     return Step(step.location, session=cookie, pre_login=step.pre_login)
+
+
+async def _sign_in(
+    parts: Parts, view: ZoneView, request: AuthorizationRequest | Visit, browser: Browser
+) -> Step:
+    """Send the user to where they sign in. Raises OAuthError."""
+    provider = await view.user_provider()
+    if provider is None and request.acr_values:
+        raise UnmetAuthenticationRequirements("a password reaches none of `acr_values`")
+    pre_login = browser.pre_login or new_secret()
+    handle, interaction = await _start(parts, view, request, pre_login, session_id=None)
+    if provider is not None:
+        location = await upstream.depart(parts, view, provider, handle, interaction)
+    else:
+        location = page_address(view, "sign-in", handle)
+    return Step(location, pre_login=pre_login)
 
 
 async def _go_on(
@@ -187,7 +235,12 @@ async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, sig
 
 
 async def _start(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, pre_login: str, *, session_id: str | None
+    parts: Parts,
+    view: ZoneView,
+    request: AuthorizationRequest | Visit,
+    pre_login: str,
+    *,
+    session_id: str | None,
 ) -> tuple[str, Interaction]:
     interaction = Interaction(
         request=request,
@@ -205,39 +258,14 @@ async def _asked_user(parts: Parts, view: ZoneView, interaction: Interaction, br
     return signed_in
 
 
-async def _client(view: ZoneView, interaction: Interaction) -> Client:
-    client = await clients.standing(view, interaction.request.client_id, interaction.request.party_id)
+def _authorization(interaction: Interaction) -> AuthorizationRequest:
+    if isinstance(interaction.request, Visit):
+        raise BadLink("there is nothing to agree to")
+    return interaction.request
+
+
+async def _client(view: ZoneView, request: AuthorizationRequest) -> Client:
+    client = await clients.standing(view, request.client_id, request.party_id)
     if client is None:
         raise BadLink("the application is not known here any more")
     return client
-
-
-def _does(signed_in: SignedIn, request: AuthorizationRequest, now: datetime) -> bool:
-    """Tell whether the session at hand is good enough for the request."""
-    return (
-        not (request.prompts & _FRESH)
-        and _is_recent(signed_in, request, now)
-        and _is_hinted(signed_in, request)
-    )
-
-
-def _is_recent(signed_in: SignedIn, request: AuthorizationRequest, now: datetime) -> bool:
-    age = (now - signed_in.session.authenticated_at).total_seconds()
-    return request.max_age is None or age < request.max_age
-
-
-def _is_hinted(signed_in: SignedIn, request: AuthorizationRequest) -> bool:
-    return request.hinted_subject in (None, signed_in.user.identifier)
-
-
-def _require_as_asked(request: AuthorizationRequest, signed_in: SignedIn, now: datetime) -> None:
-    """Check what only the sign-in itself could settle. Raises LoginRequired."""
-    if not _is_hinted(signed_in, request):
-        raise LoginRequired("somebody else has signed in than was asked for")
-    # Seconds pass between the provider's sign-in and this check: what counts is that it was not an old one.
-    if request.max_age is not None and not _is_recent_enough(signed_in, request.max_age, now):
-        raise LoginRequired("the sign-in is older than `max_age` allows")
-
-
-def _is_recent_enough(signed_in: SignedIn, max_age: int, now: datetime) -> bool:
-    return (now - signed_in.session.authenticated_at).total_seconds() <= max_age + 60

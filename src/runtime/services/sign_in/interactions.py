@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm
 from runtime.services.parts import Parts
-from runtime.services.sign_in.requests import AuthorizationRequest
+from runtime.services.sign_in.requests import AuthorizationRequest, Visit
 
 INTERACTION_SECONDS = 900
 _LOST = (
@@ -20,7 +20,7 @@ _LOST = (
 
 
 class Interaction(BaseModel):
-    """An authorize request that waits for its user.
+    """An authorize request, or a visit of a page of the zone, that waits for its user.
 
     Attributes:
         browser: hash of the pre-login cookie, in hex.
@@ -29,7 +29,7 @@ class Interaction(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    request: AuthorizationRequest
+    request: AuthorizationRequest | Visit
     browser: str
     created_at: datetime
     session_id: str | None = None

@@ -6,6 +6,7 @@ be answered but the person at the browser, on a page; from then on every refusal
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict
@@ -26,6 +27,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import clients
+from runtime.services.sign_in.terms import SignInTerms
 from runtime.services.zones import ZoneView
 
 SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
@@ -33,6 +35,7 @@ PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 MAX_PARAMETERS = 60
 MAX_VALUE_CHARS = 4096
 MAX_RESOURCES = 20
+MAX_ACR_VALUES = 20
 _UNKNOWN_TARGET = "`resource` is not one this application may ask for"
 
 
@@ -97,19 +100,20 @@ class RequestedResource(BaseModel):
     scopes: frozenset[str]
 
 
-class AuthorizationRequest(BaseModel):
+class Visit(SignInTerms):
+    """A sign-in that no application asks for: to see a page of the zone itself."""
+
+    page: Literal["account"]
+
+
+class AuthorizationRequest(SignInTerms):
     """A checked request: nothing in it is only what somebody sent.
 
     Attributes:
         party_id: of the application or user agent behind the client id.
         scopes: the sign-in scopes (OpenID Connect's) that would be granted.
-        hinted_subject: identifier of the user an `id_token_hint` names.
-        max_age: in seconds.
-        invitation: hash of the token of an invitation to register with, in hex.
         jkt: thumbprint of the key that whoever redeems the code must have.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     client_id: str
     party_id: str
@@ -119,11 +123,6 @@ class AuthorizationRequest(BaseModel):
     resources: tuple[RequestedResource, ...]
     nonce: str | None
     challenge: str | None
-    prompts: frozenset[str]
-    max_age: int | None
-    login_hint: str | None
-    hinted_subject: str | None
-    invitation: str | None = None
     jkt: str | None = None
 
     def return_address(self, issuer: str) -> ReturnAddress:
@@ -187,6 +186,7 @@ async def check(
         challenge=challenge,
         prompts=_prompts(parameters.one("prompt")),
         max_age=_max_age(parameters.one("max_age")),
+        acr_values=_acr_values(parameters.one("acr_values")),
         login_hint=parameters.one("login_hint"),
         hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
         invitation=_invitation(parts, parameters.one("invitation")),
@@ -286,6 +286,13 @@ def _prompts(text: str | None) -> frozenset[str]:
     if "none" in prompts and len(prompts) > 1:
         raise InvalidRequest("`prompt=none` goes with no other value")
     return prompts
+
+
+def _acr_values(text: str | None) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys((text or "").split()))
+    if len(values) > MAX_ACR_VALUES:
+        raise InvalidRequest(f"more than {MAX_ACR_VALUES} `acr_values`")
+    return values
 
 
 def _max_age(text: str | None) -> int | None:

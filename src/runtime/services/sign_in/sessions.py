@@ -56,12 +56,12 @@ class Authentication:
     """How somebody has just proved who they are.
 
     Attributes:
-        at: when; a provider may say that it was earlier.
+        at: when; a provider may say that it was earlier, or not say.
         claims: what a provider says about the person.
         id_token: the provider's, when the session's end is to be told there.
     """
 
-    at: datetime
+    at: datetime | None
     amr: tuple[str, ...] = ()
     acr: str | None = None
     provider_id: str | None = None

@@ -6,6 +6,7 @@ the nonce and the PKCE verifier. It works once, in the browser that was sent awa
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -18,6 +19,7 @@ from runtime.domain.errors import (
     AccessDenied,
     BadLink,
     InvalidRequest,
+    LoginRequired,
     OAuthError,
     ServerError,
     SignInRefused,
@@ -29,6 +31,7 @@ from runtime.services.parts import Parts
 from runtime.services.sign_in import interactions
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.requests import Parameters
+from runtime.services.sign_in.terms import LEEWAY_SECONDS, SignInTerms
 from runtime.services.zones import ZoneView
 
 TRIP_SECONDS = 900
@@ -47,6 +50,8 @@ class Trip(BaseModel):
     provider_id: str
     nonce: str
     verifier: str
+    departed_at: datetime
+    asked_to_prove: bool  # the provider was told not to go by a session that it has already
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class Return:
 
     Attributes:
         claims: of the ID token, completed by userinfo.
+        authenticated_at: when the user proved who they are; None when the provider does not say, and may
+            have gone by a session it had already.
         id_token: when the provider wants to hear of the session's end.
     """
 
@@ -63,6 +70,7 @@ class Return:
     provider: Provider
     identity: ProviderIdentity
     claims: Mapping[str, Any]
+    authenticated_at: datetime | None
     id_token: str | None = field(repr=False)
 
 
@@ -75,19 +83,35 @@ class TurnedAway(Exception):
 
 
 async def depart(
-    parts: Parts, view: ZoneView, provider: Provider, handle: str, interaction: Interaction
+    parts: Parts,
+    view: ZoneView,
+    provider: Provider,
+    handle: str,
+    interaction: Interaction,
+    *,
+    prove: bool = False,
 ) -> str:
-    """The provider's address to send the browser to. Raises OAuthError, to be told to the application."""
+    """The provider's address to send the browser to.
+
+    Args:
+        prove: whatever the request says, the user is to prove who they are.
+    Raises: OAuthError, to be told to the application.
+    """
     state, request = new_secret(), interaction.request
-    trip = Trip(handle=handle, provider_id=provider.id, nonce=new_secret(), verifier=new_secret())
-    parameters = {}
-    if request.prompts & {"login", "select_account"}:
-        parameters["prompt"] = " ".join(sorted(request.prompts & {"login", "select_account"}))
-    if request.max_age is not None:
-        parameters["max_age"] = str(request.max_age)
+    settings = provider_settings(view, provider)
+    parameters = _wishes(request, prove=prove)
+    prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
+    trip = Trip(
+        handle=handle,
+        provider_id=provider.id,
+        nonce=new_secret(),
+        verifier=new_secret(),
+        departed_at=parts.clock(),
+        asked_to_prove="login" in prompt.split(),
+    )
     try:
         address = await parts.openid.authorization_url(
-            provider_settings(view, provider),
+            settings,
             redirect_uri=_redirect_uri(view),
             state=state,
             verifier=trip.verifier,
@@ -103,6 +127,17 @@ async def depart(
         _key(parts, view.id, state), trip.model_dump_json().encode(), ttl_seconds=TRIP_SECONDS
     )
     return address
+
+
+def _wishes(terms: SignInTerms, *, prove: bool) -> dict[str, str]:
+    """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470."""
+    prompts = (terms.prompts & {"login", "select_account"}) | ({"login"} if prove else set())
+    wishes = {
+        "prompt": " ".join(sorted(prompts)),
+        "max_age": "" if terms.max_age is None else str(terms.max_age),
+        "acr_values": " ".join(terms.acr_values),
+    }
+    return {name: value for name, value in wishes.items() if value}
 
 
 async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login: str | None) -> Return:
@@ -134,8 +169,24 @@ async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login
     if error is not None or code is None:
         raise TurnedAway(trip.handle, interaction, _refusal(error))
     identity, claims, id_token = await _identify(parts, view, settings, trip, code)
+    authenticated_at = _proved_at(trip, identity, parts.clock())
+    if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
+        refusal = LoginRequired("the identity provider did not ask the user to sign in again")
+        raise TurnedAway(trip.handle, interaction, refusal)
     kept = id_token if leaves_together(provider) else None
-    return Return(trip.handle, interaction, provider, identity, claims, kept)
+    return Return(trip.handle, interaction, provider, identity, claims, authenticated_at, kept)
+
+
+def _proved_at(trip: Trip, identity: ProviderIdentity, now: datetime) -> datetime | None:
+    """When the user proved who they are. A provider that does not say is believed if it was told to ask."""
+    if identity.auth_time is not None:
+        return min(identity.auth_time, now)
+    return now if trip.asked_to_prove else None
+
+
+def _is_new(trip: Trip, authenticated_at: datetime | None) -> bool:
+    leeway = timedelta(seconds=LEEWAY_SECONDS)
+    return authenticated_at is not None and authenticated_at >= trip.departed_at - leeway
 
 
 def leaves_together(provider: Provider) -> bool:

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, and_, insert, not_, or_, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
 SessionType = Literal["browser", "application", "offline"]
@@ -31,6 +32,7 @@ class Session:
         provider_subject, provider_session: `sub` and `sid` of the provider's ID token, by which the provider
             speaks of this session when it ends its own.
         provider_id_token: that ID token, sealed, for leaving the provider too; kept while the session stands.
+        authenticated_at: when the user proved who they are; None when the provider does not say.
         cookie_hash: what recognises the browser; None for sessions without one.
         session_data: claims about the user that the provider gave.
         metadata: `name` of the application or user agent that started it.
@@ -42,7 +44,7 @@ class Session:
     user_id: str | None
     application_id: str | None
     session_type: str
-    authenticated_at: datetime
+    authenticated_at: datetime | None
     expires_at: datetime
     created_at: datetime
     updated_at: datetime
@@ -61,6 +63,11 @@ class Session:
     user_agent_id: str | None = None
     parent_id: str | None = None
     cookie_hash: bytes | None = None
+
+    @property
+    def party(self) -> Party:
+        """Whose session it is; of a browser session, nobody's."""
+        return Party(self.application_id, self.user_agent_id)
 
     def is_active(self, now: datetime) -> bool:
         """Tell whether it stands: neither revoked nor expired."""
@@ -126,6 +133,21 @@ async def of_provider(
         )
     )
     return list(found.scalars())
+
+
+async def of_user(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> list[Session]:
+    """A user's standing sessions of every type, the latest first."""
+    found = await conn.execute(
+        select(_sessions)
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.user_id == user_id,
+            _sessions.c.status == "active",
+            _sessions.c.expires_at > now,
+        )
+        .order_by(_sessions.c.created_at.desc(), _sessions.c.id)
+    )
+    return [_read(row) for row in found.mappings()]
 
 
 async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until: datetime) -> None:

@@ -1,0 +1,64 @@
+"""A user's own page at a zone: connected applications, what they may use, sessions; each can be ended."""
+
+from typing import Any
+
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api import pages
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.services.account import withdrawal
+from runtime.services.account.overview import overview
+from runtime.services.parts import Parts
+from runtime.services.sign_in import flow, interactions, sessions
+from runtime.services.sign_in.flow import Step
+from runtime.services.zones import ZoneView
+
+# What a button of the page is named -> what it ends, and what the page says afterwards.
+_ENDING = {
+    "application": (withdrawal.application, "The application has no access any more."),
+    "grant": (withdrawal.grant, "Taken back. Every application has to ask you again."),
+    "session": (withdrawal.session, "The session has ended."),
+}
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the account page of every zone."""
+    bind_zone_route(app, show_account, "/account")
+    bind_zone_route(app, change_account, "/account", methods=("POST",))
+
+
+@answering_pages
+async def show_account(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """What there is, to who is signed in; others sign in first."""
+    browser = browser_of(request, view)
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is None:
+        return follow(await flow.visit(parts, view, browser), parts, view)
+    done = _ENDING.get(request.args.get("done", ""))
+    return pages.page(
+        view,
+        "account",
+        user=signed_in.user,
+        found=await overview(parts, view, signed_in),
+        done=done[1] if done else None,
+        form_token=await interactions.new_form(parts, view.id, signed_in.session.id, "account"),
+    )
+
+
+@answering_pages
+async def change_account(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """End what the button says, once; then the page as it is now."""
+    form = read_own_form(request, view).values
+    browser = browser_of(request, view)
+    signed_in = await sessions.current(parts, view, browser.session)
+    if signed_in is None:
+        return follow(await flow.visit(parts, view, browser), parts, view)
+    await interactions.take_form(parts, view.id, signed_in.session.id, "account", form.get("form_token"))
+    for name, (end, _) in _ENDING.items():
+        if (entity_id := form.get(name)) is not None:
+            await end(parts, view, signed_in, entity_id)
+            return follow(Step(f"{flow.account_address(view)}?done={name}"), parts, view)
+    return follow(Step(flow.account_address(view)), parts, view)

@@ -1,0 +1,137 @@
+"""What a user's account page says: who may act for them, with what, and where they are signed in."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.services.parts import Parts
+from runtime.services.sign_in.consent import in_words
+from runtime.services.sign_in.sessions import SignedIn
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import connections, sessions
+from runtime.storage.sql.connections import GivenConsent, GivenGrant
+from runtime.storage.sql.parties import Party
+from runtime.storage.sql.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedResource:
+    """A resource that an application may use, with its scopes in order."""
+
+    name: str
+    identifier: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedApplication:
+    """An application that may act for the user, or that they are signed in to.
+
+    Attributes:
+        redirect_host: where it is answered; None when the user was never asked.
+        self_registered: nobody here knows whose it is.
+        sign_in: sign-in scopes in words.
+    """
+
+    party: Party
+    name: str
+    redirect_host: str | None
+    self_registered: bool
+    since: datetime
+    sign_in: tuple[str, ...]
+    resources: tuple[AllowedResource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A browser in which the user is signed in."""
+
+    id: str
+    started_by: str
+    since: datetime
+    until: datetime
+    is_this: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything on the page."""
+
+    applications: tuple[ConnectedApplication, ...]
+    grants: tuple[GivenGrant, ...]
+    sessions: tuple[OpenSession, ...]
+
+
+async def overview(parts: Parts, view: ZoneView, signed_in: SignedIn) -> Overview:
+    """What there is for a user."""
+    now, user_id = parts.clock(), signed_in.user.id
+    async with parts.database.reading() as conn:
+        given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
+        grants = await connections.grants(conn, zone_id=view.id, user_id=user_id, now=now)
+        standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
+    return Overview(
+        applications=tuple(_applications(given, standing)),
+        grants=tuple(grants),
+        sessions=tuple(_open_sessions(standing, signed_in.session.id)),
+    )
+
+
+def _open_sessions(standing: Iterable[Session], current_id: str) -> list[OpenSession]:
+    """The browsers, this one first. A session that a later one has replaced is that one's."""
+    found = [
+        OpenSession(
+            id=each.id,
+            started_by=str(each.metadata.get("name", "")),
+            since=each.created_at,
+            until=each.expires_at,
+            is_this=each.id == current_id,
+        )
+        for each in standing
+        if each.session_type == "browser" and each.parent_id is None
+    ]
+    return sorted(found, key=lambda each: not each.is_this)
+
+
+def _applications(
+    given: Iterable[GivenConsent], standing: Iterable[Session]
+) -> Iterable[ConnectedApplication]:
+    """Those that the user agreed to, then those that ask nobody but hold a session."""
+    by_party: dict[Party, list[GivenConsent]] = {}
+    for consent in given:
+        by_party.setdefault(consent.party, []).append(consent)
+    for party, consents in by_party.items():
+        yield _agreed(party, consents)
+    seen = set(by_party)
+    for session in standing:
+        if session.session_type == "browser" or session.party in seen:
+            continue
+        seen.add(session.party)
+        yield ConnectedApplication(
+            party=session.party,
+            name=str(session.metadata.get("name", "")),
+            redirect_host=None,
+            self_registered=False,
+            since=session.created_at,
+            sign_in=(),
+            resources=(),
+        )
+
+
+def _agreed(party: Party, consents: list[GivenConsent]) -> ConnectedApplication:
+    sign_in: frozenset[str] = frozenset()
+    resources = []
+    for each in consents:
+        if each.resource_identifier is None:
+            sign_in |= each.scopes
+            continue
+        scopes = tuple(sorted(each.scopes))
+        resources.append(AllowedResource(each.resource_name or "", each.resource_identifier, scopes))
+    return ConnectedApplication(
+        party=party,
+        name=consents[0].name,
+        redirect_host=consents[0].redirect_host,
+        self_registered=party.user_agent_id is not None,
+        since=min(each.since for each in consents),
+        sign_in=in_words(sign_in),
+        resources=tuple(resources),
+    )

@@ -1,0 +1,53 @@
+"""Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
+
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.sign_in.sessions import SignedIn
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import connections, consents, sessions
+
+
+async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_id: str) -> None:
+    """Take everything back from an application: consents, what was granted for it alone, its sessions.
+
+    Nothing happens for one that has nothing of this user.
+    """
+    user_id, now = signed_in.user.id, parts.clock()
+    async with parts.database.transaction() as conn:
+        given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
+        standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
+        bumped: dict[str, int] = {}
+        for party in {each.party for each in given if each.party.id == party_id}:
+            await connections.take_back(conn, zone_id=view.id, user_id=user_id, party=party)
+        for session in standing:
+            if session.session_type != "browser" and session.party.id == party_id:
+                bumped |= await epochs.revoke_session(conn, view.id, session.id, now=now)
+        bumped |= await epochs.bump_user(conn, view.id, user_id)
+    await epochs.publish(parts.state, bumped)
+
+
+async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str) -> None:
+    """Take a resource back from every application at once: each has to ask again.
+
+    Nothing happens for a grant that is not this user's.
+    """
+    of_user = {"zone_id": view.id, "user_id": signed_in.user.id}
+    async with parts.database.transaction() as conn:
+        resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
+        if resource_id is None:
+            return
+        await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
+        await consents.withdraw(conn, resource_id=resource_id, **of_user)
+        bumped = await epochs.bump_user(conn, view.id, signed_in.user.id)
+    await epochs.publish(parts.state, bumped)
+
+
+async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id: str) -> None:
+    """End a session of the user, with those below it; nothing for one that is not theirs."""
+    now = parts.clock()
+    async with parts.database.transaction() as conn:
+        standing = await sessions.of_user(conn, signed_in.user.id, zone_id=view.id, now=now)
+        if session_id not in {each.id for each in standing}:
+            return
+        bumped = await epochs.revoke_session(conn, view.id, session_id, now=now)
+    await epochs.publish(parts.state, bumped)
