@@ -1,5 +1,7 @@
 """Clients whose id is the address of a document: who is let in, what is fetched, what is noticed."""
 
+import secrets
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,8 +15,10 @@ from tests.support.documents import Documents, publishing
 from tests.support.factories import Company
 from tests.support.server import serve
 
+from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services.management.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
@@ -303,3 +307,54 @@ class TestDrift:
         grow_old(site, client)
 
         assert isinstance(browser.open(client.url()), Answer)
+
+
+@pytest.mark.threat(34)
+@pytest.mark.standard("Client ID Metadata Document", "RFC 7523")
+def test_a_client_with_keys_of_its_own(site: Site, zone: Zone, documents: Documents) -> None:
+    """Keys in its document, or at an address that names: it signs, and without that it gets nothing."""
+    key, stranger = SigningKey.generate("ES256"), SigningKey.generate("ES256")
+    jwks = {"keys": [key.public_jwk]}
+    inline = documents.client("/keyed.json", token_endpoint_auth_method="private_key_jwt", jwks=jwks)
+    address = documents.publish("/keys.json", jwks)
+    referred = documents.client(
+        "/referred.json", token_endpoint_auth_method="private_key_jwt", jwks_uri=address
+    )
+    for client_id in (inline, referred):
+        client = site.stranger(zone, client_id, LOCAL)
+        browser = Browser()
+        page = asked(browser, client)
+        answer = browser.send(page, decision="allow")
+        assert isinstance(answer, Answer)
+
+        def shown(by: SigningKey = key, client: Client = client) -> dict[str, str]:
+            return assertion(by, client)
+
+        tokens = client.redeem(answer.code, **shown())
+        assert tokens.status_code == 200, tokens.text
+        current = tokens.json()["refresh_token"]
+        again = shown()
+        assert client.refresh(current, **again).status_code == 200
+        for how in (again, shown(stranger), {}, {"client_secret": "s"}):
+            refused = client.refresh(current, **how)
+            assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client"), how
+        own = client.token(grant_type="client_credentials", **shown())
+        assert (own.status_code, own.json()["error"]) == (400, "unauthorized_client")
+
+    public = site.stranger(zone, documents.client("/unkeyed.json", jwks_uri=address), LOCAL)
+    place = Browser()
+    granted = place.send(asked(place, public), decision="allow")
+    assert isinstance(granted, Answer)
+    refused = public.redeem(granted.code, **assertion(key, public))
+    assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
+    assert public.redeem(granted.code).status_code == 200
+
+
+def assertion(key: SigningKey, client: Client) -> dict[str, str]:
+    """What a client with a key shows."""
+    at, client_id = int(time.time()), client.app.client_id
+    said = {"iss": client_id, "sub": client_id, "aud": client.issuer, "jti": secrets.token_hex(8)}
+    return {
+        "client_assertion_type": CLIENT_ASSERTION_TYPE,
+        "client_assertion": key.sign({**said, "iat": at, "exp": at + 60}, typ="JWT"),
+    }

@@ -97,26 +97,12 @@ class RemoteKeys:
             strict: for assertions: only the algorithms that zones announce, and no key in the header.
         Raises: InvalidToken; OutboundRefused and OutboundFailed when the keys cannot be had.
         """
-        if "crit" in jws.header or "b64" in jws.header:
-            raise InvalidToken("an extension that is not understood")
-        if strict and not _KEY_HEADERS.isdisjoint(jws.header):
-            raise InvalidToken("a key, or the address of one, in the header")
-        algorithm = jws.header.get("alg")
-        allowed = _OF_ASSERTIONS if strict else ALGORITHMS
-        if not isinstance(algorithm, str) or algorithm not in allowed:
-            raise InvalidToken("an algorithm that is not allowed")
-        kid = jws.header.get("kid")
-        if kid is not None and not isinstance(kid, str):
-            raise InvalidToken("`kid` is not text")
+        algorithm, kid = _checked_header(jws, strict=strict)
         candidates = _candidates(await self._keys(jwks_uri, partition), kid, algorithm)
         if not candidates:
             again = await self._keys(jwks_uri, partition, newer_than_seconds=_REFETCH_AFTER_SECONDS)
             candidates = _candidates(again, kid, algorithm)
-        if len(candidates) != 1:
-            raise InvalidToken("no key, or no single key, of that id and algorithm")
-        published = candidates[0]
-        if not published.verifiers[algorithm].verify(jws.signing_input, published.key, jws.signature):
-            raise InvalidToken("the signature does not match")
+        _check_with(candidates, jws, algorithm)
 
     async def _keys(
         self, jwks_uri: str, partition: str, *, newer_than_seconds: float | None = None
@@ -126,6 +112,36 @@ class RemoteKeys:
             return parse_jwks(fetched.json)
 
         return await self._sets.get(jwks_uri, fetch, newer_than_seconds=newer_than_seconds)
+
+
+def check_with(document: object, jws: CompactJws) -> None:
+    """Check that a key of this JWK set has signed an assertion. Raises InvalidToken, OutboundFailed."""
+    algorithm, kid = _checked_header(jws, strict=True)
+    _check_with(_candidates(parse_jwks(document), kid, algorithm), jws, algorithm)
+
+
+def _checked_header(jws: CompactJws, *, strict: bool) -> tuple[str, str | None]:
+    """The algorithm and the key id that a header names. Raises InvalidToken."""
+    if "crit" in jws.header or "b64" in jws.header:
+        raise InvalidToken("an extension that is not understood")
+    if strict and not _KEY_HEADERS.isdisjoint(jws.header):
+        raise InvalidToken("a key, or the address of one, in the header")
+    algorithm = jws.header.get("alg")
+    allowed = _OF_ASSERTIONS if strict else ALGORITHMS
+    if not isinstance(algorithm, str) or algorithm not in allowed:
+        raise InvalidToken("an algorithm that is not allowed")
+    kid = jws.header.get("kid")
+    if kid is not None and not isinstance(kid, str):
+        raise InvalidToken("`kid` is not text")
+    return algorithm, kid
+
+
+def _check_with(candidates: Sequence[PublishedKey], jws: CompactJws, algorithm: str) -> None:
+    if len(candidates) != 1:
+        raise InvalidToken("no key, or no single key, of that id and algorithm")
+    published = candidates[0]
+    if not published.verifiers[algorithm].verify(jws.signing_input, published.key, jws.signature):
+        raise InvalidToken("the signature does not match")
 
 
 def audiences(claims: Mapping[str, Any]) -> Sequence[str]:

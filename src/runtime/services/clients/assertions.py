@@ -17,7 +17,8 @@ from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_typ
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.domain.oauth import assertions as rules
-from runtime.services.clients import key_addresses, workloads
+from runtime.services.clients import own_keys, workloads
+from runtime.services.clients.admission import still_admitted
 from runtime.services.parties import Client
 from runtime.services.zones import ZoneView
 
@@ -76,13 +77,13 @@ async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, 
             client_id=assertion.client_id,
             now=now,
         )
-    client = await view.client(assertion.issuer)
+    known = await view.client(assertion.issuer)
+    client = await still_admitted(view, known) if known is not None else None
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="unknown client, or another than the form names")
     try:
         token_id = _check(view, assertion.jws, now)
-        address = await key_addresses.key_address(parts, view, client)
-        await parts.remote_keys.check_signature(assertion.jws, address, partition=view.id, strict=True)
+        await own_keys.check_signature(parts, view, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
     ends = float(assertion.jws.payload["exp"])

@@ -1,0 +1,79 @@
+"""The keys that a client signs with: at an address that is registered, or that its document names.
+
+A document is fetched by the guarded client and remembered for as long as its site allows. A client that
+registered itself is held to what its document said when its users were asked, which nothing here fetches.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from runtime.adapters.keys.jose import CompactJws
+from runtime.adapters.keys.remote import check_with
+from runtime.domain.errors import InvalidClient
+from runtime.domain.kinds.application import PublicKeyCredential, UrlCredential
+from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services.parties import Client, UserAgentClient
+from runtime.services.zones import ZoneView
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+
+async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: CompactJws) -> None:
+    """Check that the client has signed.
+
+    Raises: InvalidClient when it has no keys; InvalidToken; NotAcceptable for a document that is no use;
+        OutboundRefused, OutboundFailed.
+    """
+    if isinstance(client, UserAgentClient):
+        metadata = client.user_agent.client_metadata
+        if client.is_public:
+            raise InvalidClient(internal="a client that shows nothing")
+        if metadata.jwks is not None:
+            check_with(metadata.jwks, jws)
+            return
+        address = metadata.jwks_uri
+    elif isinstance(client.credential, PublicKeyCredential):
+        address = client.credential.jwks_uri
+    elif isinstance(client.credential, UrlCredential):
+        address = await _documented(parts, view, client.credential.identifier)
+    else:
+        raise InvalidClient(internal="a client without keys")
+    if address is None:
+        raise InvalidClient(internal="a client without keys")
+    await parts.remote_keys.check_signature(jws, address, partition=view.id, strict=True)
+
+
+async def _documented(parts: "Parts", view: ZoneView, client_id: str) -> str:
+    """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
+    found = await parts.client_documents.get(client_id, partition=view.id)
+    return named_keys(found.document, client_id)
+
+
+def named_keys(document: Mapping[str, Any], client_id: str) -> str:
+    """The address of the keys in a document that is about the client.
+
+    It is a client's metadata, which repeats the client id to the letter, or a protected resource's, whose
+    resource stands on the same site. Raises NotAcceptable.
+    Spec: zone interface, section 3; RFC 9728 section 3.3.
+    """
+    if "client_id" in document:
+        is_about_it = document["client_id"] == client_id
+    else:
+        resource = document.get("resource")
+        is_about_it = isinstance(resource, str) and _site(resource) == _site(client_id)
+    if not is_about_it:
+        raise NotAcceptable("the document is about something else")
+    address = document.get("jwks_uri")
+    if not isinstance(address, str):
+        raise NotAcceptable("the document names no keys")
+    return address
+
+
+def _site(address: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return "", ""
+    return parts.scheme, parts.netloc
