@@ -3,30 +3,26 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from sanic import Sanic
 from sanic.worker.loader import AppLoader
-from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import (
     UnsafeSettings,
     build,
     check,
-    close_parts,
     key_encryption_of,
     listening_socket,
-    make_parts,
 )
+from runtime.cli_organizations import organization, organization_user
+from runtime.connected import Refused, in_one_line, with_parts
 from runtime.domain.errors import ServiceError
 from runtime.services import keys as zone_keys
 from runtime.services import switches
@@ -36,15 +32,6 @@ from runtime.services.parts import Parts
 from runtime.services.sign_in import users
 from runtime.settings import Settings, SettingsUnreadable
 from runtime.storage.sql import migrate as migrations
-from runtime.storage.sql.database import DatabaseUnknown
-
-_T = TypeVar("_T")
-# Drivers that are loaded when they are needed -> the extra that installs them.
-_EXTRAS = {"asyncpg": "postgres", "redis": "redis"}
-
-
-class Refused(click.ClickException):
-    """Something the operator can mend: one line, exit code 1."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -72,63 +59,13 @@ def _told(error: ErrorDetails) -> str:
     return f"unknown setting `{name}`" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
-@contextmanager
-def _in_one_line() -> Iterator[None]:
-    """Tell what an operator can mend in one line, instead of a traceback."""
-    try:
-        yield
-    except ServiceError as refusal:
-        raise Refused(refusal.detail) from None
-    except KeyUnusable as refusal:
-        raise Refused(str(refusal)) from None
-    except SealBroken:
-        raise Refused("the key-encryption key is not the one that this database was set up with") from None
-    except (DatabaseUnknown, ArgumentError) as refusal:
-        raise Refused(f"ZONED_DATABASE_URL: {refusal}") from None
-    except DBAPIError as refusal:
-        raise Refused(f"the database cannot be used: {refusal.orig}") from None
-    except OSError as failure:
-        if failure.filename is None:
-            raise
-        raise Refused(f"`{failure.filename}`: {failure.strerror}") from None
-    except ModuleNotFoundError as missing:
-        if missing.name not in _EXTRAS:
-            raise
-        raise Refused(
-            f"`{missing.name}` is not installed; it comes with `zonewright[{_EXTRAS[missing.name]}]`"
-        ) from None
-
-
-def _with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]]) -> _T:
-    """Run one piece of work against the connected parts, and tell refusals in one line."""
-    if settings.database_url is None and not settings.database_file.exists():
-        raise Refused(
-            f"there is no database in `{settings.data_dir}`: run `zoned init`, "
-            "or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is"
-        )
-
-    async def run() -> _T:
-        if not await migrations.is_current(settings.resolved_database_url):
-            raise Refused(
-                "the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)"
-            )
-        parts = await make_parts(settings)
-        try:
-            return await work(parts)
-        finally:
-            await close_parts(parts)
-
-    with _in_one_line():
-        return asyncio.run(run())
-
-
 @main.command()
 @click.option("--organization", default="Default organization", show_default=True, help="Its display name.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def init(settings: Settings, organization: str, as_json: bool) -> None:
     """Create storage, keys, the first organization and its API key. The key is shown once."""
-    with _in_one_line():
+    with in_one_line():
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         key_encryption_of(settings, create=True)
         asyncio.run(migrations.migrate(settings.resolved_database_url))
@@ -142,7 +79,7 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
         made, api_key = await organizations.create_organization(parts, organization)
         return made.id, api_key
 
-    organization_id, api_key = _with_parts(settings, create)
+    organization_id, api_key = with_parts(settings, create)
     if as_json:
         answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
         click.echo(json.dumps(answer))
@@ -156,10 +93,8 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
 
-    async def nothing(_parts: Parts) -> None:
-        """Connecting is what is tried: a worker that cannot would only say so in its log."""
-
-    _with_parts(settings, nothing)
+    # A worker that cannot connect would only say so in its log: that is tried here.
+    with_parts(settings, organizations.complete_own_zones)
     try:
         bound = listening_socket(settings.listen)
     except OSError as failure:
@@ -182,7 +117,7 @@ def serve(settings: Settings) -> None:
 @click.pass_obj
 def migrate(settings: Settings) -> None:
     """Bring the database's tables up to date. Start-up never does this by itself."""
-    with _in_one_line():
+    with in_one_line():
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         asyncio.run(migrations.migrate(settings.resolved_database_url))
     click.echo("the database is up to date")
@@ -207,7 +142,11 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
         made = await users.create_local_user(parts, zone_id, email, password, verified=True)
         return made.id
 
-    click.echo(_with_parts(settings, create))
+    click.echo(with_parts(settings, create))
+
+
+main.add_command(organization)
+main.add_command(organization_user)
 
 
 @main.group("api-key")
@@ -222,9 +161,7 @@ def api_key() -> None:
 @click.pass_obj
 def add_api_key(settings: Settings, organization: str, name: str, role: str) -> None:
     """Add an API key and print it; it is shown once."""
-    click.echo(
-        _with_parts(settings, lambda parts: api_keys.create(parts, organization, name=name, role=role))
-    )
+    click.echo(with_parts(settings, lambda parts: api_keys.create(parts, organization, name=name, role=role)))
 
 
 @main.group()
@@ -259,7 +196,7 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
         zone_id = await parts.zones.find_id(zone)
         return await zone_keys.rotate(parts, zone_id, algorithm, at_once=at_once)
 
-    click.echo(_with_parts(settings, rotate))
+    click.echo(with_parts(settings, rotate))
     _tell_when(settings)
 
 
@@ -273,7 +210,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
     async def use(parts: Parts) -> None:
         await zone_keys.use_algorithm(parts, await parts.zones.find_id(zone), algorithm)
 
-    _with_parts(settings, use)
+    with_parts(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
     _tell_when(settings)
 
@@ -294,7 +231,7 @@ def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
     async def change(parts: Parts) -> None:
         await switches.set_switch(parts, await parts.zones.find_id(zone), switch, value)
 
-    _with_parts(settings, change)
+    with_parts(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")
     _tell_when(settings)
 
@@ -320,7 +257,7 @@ def verify_audit(settings: Settings, organization: str | None) -> None:
             click.echo(_line(verdict))
         return holds
 
-    if not _with_parts(settings, verify):
+    if not with_parts(settings, verify):
         raise SystemExit(1)
 
 
@@ -345,7 +282,7 @@ def doctor(settings: Settings) -> None:
                 found.append((name, failure.detail))
         return found
 
-    results = [("settings", "ok"), ("keys and migrations", "ok"), *_with_parts(settings, look)]
+    results = [("settings", "ok"), ("keys and migrations", "ok"), *with_parts(settings, look)]
     for name, result in results:
         click.echo(f"{name:20} {result}")
     if any(result != "ok" for _, result in results):

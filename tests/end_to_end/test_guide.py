@@ -1,4 +1,4 @@
-"""docs/guide.md and docs/mcp.md: their commands, run from top to bottom as a reader would."""
+"""The guides under docs/: their commands, run from top to bottom as a reader would."""
 
 import re
 import subprocess
@@ -65,3 +65,14 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     assert "pages shown: none\n" in said
     assert "2 notes" in said
     assert "Example MCP client  ua:" in said
+
+
+def test_organizations_and_their_people(tmp_path: Path):
+    """From the first person to the one who is let go."""
+    said = run("organizations.md", tmp_path)
+
+    assert "the role `org_viewer` may not create `applications`" in said
+    assert '"role": "zone_manager"' in said
+    assert '"label": "acme-labs"' in said
+    assert '"code": "unauthorized"' in said
+    assert "still has 1 zone:" in said

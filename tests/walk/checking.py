@@ -27,6 +27,12 @@ class CheckingClient:
         self._document = closed(document)
         self.walked: set[str] = set()
 
+    def calling(self, client: httpx.Client) -> "CheckingClient":
+        """The same walk, with somebody else calling."""
+        other = copy.copy(self)
+        other._client = client
+        return other
+
     def send(
         self,
         operation: str,

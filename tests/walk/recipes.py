@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.runtime.management.conftest import Zone
+from tests.runtime.management.people import someone
 from tests.runtime.management.test_invitations import token_of
 
 from runtime.domain.identifiers import new_id
@@ -29,6 +30,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "PolicySetVersionCreate": {
         "manifest": {"entries": [{"policy_id": "{Policy}", "policy_version_id": "{PolicyVersion}"}]}
     },
+    "ZoneMemberBody": {"organization_user_id": "{OrganizationUser}"},
     "SecretCreate": {"entity_id": "{Application}"},
     "TokenForm": {
         "client_id": "{ServiceAccountCredential.client_id}",
@@ -42,6 +44,7 @@ BODIES: dict[str, dict[str, Any]] = {
 # Path parameters that are not the id of the kind whose items the path has -> what stands there.
 PLACES: dict[str, "str | Callable[[Walk], str]"] = {
     "dependencyId": "{Resource}",
+    "organizationUserId": "{OrganizationUser}",
     "userId": "{User}",
     "roleId": "{Role}",
     "version": "{PolicyVersion.schema_version}",
@@ -136,5 +139,28 @@ def _default_policies_again(walk: "Walk") -> None:
 # What has to happen before anything can be taken away.
 BEFORE_THE_END: tuple[Callable[["Walk"], None], ...] = (_default_policies_again,)
 
+
 # Operations that are not sent as the document shows them -> how they are walked.
-SPECIAL: dict[str, Callable[["Walk"], None]] = {}
+def _another_organization(walk: "Walk") -> None:
+    """Only people make organizations, act in another one by a token of it, and see the end of it."""
+    ada = someone(walk.api, "org_admin")
+    at_home = ada.calling()
+    client = walk.client.calling(at_home.client)
+    made = client.send("organizations.create", {}, body={"name": "Walked"})
+    path = {"organization_id": made["id"]}
+    token = client.send("organizations.exchange_token", path)["access_token"]
+    there = walk.client.calling(ada.with_token(token).client)
+    assert there.send("organizations.retrieve", path)["name"] == "Walked"
+    there.send("organizations.delete", path)
+    client.send("organizations.retrieve", path, status=404)
+
+
+def _walked(walk: "Walk") -> None:
+    """Nothing: it is part of the recipe of another operation."""
+
+
+SPECIAL: dict[str, Callable[["Walk"], None]] = {
+    "organizations.create": _another_organization,
+    "organizations.exchange_token": _walked,
+    "organizations.delete": _walked,
+}

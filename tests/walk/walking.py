@@ -97,6 +97,9 @@ class Walk:
         if Verb.CREATE not in kind.verbs:
             return
         route = BY_OPERATION[f"{kind.operations}.create"]
+        if route.operation_id in SPECIAL:
+            SPECIAL[route.operation_id](self)
+            return
         for number, (name, example) in enumerate(self.client.examples_of(route).items()):
             body = _another(self.body_of(kind, name, example), number)
             entity = self.client.send(route.operation_id, self.path_of(route), body=body)
@@ -289,6 +292,9 @@ class Walk:
         if verb is None or kind.name not in self.made:
             return
         route = BY_OPERATION[f"{kind.operations}.{verb.value}"]
+        if route.operation_id in SPECIAL:
+            SPECIAL[route.operation_id](self)
+            return
         retrieve = BY_OPERATION.get(f"{kind.operations}.retrieve")
         path = self.path_of(route)
         answer = self.client.send(route.operation_id, path)

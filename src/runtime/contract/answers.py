@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Permissions
@@ -21,6 +21,7 @@ from runtime.domain.kinds.values import (
     Part,
     Timestamp,
     Uri,
+    ZoneRole,
     rfc3339,
 )
 
@@ -57,24 +58,24 @@ def part_answer(value: BaseModel, expands: Collection[str] = ()) -> dict[str, An
 @cache
 def _shower(model: type[BaseModel]) -> Shown:
     """The function that turns the members of one class into JSON, with everything looked up beforehand."""
-    steps: list[tuple[str, str | None, bool, bool]] = []
+    steps: list[tuple[str, str, str | None, bool, bool]] = []
     for name, member in members(model).items():
         if member.has(Mark.INTERNAL, Mark.INPUT):
             continue
         expand = member.expand.value if member.expand else None
-        steps.append((name, expand, member.has(Mark.SEALED), member.required))
+        steps.append((name, member.shown_as, expand, member.has(Mark.SEALED), member.required))
 
     def show(values: Mapping[str, Any], expands: Collection[str]) -> dict[str, Any]:
         shown: dict[str, Any] = {}
-        for name, expand, sealed, required in steps:
+        for name, shown_as, expand, sealed, required in steps:
             value = values[name]
             if sealed:
-                shown[f"{name}_set"] = value is not None
+                shown[f"{shown_as}_set"] = value is not None
             elif value is None:
                 if required:
-                    shown[name] = None
+                    shown[shown_as] = None
             elif expand is None or expand in expands or any(e.startswith(f"{expand}.") for e in expands):
-                shown[name] = plain(value, expands)
+                shown[shown_as] = plain(value, expands)
         return shown
 
     return show
@@ -120,6 +121,32 @@ class GroupMember(Part):
     created_at: Timestamp
     user: User | None = None
     user_id: str
+
+
+class Link(Part):
+    """Where something else is."""
+
+    href: str
+
+
+class ZoneMemberLinks(Part):
+    """The member itself, and the person behind it."""
+
+    organization_user: Link
+    self: Link
+
+
+class ZoneMember(Part):
+    """A role that a user of the organization has in one zone."""
+
+    id: Id
+    links: Annotated[ZoneMemberLinks, Field(serialization_alias="_links")]
+    created_at: Timestamp
+    organization_id: Id
+    organization_user_id: Id
+    role: ZoneRole
+    updated_at: Timestamp
+    zone_id: Id
 
 
 class ValidationCheck(Part):

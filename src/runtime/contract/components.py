@@ -140,6 +140,7 @@ class Components:
             elif name == "permissions":
                 properties[name] = reference("Permissions")
             else:
+                name = member.shown_as
                 found = schema.of(member.annotation, self.shown)
                 properties[name] = schema.nullable(found) if member.required and member.nullable else found
                 if member.embed:

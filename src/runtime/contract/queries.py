@@ -14,6 +14,7 @@ from runtime.domain.kinds.values import (
     SecretType,
     SessionStatus,
     SessionType,
+    ZoneRole,
 )
 
 
@@ -64,6 +65,7 @@ SCOPE = (
     Query("scope_type", about="with `scope_id`: the pair the assignment was made with"),
     Query("scope_id", about="with `scope_type`"),
 )
+ZONE_ROLE = Query("role", values=_values(ZoneRole), about="`role` equals")
 TRAITS = _values(ApplicationTrait)
 # What the audit trail can be selected by.
 AUDITED = (

@@ -20,6 +20,7 @@ from runtime.contract.queries import (
     SCOPE,
     SINCE,
     UNTIL,
+    ZONE_ROLE,
     Query,
     expand,
     list_query,
@@ -27,7 +28,7 @@ from runtime.contract.queries import (
     retrieve_query,
 )
 from runtime.contract.secrets import SecretWithData
-from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody
+from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody, ZoneMemberBody, ZoneRoleBody
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind, Verb
 from runtime.domain.kinds.policy import PolicySchema
@@ -170,6 +171,8 @@ _GROUP = kinds.GROUP.item_path
 _VERSION = kinds.POLICY_SET_VERSION.item_path
 _SCHEMAS = f"{kinds.ZONE.item_path}/policy-schemas"
 _ORGANIZATION = kinds.ORGANIZATION.item_path
+_MEMBERS = f"{kinds.ZONE.item_path}/members"
+_MEMBER = f"{_MEMBERS}/{{organizationUserId}}"
 _ASSIGNMENT = kinds.ROLE_ASSIGNMENT.classes
 _ASSIGNED_QUERY = (Query("filter[id]", many=True, limit=100, about="ids of assignments"), *paging())
 
@@ -363,6 +366,38 @@ IRREGULAR: tuple[Route, ...] = (
         response=(SecretWithData,),
         errors=(403, 404),
     ),
+    _hand(
+        "members.list",
+        "GET",
+        _MEMBERS,
+        200,
+        "List who of the organization has a role in a zone",
+        kind=kinds.ROLE_ASSIGNMENT,
+        query=(ZONE_ROLE, *paging()),
+        response=(answers.ZoneMember,),
+        envelope=Envelope.ZONE_FULL,
+    ),
+    _hand(
+        "members.add",
+        "POST",
+        _MEMBERS,
+        200,
+        "Give a user of the organization a role in a zone",
+        body=(ZoneMemberBody,),
+        response=(answers.ZoneMember,),
+        errors=(400, 403, 404, 409),
+    ),
+    _hand("members.retrieve", "GET", _MEMBER, 200, "Get a member of a zone", response=(answers.ZoneMember,)),
+    _hand(
+        "members.update",
+        "PATCH",
+        _MEMBER,
+        200,
+        "Give a member of a zone another role",
+        body=(ZoneRoleBody,),
+        response=(answers.ZoneMember,),
+    ),
+    _hand("members.remove", "DELETE", _MEMBER, 204, "Take the roles in a zone from a member"),
     _hand(
         "policy_schemas.list",
         "GET",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, StringConstraints, model_validator
 
-from runtime.domain.kinds.values import Id, OwnerType, Part
+from runtime.domain.kinds.values import Id, OwnerType, Part, ZoneRole
 
 _NULL: dict[str, Any] = {"type": "null"}
 
@@ -58,6 +58,19 @@ class MemberBody(Part):
     """Who joins a group."""
 
     user_id: Id
+
+
+class ZoneMemberBody(Part):
+    """Who of the organization becomes a member of a zone, and as what."""
+
+    organization_user_id: Id
+    role: ZoneRole
+
+
+class ZoneRoleBody(Part):
+    """Another role in a zone."""
+
+    role: ZoneRole
 
 
 class EmptyBody(Part):

@@ -153,6 +153,15 @@ class Zone:
         self.api.server.call(add)
         return user
 
+    def user_agent(self) -> dict[str, Any]:
+        """A client that registers itself."""
+        address = self.body["protocols"]["oauth2"]["registration_endpoint"]
+        metadata = {"redirect_uris": [f"https://{self.api.named('client')}.example/callback"]}
+        registered = httpx.post(address, json=metadata, timeout=30, trust_env=False)
+        assert registered.status_code == 201, registered.text
+        listed = self.api.ok("GET", self.path("/user-agents?limit=100"))["items"]
+        return next(one for one in listed if one["identifier"] == registered.json()["client_id"])
+
     def session(self, user_id: str) -> str:
         """A new browser session of a user."""
         now, session_id = self.api.server.parts.clock(), new_id()

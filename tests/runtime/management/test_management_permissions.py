@@ -49,7 +49,7 @@ def cell(route: Route) -> tuple[str, Verb]:
         return _SEEN_THROUGH[action], Verb.LIST
     if action == "list_roles":
         return "organizations", Verb.RETRIEVE
-    return subject, _ACTIONS[action]
+    return "zone_members" if subject == "members" else subject, _ACTIONS[action]
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,11 @@ def _expendable(api: Api, tenant: Tenant, route: Route) -> Tenant:
     if collection == "credentials":
         path = f"/organizations/{api.organization_id}/service-accounts/{ids['service-accounts']['id']}"
         return Tenant(zone, {**ids, collection: api.ok("POST", f"{path}/credentials", {"name": "c"})})
+    if route.operation_id == "members.remove":
+        person = api.person().id
+        body = {"organization_user_id": person, "role": "zone_viewer"}
+        api.ok("POST", zone.path("/members"), body)
+        return Tenant(zone, {**ids, "organization-users": {"id": person}})
     if collection == "members":
         user = {"id": zone.user().id}
         api.ok("POST", zone.path(f"/groups/{ids['groups']['id']}/members"), {"user_id": user["id"]})

@@ -75,7 +75,10 @@ def fill(zone: Zone) -> Tenant:
     made["users"] = {"id": zone.user().id}
     made["members"] = made["users"]
     made["organization-users"] = {"id": api.person().id}
+    member = {"organization_user_id": made["organization-users"]["id"], "role": "zone_viewer"}
+    api.ok("POST", zone.path("/members"), member, status=200)
     made["invitations"] = api.invite()
+    made["user-agents"] = zone.user_agent()
     made["sessions"] = {"id": zone.session(made["users"]["id"])}
     made["delegated-grants"] = {"id": zone.grant(made["users"]["id"], made["resources"]["id"])}
     application = made["applications"]["id"]
@@ -122,7 +125,7 @@ def parameters(route: Route) -> list[str]:
 
 
 def id_of(tenant: Tenant, route: Route, parameter: str) -> str:
-    if parameter == "user_id":
+    if parameter in ("user_id", "organizationUserId"):
         return tenant.ids["organization-users"]["id"]
     if parameter == "version_id":
         return tenant.ids["policy-set-versions" if "policy-sets" in route.path else "policy-versions"]["id"]
@@ -132,6 +135,9 @@ def id_of(tenant: Tenant, route: Route, parameter: str) -> str:
 def body_of(route: Route) -> dict[str, Any] | None:
     if not route.body:
         return None
+    if route.operation_id in ("members.add", "members.update"):
+        role = {"role": "zone_viewer"}
+        return role if route.method == "PATCH" else {"organization_user_id": "t", **role}
     if route.operation_id == "policy_set_versions.update":
         return {"active": True}
     if route.operation_id in ("sessions.update", "delegated_grants.update"):

@@ -7,7 +7,7 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.management import bundles, changes, generic, invitations, others, relations
+from runtime.api.management import bundles, changes, generic, invitations, others, relations, zone_members
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
@@ -16,7 +16,12 @@ from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
 from runtime.services.management.authentication import authenticate
 
-HANDLERS: dict[str, Handler] = {**relations.HANDLERS, **others.HANDLERS, **changes.HANDLERS}
+HANDLERS: dict[str, Handler] = {
+    **relations.HANDLERS,
+    **others.HANDLERS,
+    **changes.HANDLERS,
+    **zone_members.HANDLERS,
+}
 # Operations that need no credential: they read the request themselves.
 OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {
     "service_account_token.create": create_token,

@@ -28,6 +28,7 @@ _NAMES = {
     "userId": "user_id",
     "roleId": "role_id",
     "dependencyId": "resource_id",
+    "organizationUserId": "organization_user_id",
 }
 
 

@@ -56,9 +56,14 @@ class Embed:
 
 @dataclass(frozen=True)
 class Member:
-    """One member of an entity or of a part of one, with its marks read."""
+    """One member of an entity or of a part of one, with its marks read.
+
+    Attributes:
+        shown_as: its name in answers, which Python may not admit.
+    """
 
     name: str
+    shown_as: str
     annotation: Any
     marks: frozenset[Mark]
     ref: Ref | None
@@ -81,6 +86,7 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
         notes = _notes(hints[name])
         found[name] = Member(
             name=name,
+            shown_as=field.serialization_alias or name,
             annotation=hints[name],
             marks=frozenset(note for note in notes if isinstance(note, Mark)),
             ref=next((note for note in notes if isinstance(note, Ref)), None),

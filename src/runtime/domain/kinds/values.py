@@ -98,6 +98,13 @@ class OrganizationRole(StrEnum):
     VIEWER = "org_viewer"
 
 
+class ZoneRole(StrEnum):
+    """What a member of a zone may do there."""
+
+    MANAGER = "zone_manager"
+    VIEWER = "zone_viewer"
+
+
 class OrganizationStatus(StrEnum):
     """`disabled` organization users cannot authenticate."""
 

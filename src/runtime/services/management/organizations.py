@@ -1,7 +1,7 @@
 """Organizations: those of the caller, the roles they know, their making and their end."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from runtime.contract.answers import OrganizationRoleInfo
 from runtime.domain.errors import Conflict
@@ -9,6 +9,7 @@ from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
+from runtime.domain.kinds.zone import Zone
 from runtime.services.management import api_keys, entities, organization_users, own_zone, permissions, zones
 from runtime.services.management.caller import Caller
 from runtime.services.management.entities import Parents
@@ -19,6 +20,7 @@ from runtime.services.parts import Parts
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import ledger
 from runtime.storage.sql import organization_users as people
+from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
 
 ROLES: tuple[OrganizationRoleInfo, ...] = (
@@ -133,11 +135,35 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     mine = [storage.Equals("owner_type", (OwnerType.CUSTOMER.value,))]
     remaining = await storage.count(unit.conn, ZONE, within={"organization_id": found.id}, where=mine)
     if remaining:
-        raise Conflict(f"Organization `{found.label}` still has {remaining} zones: delete them first")
+        zones_left = "1 zone" if remaining == 1 else f"{remaining} zones"
+        raise Conflict(f"Organization `{found.label}` still has {zones_left}: delete what remains first")
     if found.zone_id is not None:
         await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
     await unit.write(ORGANIZATION, "organizations.delete", found, None)
     await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
+
+
+async def every(parts: Parts) -> list[tuple[Organization, str]]:
+    """All organizations, oldest first, each with the issuer of its own zone."""
+    found = []
+    async with parts.database.reading() as conn:
+        for one in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
+            organization = cast(Organization, one)
+            zone = await storage.find_by(conn, ZONE, "id", organization.zone_id, within={})
+            found.append((organization, str(cast(Zone, zone).protocols.oauth2.issuer)))
+    return found
+
+
+async def complete_own_zones(parts: Parts) -> None:
+    """Give organizations' own zones what they lack: made before there was a client, or at another address."""
+    async with parts.database.reading() as conn:
+        lacking = await known.without_resource(conn, parts.settings.public_url)
+    for organization_id, zone_id in lacking:
+        operator = Caller("zoned", "system", organization_id, OrganizationRole.ADMIN.value, "zoned")
+        async with unit_of_work(parts, operator, new_id()) as unit:
+            await own_zone.equip(unit, await entities.zone_of(unit, zone_id))
+            after = {"resource": parts.settings.public_url}
+            await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
 
 async def create_organization(parts: Parts, name: str) -> tuple[Organization, str]:

@@ -6,6 +6,7 @@ whatever port is free there. It depends on the one resource that the management 
 
 from typing import cast
 
+from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
 from runtime.domain.kinds.application import (
@@ -37,11 +38,19 @@ async def equip(unit: Unit, zone: Zone) -> None:
 
 
 async def _client(unit: Unit, zone: Zone) -> Application:
-    """The platform's client, public and without consent: it is a part of this service."""
+    """The platform's client, public and without consent: it is a part of this service.
+
+    Raises: Conflict for an application of the customer's with that identifier.
+    """
     scope = {"zone_id": zone.id}
     found = await storage.find_by(unit.conn, APPLICATION, "identifier", CLIENT, within=scope)
     if found is not None:
-        return cast(Application, found)
+        found = cast(Application, found)
+        if found.owner_type is not OwnerType.PLATFORM:
+            raise Conflict(
+                f"rename the application `{CLIENT}` in zone `{zone.id}`: the service needs that name"
+            )
+        return found
     made = await entities.new_entity(
         unit,
         APPLICATION,

@@ -25,6 +25,7 @@ invitations                  lcd       l          l          -            -     
 service_accounts             lcrud     lr         lr         -            -           lcrud
 service_account_credentials  lcrud     lr         lr         -            -           lr
 zones                        lcrud     lcru       lr         lru          lr          lcrud
+zone_members                 lcrud     lcrud      lr         lcrud        lr          lcrud
 providers                    lcrud     lcrud      lr         lcrud        lr          lcrud
 applications                 lcrud     lcrud      lr         lcrud        lr          lcrud
 application_dependencies     lcrud     lcrud      lr         lcrud        lr          lcrud

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.policy import ActorUser
-from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType, ZoneRole
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _people = TABLES["OrganizationUser"]
@@ -104,6 +104,44 @@ async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) 
     for scope_id, role in found:
         roles[scope_id] = (*roles.get(scope_id, ()), role)
     return roles
+
+
+def is_membership(organization_id: str, own_zone_id: str, zone_id: str) -> ColumnElement[bool]:
+    """The condition that a role assignment makes somebody a member of a zone, once for each of them.
+
+    Who has both zone roles there is a member by the one that allows more.
+    """
+    better = _assignments.alias()
+    both = exists().where(
+        better.c.zone_id == own_zone_id,
+        better.c.principal_type == "user",
+        better.c.principal_id == _assignments.c.principal_id,
+        better.c.role_owner_type == OwnerType.PLATFORM,
+        better.c.scope_id == zone_id,
+        better.c.role_identifier == ZoneRole.MANAGER,
+    )
+    return and_(
+        _assignments.c.principal_type == "user",
+        _assignments.c.role_owner_type == OwnerType.PLATFORM,
+        _assignments.c.scope_type == "zone",
+        _assignments.c.scope_id == zone_id,
+        or_(_assignments.c.role_identifier == ZoneRole.MANAGER, not_(both)),
+        _assignments.c.principal_id.in_(
+            select(_people.c.zone_user_id).where(_people.c.organization_id == organization_id)
+        ),
+    )
+
+
+async def by_zone_user(
+    conn: AsyncConnection, organization_id: str, zone_user_ids: Collection[str]
+) -> dict[str, str]:
+    """User of the organization's own zone -> organization user, both by id."""
+    found = await conn.execute(
+        select(_people.c.zone_user_id, _people.c.id).where(
+            _people.c.organization_id == organization_id, _people.c.zone_user_id.in_(zone_user_ids)
+        )
+    )
+    return {row.zone_user_id: row.id for row in found}
 
 
 async def count_other_admins(conn: AsyncConnection, organization_id: str, user_id: str) -> int:

@@ -1,10 +1,16 @@
 """Organizations, found by whoever does not know which one is meant yet."""
 
+from sqlalchemy import exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ORGANIZATION
 from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.values import OwnerType
 from runtime.storage.sql import entities
+from runtime.storage.sql.tables import TABLES
+
+_organizations = TABLES["Organization"]
+_resources = TABLES["Resource"]
 
 
 async def named(conn: AsyncConnection, id_or_label: str) -> Organization | None:
@@ -14,3 +20,18 @@ async def named(conn: AsyncConnection, id_or_label: str) -> Organization | None:
         if isinstance(found, Organization):
             return found
     return None
+
+
+async def without_resource(conn: AsyncConnection, identifier: str) -> list[tuple[str, str]]:
+    """(organization, own zone) of those whose own zone lacks the platform's resource of that identifier."""
+    there = exists().where(
+        _resources.c.zone_id == _organizations.c.zone_id,
+        _resources.c.identifier == identifier,
+        _resources.c.owner_type == OwnerType.PLATFORM,
+    )
+    found = await conn.execute(
+        select(_organizations.c.id, _organizations.c.zone_id)
+        .where(_organizations.c.zone_id.is_not(None), ~there)
+        .order_by(_organizations.c.created_at)
+    )
+    return [(row.id, row.zone_id) for row in found]

@@ -1,0 +1,77 @@
+"""`zoned organization` and `zoned organization-user`: who the service is for, and who acts for them."""
+
+import json
+import sys
+
+import click
+
+from runtime.connected import with_parts
+from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.management import first_people, organizations
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+
+_ROLES = click.Choice([role.value for role in OrganizationRole])
+
+
+@click.group()
+def organization() -> None:
+    """Organizations: each has zones, keys and people of its own."""
+
+
+@organization.command("add")
+@click.option("--name", required=True, help="Its display name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def add_organization(settings: Settings, name: str, as_json: bool) -> None:
+    """Create an organization and its API key. The key is shown once."""
+
+    async def create(parts: Parts) -> tuple[str, str, str]:
+        made, api_key = await organizations.create_organization(parts, name)
+        return made.id, made.label, api_key
+
+    organization_id, label, api_key = with_parts(settings, create)
+    if as_json:
+        answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
+        click.echo(json.dumps({**answer, "label": label}))
+        return
+    click.echo(f"organization  {organization_id}\nlabel         {label}")
+    click.echo(f"api key       {api_key}   (shown once: keep it now)")
+
+
+@organization.command("list")
+@click.pass_obj
+def list_organizations(settings: Settings) -> None:
+    """Print every organization: id, label, the issuer that its people sign in at, and name."""
+    for found, issuer in with_parts(settings, organizations.every):
+        click.echo(f"{found.id}  {found.label}  {issuer}  {found.name}")
+
+
+@click.group("organization-user")
+def organization_user() -> None:
+    """People who act for an organization."""
+
+
+@organization_user.command("add")
+@click.option("--organization", required=True, metavar="ID", help="The organization's id or label.")
+@click.option("--email", required=True)
+@click.option("--role", type=_ROLES, default=OrganizationRole.MEMBER.value, show_default=True)
+@click.option("--password-stdin", is_flag=True, help="Read a password for a new user from standard input.")
+@click.pass_obj
+def add_organization_user(
+    settings: Settings, organization: str, email: str, role: str, password_stdin: bool
+) -> None:
+    """Let somebody act for an organization, and print their id.
+
+    With a password they become a user of the organization's own zone; the address counts as verified: you
+    vouch for it. Without one they must be a user there already, by having signed in through its provider.
+    """
+    password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
+
+    async def add(parts: Parts) -> str:
+        made = await first_people.add(
+            parts, organization, email=email, role=OrganizationRole(role), password=password
+        )
+        return made.id
+
+    click.echo(with_parts(settings, add))

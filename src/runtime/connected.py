@@ -1,0 +1,75 @@
+"""Work of an operator's command against the connected parts, with refusals told in one line."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
+from runtime.app import close_parts, make_parts
+from runtime.domain.errors import ServiceError
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql.database import DatabaseUnknown
+
+_T = TypeVar("_T")
+# Drivers that are loaded when they are needed -> the extra that installs them.
+_EXTRAS = {"asyncpg": "postgres", "redis": "redis"}
+
+
+class Refused(click.ClickException):
+    """Something the operator can mend: one line, exit code 1."""
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Tell what an operator can mend in one line, instead of a traceback."""
+    try:
+        yield
+    except ServiceError as refusal:
+        raise Refused(refusal.detail) from None
+    except KeyUnusable as refusal:
+        raise Refused(str(refusal)) from None
+    except SealBroken:
+        raise Refused("the key-encryption key is not the one that this database was set up with") from None
+    except (DatabaseUnknown, ArgumentError) as refusal:
+        raise Refused(f"ZONED_DATABASE_URL: {refusal}") from None
+    except DBAPIError as refusal:
+        raise Refused(f"the database cannot be used: {refusal.orig}") from None
+    except OSError as failure:
+        if failure.filename is None:
+            raise
+        raise Refused(f"`{failure.filename}`: {failure.strerror}") from None
+    except ModuleNotFoundError as missing:
+        if missing.name not in _EXTRAS:
+            raise
+        raise Refused(
+            f"`{missing.name}` is not installed; it comes with `zonewright[{_EXTRAS[missing.name]}]`"
+        ) from None
+
+
+def with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]]) -> _T:
+    """Run one piece of work against the connected parts, and tell refusals in one line."""
+    if settings.database_url is None and not settings.database_file.exists():
+        raise Refused(
+            f"there is no database in `{settings.data_dir}`: run `zoned init`, "
+            "or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is"
+        )
+
+    async def run() -> _T:
+        if not await migrations.is_current(settings.resolved_database_url):
+            raise Refused(
+                "the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)"
+            )
+        parts = await make_parts(settings)
+        try:
+            return await work(parts)
+        finally:
+            await close_parts(parts)
+
+    with in_one_line():
+        return asyncio.run(run())
