@@ -45,6 +45,10 @@ def test_operations_are_unique() -> None:
         ("policy_set_versions.update", 200),
         ("secrets.create", 200),
         ("secrets.delete", 204),
+        ("invitations.create", 201),
+        ("invitations.delete", 204),
+        ("sso_connection.enable", 201),
+        ("sso_connection.disable", 204),
     ],
 )
 def test_status_of_success(operation: str, status: int) -> None:

@@ -447,6 +447,8 @@ def _merged(model: type[BaseModel], current: Mapping[str, Any], patch: Mapping[s
         part = part_of(known[name].annotation) if name in known else None
         if value is None and part is not None and is_mixed(known[name]):
             result[name] = _reset(part, result.get(name) or {})
+        elif value is None and name in known and known[name].required:
+            result[name] = None  # there is no default to fall back to
         elif value is None:
             result.pop(name, None)
         elif isinstance(value, Mapping):

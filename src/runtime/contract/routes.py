@@ -32,6 +32,7 @@ from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody, Zone
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind, Verb
 from runtime.domain.kinds.policy import PolicySchema
+from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection
 
 METHODS = {
     Verb.LIST: "GET",
@@ -173,6 +174,7 @@ _SCHEMAS = f"{kinds.ZONE.item_path}/policy-schemas"
 _ORGANIZATION = kinds.ORGANIZATION.item_path
 _MEMBERS = f"{kinds.ZONE.item_path}/members"
 _MEMBER = f"{_MEMBERS}/{{organizationUserId}}"
+_SSO = f"{_ORGANIZATION}/{SSO_CONNECTION.collection}"
 _ASSIGNMENT = kinds.ROLE_ASSIGNMENT.classes
 _ASSIGNED_QUERY = (Query("filter[id]", many=True, limit=100, about="ids of assignments"), *paging())
 
@@ -507,6 +509,48 @@ IRREGULAR: tuple[Route, ...] = (
         open=True,
         response=(answers.TokenResponse,),
         errors=(400, 401),
+    ),
+    _hand(
+        "sso_connection.enable",
+        "POST",
+        _SSO,
+        201,
+        "Have an organization's people sign in at a provider",
+        kind=SSO_CONNECTION,
+        body=bodies(SSO_CONNECTION, Verb.CREATE),
+        response=(SSOConnection,),
+        errors=(400, 403, 404, 409),
+    ),
+    _hand(
+        "sso_connection.retrieve",
+        "GET",
+        _SSO,
+        200,
+        "Get an organization's SSO connection",
+        kind=SSO_CONNECTION,
+        query=(expand("permissions", "total_count"),),
+        response=(SSOConnection,),
+        errors=(403, 404),
+    ),
+    _hand(
+        "sso_connection.update",
+        "PATCH",
+        _SSO,
+        200,
+        "Change an organization's SSO connection",
+        kind=SSO_CONNECTION,
+        body=bodies(SSO_CONNECTION, Verb.UPDATE),
+        response=(SSOConnection,),
+        errors=(400, 403, 404, 409),
+    ),
+    _hand(
+        "sso_connection.disable",
+        "DELETE",
+        _SSO,
+        204,
+        "Have an organization's people sign in with passwords again",
+        kind=SSO_CONNECTION,
+        errors=(403, 404),
     ),
     _hand(
         "invitations.retrieve",

@@ -1,11 +1,12 @@
 """The permission table, cell by cell, over HTTP."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
-from tests.runtime.management.test_management_tenants import Tenant, body_of, fill, id_of, parameters
+from tests.runtime.management.test_management_tenants import BODIES, Tenant, body_of, fill, id_of, parameters
 
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.kinds import Verb
@@ -24,6 +25,8 @@ _ACTIONS = {
     "revoke": Verb.DELETE,
     "set_default": Verb.UPDATE,
     "validate": Verb.UPDATE,
+    "enable": Verb.CREATE,
+    "disable": Verb.DELETE,
 }
 _SEEN_THROUGH = {
     "list_credentials": "application_credentials",
@@ -77,7 +80,8 @@ def test_cell(api: Api, tenant: Tenant, caller: Api, role: str, route: Route) ->
     path = route.path
     for name in parameters(route):
         path = path.replace(f"{{{name}}}", id_of(target, route, name))
-    response = caller(route.method, path, _body(route))
+    with single_sign_on(api, route):
+        response = caller(route.method, path, _body(route))
 
     if not sees(role, subject):
         assert response.status_code == 404, response.text
@@ -85,6 +89,19 @@ def test_cell(api: Api, tenant: Tenant, caller: Api, role: str, route: Route) ->
         assert response.status_code == 403, response.text
     else:
         assert response.status_code not in (401, 403, 404, 500), response.text
+
+
+@contextmanager
+def single_sign_on(api: Api, route: Route) -> Iterator[None]:
+    """The organization with single sign-on while a route is called that wants it, without it afterwards."""
+    if not route.operation_id.startswith("sso_connection."):
+        yield
+        return
+    path = f"/organizations/{api.organization_id}/sso-connection"
+    if route.method != "POST":
+        api.ok("POST", path, BODIES["sso-connection"])
+    yield
+    api("DELETE", path)
 
 
 def _destroys(route: Route) -> bool:

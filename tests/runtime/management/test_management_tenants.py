@@ -33,6 +33,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "policy-sets": {"name": "t"},
     "application-credentials": {"type": "public", "application_id": "t"},
     "service-accounts": {"name": "t"},
+    "sso-connection": {"client_id": "t", "identifier": "https://login.t.example"},
     "invitations": {"email": "t@t.example", "role": "org_viewer"},
     "credentials": {"name": "t"},
     "members": {"user_id": "t"},

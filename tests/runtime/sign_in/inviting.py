@@ -1,14 +1,19 @@
 """Inviting people to an organization, as its administrator does, and reading their mail."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import httpx
-from tests.runtime.sign_in.support import Site
+from tests.runtime.sign_in.support import Client, Site
+from tests.support.factories import App
 from tests.support.mail import delivered
 
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import APPLICATION
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.zone import Zone
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities
 
 
 def address(stem: str = "ada") -> str:
@@ -52,3 +57,17 @@ def own_zone(site: Site) -> Zone:
     zone_id = ok(site, "GET")["zone_id"]
     zone: Zone = site.server.call(lambda parts: parts.zones.view(zone_id)).zone
     return zone
+
+
+def zonectl(site: Site) -> Client:
+    """The platform's client in that zone, which gets people to the management API."""
+    zone = own_zone(site)
+
+    async def find(parts: Parts) -> Application:
+        async with parts.database.reading() as conn:
+            within = {"zone_id": zone.id}
+            found = await entities.find_by(conn, APPLICATION, "identifier", "zonectl", within=within)
+        return cast(Application, found)
+
+    app = App(site.server.call(find), "zonectl", None, "")
+    return Client(zone, app, redirect_uri="http://127.0.0.1:43211/callback")

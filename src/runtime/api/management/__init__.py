@@ -7,7 +7,16 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.management import bundles, changes, generic, invitations, others, relations, zone_members
+from runtime.api.management import (
+    bundles,
+    changes,
+    generic,
+    invitations,
+    others,
+    relations,
+    sso,
+    zone_members,
+)
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
@@ -20,6 +29,7 @@ HANDLERS: dict[str, Handler] = {
     **relations.HANDLERS,
     **others.HANDLERS,
     **changes.HANDLERS,
+    **sso.HANDLERS,
     **zone_members.HANDLERS,
 }
 # Operations that need no credential: they read the request themselves.

@@ -17,13 +17,14 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management import entities, organization_users
+from runtime.services.management import entities, organization_users, user_tokens
 from runtime.services.management.caller import Caller
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations, users
+from runtime.storage.sql import organization_users as people
 
 LOOKS_A_MINUTE = 120  # by one address: many people may share it, and a token cannot be guessed anyway
 _UNKNOWN = "there is no such invitation"
@@ -92,7 +93,11 @@ async def guest_of(parts: Parts, authorization: str | None) -> Guest | None:
     """Who shows a token; None for nobody. Raises Unauthorized."""
     if authorization is None:
         return None
-    raise Unauthorized("users' tokens are not taken here yet: send none")
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
+    view, _, user = await user_tokens.signed_in(parts, token.strip())
+    return Guest(view, user)
 
 
 async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id: str) -> bool:
@@ -172,11 +177,12 @@ async def _without_account(unit: Unit, invitation: Invitation, user_id: str) -> 
 async def _with_account(unit: Unit, invitation: Invitation, guest: Guest) -> OrganizationUser:
     if guest.view.organization_id == unit.organization_id:
         return await organization_users.join(unit, guest.user, invitation.role)
-    home = guest.view.zone
-    account = organization_users.account_of(home, guest.user)
-    source = guest.user.issuer or account.issuer
+    account = organization_users.account_of(guest.view.zone, guest.user)
+    at_home = await people.of_zone_user(unit.conn, guest.view.organization_id, guest.user.id)
+    if at_home is None:
+        raise Forbidden("your account acts for no organization yet: accept without signing in")
     return await organization_users.admit(
-        unit, account, invitation.role, email=guest.user.email, source=source
+        unit, account, invitation.role, email=guest.user.email, source=at_home.source
     )
 
 

@@ -21,6 +21,7 @@ _TABLE = """
                              org_admin org_member org_viewer zone_manager zone_viewer service_account
 organizations                lcrud     lr         lr         lr           lr          lr
 organization_users           lrud      lr         lr         -            -           lr
+sso_connection               crud      r          r          -            -           r
 invitations                  lcd       l          l          -            -           l
 service_accounts             lcrud     lr         lr         -            -           lcrud
 service_account_credentials  lcrud     lr         lr         -            -           lr

@@ -13,7 +13,7 @@ from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import Email, Identifier, UserStatus
+from runtime.domain.kinds.values import Email, Identifier, OwnerType, UserStatus
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
@@ -91,12 +91,17 @@ async def admit_federated(
         # Two first sign-ins of one person at once: the second waits here, and then finds the first.
         await storage.lock_zone(conn, view.id)
         user = await storage.find_by_subject(conn, zone_id=view.id, **of_identity)
+    bumped: dict[str, int] = {}
+    if user is None and provider.owner_type is OwnerType.PLATFORM:
+        user = await _take_over_local(conn, view, provider, identity, claims, now=now)
+        bumped = await epochs.bump_user(conn, view.id, user.id) if user else bumped
     if user is None:
         return await _create_federated(conn, view, provider, identity, claims, now=now), {}
     require_active(user)
     if user.provider_id != provider.id:
         await storage.renew_provider(conn, user, provider_id=provider.id, now=now, **of_identity)
-    return await _bring_up_to_date(conn, user, provider, claims, now=now)
+    current, more = await _bring_up_to_date(conn, user, provider, claims, now=now)
+    return current, {**bumped, **more}
 
 
 def require_active(user: User) -> None:
@@ -108,6 +113,47 @@ def require_active(user: User) -> None:
 async def touch(conn: AsyncConnection, user: User, *, now: datetime) -> None:
     """Note that a user has just authenticated."""
     await storage.change(conn, user, authenticated_at=now)
+
+
+async def _take_over_local(
+    conn: AsyncConnection,
+    view: ZoneView,
+    provider: Provider,
+    identity: ProviderIdentity,
+    claims: Mapping[str, Any],
+    *,
+    now: datetime,
+) -> User | None:
+    """The user of an organization's own zone who signed in without a provider so far, bound to this one.
+
+    Only a verified address tells who that is, and only somebody whom no provider has signed in: a connection
+    that is changed to another issuer takes over nobody whom the one before has signed in.
+
+    Raises: SignInRefused for an account that acts for other organizations too: they have not agreed to trust
+        this provider.
+    """
+    if not _is_verified(claims):
+        return None
+    address = _claimed_email(claims).lower()
+    found = await storage.local_with_verified(conn, zone_id=view.id, address=address)
+    if len(found) != 1:
+        return None
+    user = found[0]
+    elsewhere = await organization_users.acts_elsewhere(
+        conn, view.organization_id, issuer=view.issuer, subject=user.identifier
+    )
+    if elsewhere:
+        raise SignInRefused(
+            "the account with your address acts for other organizations too, and signs in with its password; "
+            "ask the people who run this zone"
+        )
+    bound = {"provider_id": provider.id, "issuer": identity.issuer, "subject": identity.subject}
+    await storage.add_federation(
+        conn, user, provider_id=provider.id, issuer=identity.issuer, subject=identity.subject, now=now
+    )
+    await storage.change(conn, user, **bound)
+    await organization_users.change_source(conn, view.organization_id, user.id, identity.issuer)
+    return user.model_copy(update=bound)
 
 
 async def _create_federated(

@@ -322,6 +322,29 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
     return {row.id: int(row.epoch) for row in ended}
 
 
+async def end_provider_sessions(
+    conn: AsyncConnection, provider_id: str, *, zone_id: str, now: datetime
+) -> dict[str, int]:
+    """End the sessions that a provider's sign-ins began, with those below them; session id -> new epoch."""
+    begun = select(_sessions.c.id).where(
+        _sessions.c.zone_id == zone_id, _sessions.c.provider_id == provider_id
+    )
+    rests_on_it = or_(_sessions.c.id.in_(begun), _sessions.c.parent_id.in_(begun))
+    theirs = select(_sessions.c.id).where(_sessions.c.zone_id == zone_id, rests_on_it)
+    await conn.execute(
+        update(_families)
+        .where(_families.c.zone_id == zone_id, _families.c.session_id.in_(theirs))
+        .values(status="revoked")
+    )
+    ended = await conn.execute(
+        update(_sessions)
+        .where(_sessions.c.zone_id == zone_id, _sessions.c.status == "active", rests_on_it)
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .returning(_sessions.c.id, _sessions.c.epoch)
+    )
+    return {row.id: int(row.epoch) for row in ended}
+
+
 async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str) -> None:
     """Let users keep no trace of a provider that goes."""
     await conn.execute(

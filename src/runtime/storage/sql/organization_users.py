@@ -164,3 +164,26 @@ async def change_email(conn: AsyncConnection, organization_id: str, zone_user_id
         .where(_people.c.organization_id == organization_id, _people.c.zone_user_id == zone_user_id)
         .values(email=email)
     )
+
+
+async def acts_elsewhere(conn: AsyncConnection, organization_id: str, *, issuer: str, subject: str) -> bool:
+    """Tell whether an account acts for another organization than that one."""
+    found = await conn.execute(
+        select(_people.c.id)
+        .where(
+            _people.c.account_issuer == issuer,
+            _people.c.account_subject == subject,
+            _people.c.organization_id != organization_id,
+        )
+        .limit(1)
+    )
+    return found.first() is not None
+
+
+async def change_source(conn: AsyncConnection, organization_id: str, zone_user_id: str, source: str) -> None:
+    """Note which provider signs in whoever that user of the organization's own zone stands for."""
+    await conn.execute(
+        update(_people)
+        .where(_people.c.organization_id == organization_id, _people.c.zone_user_id == zone_user_id)
+        .values(source=source)
+    )

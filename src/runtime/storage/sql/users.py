@@ -80,6 +80,23 @@ async def has_verified(conn: AsyncConnection, *, zone_id: str, address: str) -> 
     return found.first() is not None
 
 
+async def local_with_verified(conn: AsyncConnection, *, zone_id: str, address: str) -> list[User]:
+    """Users with that verified address, in lower case, whom no provider signs in and who stand for nobody."""
+    federated = select(_credentials.c.user_id).where(
+        _credentials.c.zone_id == zone_id, _credentials.c.type == "federation"
+    )
+    found = await conn.execute(
+        select(_users.c.id).where(
+            _users.c.zone_id == zone_id,
+            _users.c.email_verified.is_(True),
+            _users.c.issuer.is_(None),
+            func.lower(_users.c.email) == address,
+            _users.c.id.not_in(federated),
+        )
+    )
+    return [await get(conn, row.id, zone_id=zone_id) for row in found.all()]
+
+
 async def without_credential(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User | None:
     """The user, if there is one and nothing signs them in yet."""
     credentials = select(_credentials.c.user_id).where(_credentials.c.zone_id == zone_id)
