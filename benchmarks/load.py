@@ -1,4 +1,4 @@
-"""A load generator of its own process: keep-alive HTTP/1.1 connections that post one form after the other.
+"""A load generator of its own process: keep-alive HTTP/1.1 connections that send one request after the other.
 
 Reads one JSON object from standard input and prints one: see `Load` and `Outcome`.
 """
@@ -21,13 +21,15 @@ class Load:
     """What to send.
 
     Attributes:
-        body: the form; with *scopes*, each request gets a random choice of them in a last field `scope`
-            besides, so that hardly two requests are the same question.
+        body: the form; a GET is sent without one. With *scopes*, each request gets a random choice of them
+            in a last field `scope` besides, so that hardly two requests are the same question.
+        bearer: who sends it, when that takes a token.
         seconds: how long requests are counted, after *warm_up* seconds in which they are not.
     """
 
     url: str
-    body: str
+    body: str = ""
+    bearer: str = ""
     scopes: list[str] = field(default_factory=list)
     connections: int = 32
     warm_up: float = 1.0
@@ -56,8 +58,11 @@ class _Tally:
         self.load = load
         parts = urlsplit(load.url)
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 80
+        method = "POST" if load.body else "GET"
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        bearer = f"Authorization: Bearer {load.bearer}\r\n" if load.bearer else ""
         self.head = (
-            f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+            f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}"
             "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: "
         ).encode()
         self.random = random.Random(time.time_ns())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runtime.contract.write import contract_files, write
 from runtime.domain.policy import schema
-from runtime.services.management import permissions
+from runtime.services.management import permissions, route_permissions
 from runtime.storage.sql import ddl
 
 
@@ -16,6 +16,7 @@ def schema_files() -> dict[str, str]:
         **contract_files(),
         **policies,
         "permissions.txt": permissions.text(),
+        "route-permissions.txt": route_permissions.text(),
         "tables.sql": ddl.dump(),
     }
 

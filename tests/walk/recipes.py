@@ -12,12 +12,6 @@ from tests.runtime.management.conftest import Zone
 from tests.runtime.management.people import someone
 from tests.runtime.management.test_invitations import token_of
 
-from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import USER_AGENT
-from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
-from runtime.services.parts import Parts
-from runtime.storage.sql import entities
-
 if TYPE_CHECKING:
     from tests.walk.walking import Walk
 
@@ -92,37 +86,11 @@ def _zone(walk: "Walk") -> Zone:
     return Zone(walk.api, walk.made["Zone"])
 
 
-def _user_agent(walk: "Walk") -> str:
-    """A client as its registration leaves it."""
-    zone = walk.made["Zone"]
-    now = walk.api.server.parts.clock()
-    made = UserAgent(
-        id=new_id(),
-        created_at=now,
-        updated_at=now,
-        organization_id=zone["organization_id"],
-        zone_id=zone["id"],
-        identifier=f"ua:{'0' * 64}",
-        name="Desktop agent",
-        slug="desktop-agent",
-        registration=Registration.DYNAMIC,
-        client_metadata=ClientMetadata(redirect_uris=["http://localhost/callback"]),
-        used_at=now,
-    )
-
-    async def add(parts: Parts) -> str:
-        async with parts.database.transaction() as conn:
-            await entities.insert(conn, USER_AGENT, made)
-        return made.id
-
-    return walk.api.server.call(add)
-
-
 # Kinds that the management API does not create -> makes one the way it comes to be, and gives its id.
 MADE: dict[str, Callable[["Walk"], str]] = {
     "User": _user,
     "OrganizationUser": lambda walk: walk.api.person().id,
-    "UserAgent": _user_agent,
+    "UserAgent": lambda walk: _zone(walk).user_agent()["id"],
     "Session": lambda walk: _zone(walk).session(walk.ids["User"]),
     "DelegatedGrant": lambda walk: _zone(walk).grant(walk.ids["User"], walk.ids["Resource"]),
 }
