@@ -126,8 +126,8 @@ class UserAgentClient:
 
     @property
     def post_logout_redirect_uris(self) -> Sequence[str]:
-        """Where the browser may be sent after signing out: nowhere."""
-        return ()
+        """Where the browser may be sent after signing out."""
+        return self.user_agent.client_metadata.post_logout_redirect_uris or ()
 
     @property
     def consent(self) -> Consent:

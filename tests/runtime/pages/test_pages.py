@@ -1,5 +1,6 @@
 """The pages in a real browser: on a desk and on a phone, light and dark, with a mouse and without."""
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.runtime.sign_in.support import CALLBACK, PASSWORD, Answer, Client, Page, Site
@@ -177,3 +178,39 @@ def test_no_page_shows_in_a_frame(site: Site, window: Window) -> None:
     assert window.page.frame_locator("iframe").get_by_role("button").count() == 0
     assert any("frame-ancestors 'none'" in each for each in window.complaints)
     window.complaints.clear()
+
+
+@pytest.mark.threat(24)
+def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
+    """A client that registered itself with a trusted application's name is asked about, and told apart."""
+    trusted = agent(site)
+    begin(phone, trusted)
+    sign_in(phone)
+    phone.shows("Allow Research Agent to act for you?")
+    assert phone.page.get_by_text("introduced itself").count() == 0
+    phone.button("Allow", exact=True).click()
+    assert "code" in heard(phone)
+
+    registered = httpx.post(
+        f"{trusted.issuer}/oauth/register",
+        json={
+            "client_name": "Research Agent",
+            "redirect_uris": ["https://borrowed.example/callback"],
+            "logo_uri": "https://app.example/logo.png",
+            "consent": "implicit",
+        },
+    ).json()
+    phone.open(
+        trusted.url(client_id=registered["client_id"], redirect_uri="https://borrowed.example/callback")
+    )
+
+    phone.shows("Allow Research Agent to act for you?")
+    expect(phone.page.get_by_text("borrowed.example").first).to_be_visible()
+    expect(phone.page.get_by_text("introduced itself")).to_be_visible()
+    assert phone.page.locator("img").count() == 0
+    phone.keep("phone-dark-consent-registered-itself")
+    phone.button("Allow", exact=True).click()
+    phone.page.wait_for_url("https://borrowed.example/**")
+    phone.open(f"{trusted.issuer}/account")
+    expect(phone.page.get_by_text("nobody at Acme Workforce has vouched for it")).to_be_visible()
+    phone.keep("phone-dark-account-registered-itself")

@@ -1,12 +1,31 @@
-"""What a provider says server to server: a session there is over, so it is over here."""
+"""Sessions that end, told server to server: by a zone's provider to the zone, and by the zone to clients."""
 
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx
+import jwt
 import pytest
 from sqlalchemy import select
-from tests.runtime.sign_in.support import Browser, Chain, Client, Site, chained, claims
+from tests.runtime.sign_in.support import (
+    CALLBACK,
+    Answer,
+    Browser,
+    Chain,
+    Client,
+    Page,
+    Site,
+    chained,
+    claims,
+)
+from tests.support.certificates import self_signed, serving, trusting
 
+from runtime.adapters.outbound import Outbound
 from runtime.domain.oauth.logout import LOGOUT_EVENT
 from runtime.storage.sql.tables import METADATA
 
@@ -141,3 +160,79 @@ def test_a_zone_of_its_own_listens_to_nobody(site: Site) -> None:
 
     assert answer.status_code == 400
     assert claims(provider.token())["sid"]
+
+
+@pytest.fixture
+def listening(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
+    """A client's server at an https address that this server trusts: the forms that are posted there."""
+    certificate = self_signed(tmp_path / "client.pem", "localhost")
+    heard: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode())))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = serving(certificate).wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    trusted = Outbound(allow_private_addresses=True, ssl_context=trusting(certificate))
+    monkeypatch.setattr(site.parts.outbound, "post_form", trusted.post_form)
+    heard.append({"address": f"https://localhost:{server.server_port}/logout"})
+    yield heard
+    server.shutdown()
+    server.server_close()
+    site.run(trusted.aclose())
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_clients_that_want_to_hear_of_it_are_told(site: Site, listening: list[dict[str, str]]) -> None:
+    """A client that registered itself with an address for it; not the others, and each session once."""
+    zone = site.zone()
+    site.user(zone)
+    address = listening.pop()["address"]
+    issuer = str(zone.protocols.oauth2.issuer)
+    metadata = {"redirect_uris": [CALLBACK], "post_logout_redirect_uris": ["https://app.example/bye"]}
+    quiet, told = (
+        site.stranger(zone, httpx.post(f"{issuer}/oauth/register", json=each).json()["client_id"], CALLBACK)
+        for each in (metadata, metadata | {"backchannel_logout_uri": address})
+    )
+    browser = Browser()
+    quiet.sign_in(browser)
+    page = browser.open(told.url())
+    assert isinstance(page, Page)
+    answer = browser.send(page, decision="allow")
+    assert isinstance(answer, Answer)
+    tokens = told.redeem(answer.code).json()
+
+    gone = browser.http.get(
+        f"{issuer}/openid/logout",
+        params={
+            "id_token_hint": tokens["id_token"],
+            "post_logout_redirect_uri": "https://app.example/bye",
+        },
+    )
+
+    assert gone.headers["location"] == "https://app.example/bye"
+    site.run(site.parts.outbox.deliver_due())
+    deadline = time.monotonic() + 20
+    while not listening and time.monotonic() < deadline:  # the poke may have been faster
+        time.sleep(0.05)
+    (form,) = listening
+    header, said = jwt.get_unverified_header(form["logout_token"]), claims(form["logout_token"])
+    known = claims(tokens["id_token"])
+    assert header["typ"] == "logout+jwt"
+    assert (said["iss"], said["aud"]) == (issuer, known["aud"])
+    assert (said["sub"], said["sid"]) == (known["sub"], known["sid"])
+    assert said["events"] == {LOGOUT_EVENT: {}}
+    assert said["exp"] - said["iat"] == 120
+    assert "nonce" not in said
+    assert told.userinfo(form["logout_token"]).status_code == 401
+    for wrong in ("http://app.example/logout", "https://app.example/logout#x", "javascript:alert(1)"):
+        refused = httpx.post(f"{issuer}/oauth/register", json=metadata | {"backchannel_logout_uri": wrong})
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")

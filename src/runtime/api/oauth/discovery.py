@@ -65,6 +65,8 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "require_pushed_authorization_requests": False,
         "userinfo_endpoint": str(openid.userinfo_endpoint),
         "end_session_endpoint": f"{view.issuer}/openid/logout",
+        "backchannel_logout_supported": True,
+        "backchannel_logout_session_supported": True,
         "scopes_supported": list(SCOPES),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],

@@ -22,6 +22,7 @@ class ClientMetadata(Part):
 
     Attributes:
         token_endpoint_auth_method: `none`, or `private_key_jwt` with the keys of `jwks_uri` or `jwks`.
+        backchannel_logout_uri: where it is told that a session has ended.
         logo_uri, client_uri, policy_uri, tos_uri: repeated in answers; no page of ours loads them.
     """
 
@@ -41,6 +42,8 @@ class ClientMetadata(Part):
     software_version: str | None = None
     jwks_uri: str | None = None
     jwks: dict[str, Any] | None = None
+    post_logout_redirect_uris: list[str] | None = None
+    backchannel_logout_uri: str | None = None
 
 
 class UserAgent(ZoneEntity):

@@ -48,14 +48,17 @@ def read(document: Mapping[str, Any]) -> ClientMetadata:
     addresses = {name: _address(document, name) for name in _ADDRESSES}
     texts = {name: _text(document, name) for name in _TEXTS}
     uris = _redirect_uris(document)
+    application_type = _application_type(document, uris)
     return ClientMetadata(
         redirect_uris=uris,
         client_name=_name(document),
-        application_type=_application_type(document, uris),
+        application_type=application_type,
         grant_types=_some_of(document, "grant_types", GRANT_TYPES),
         response_types=_some_of(document, "response_types", ("code",)),
         scope=_scope(document),
         contacts=_contacts(document),
+        post_logout_redirect_uris=_post_logout_redirect_uris(document, application_type),
+        backchannel_logout_uri=_backchannel_logout_uri(document),
         **addresses,
         **texts,
     )
@@ -101,6 +104,31 @@ def _application_type(document: Mapping[str, Any], uris: list[str]) -> Applicati
         if reason := redirect_uris.registration_refusal(uri, chosen):
             raise InvalidRedirectUri(f"a redirect URI cannot be one of a {named} client: {reason}")
     return chosen
+
+
+def _post_logout_redirect_uris(
+    document: Mapping[str, Any], application_type: ApplicationType
+) -> list[str] | None:
+    """Where the browser may be sent after signing out: held to the rules of redirect URIs."""
+    uris = document.get("post_logout_redirect_uris")
+    if not uris:
+        return None
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        raise InvalidClientMetadata("`post_logout_redirect_uris` is not a list of addresses")
+    if len(uris) > MAX_REDIRECT_URIS:
+        raise InvalidClientMetadata(f"more than {MAX_REDIRECT_URIS} `post_logout_redirect_uris`")
+    for uri in uris:
+        if reason := redirect_uris.registration_refusal(uri, application_type):
+            raise InvalidClientMetadata(f"one of `post_logout_redirect_uris` cannot be used: {reason}")
+    return sorted(set(uris))
+
+
+def _backchannel_logout_uri(document: Mapping[str, Any]) -> str | None:
+    """Where logout tokens are posted to. Spec: OpenID Connect Back-Channel Logout section 2.2."""
+    address = _address(document, "backchannel_logout_uri")
+    if address is not None and (not address.startswith("https://") or "#" in address):
+        raise InvalidClientMetadata("`backchannel_logout_uri` must be an https address without a fragment")
+    return address
 
 
 def _some_of(document: Mapping[str, Any], member: str, served: tuple[str, ...]) -> list[str]:

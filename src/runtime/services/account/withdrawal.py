@@ -2,6 +2,7 @@
 
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
+from runtime.services.sign_in import revocation
 from runtime.services.sign_in.sessions import SignedIn
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import connections, consents, sessions
@@ -21,9 +22,9 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
             await connections.take_back(conn, zone_id=view.id, user_id=user_id, party=party)
         for session in standing:
             if session.session_type != "browser" and session.party.id == party_id:
-                bumped |= await epochs.revoke_session(conn, view.id, session.id, now=now)
+                bumped |= await revocation.revoke(conn, parts, view.id, session.id)
         bumped |= await epochs.bump_user(conn, view.id, user_id)
-    await epochs.publish(parts.state, bumped)
+    await revocation.publish(parts, bumped)
 
 
 async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str) -> None:
@@ -49,5 +50,5 @@ async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id:
         standing = await sessions.of_user(conn, signed_in.user.id, zone_id=view.id, now=now)
         if session_id not in {each.id for each in standing}:
             return
-        bumped = await epochs.revoke_session(conn, view.id, session_id, now=now)
-    await epochs.publish(parts.state, bumped)
+        bumped = await revocation.revoke(conn, parts, view.id, session_id)
+    await revocation.publish(parts, bumped)

@@ -6,14 +6,12 @@ of an epoch's entry.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import sessions
 from runtime.storage.state import State
 
 TTL_SECONDS = 60
@@ -52,11 +50,3 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[s
     The answer is for `publish`, once the transaction has committed.
     """
     return {user_key(user_id): await storage.bump_user(conn, zone_id, user_id)}
-
-
-async def revoke_session(
-    conn: AsyncConnection, zone_id: str, session_id: str, *, now: datetime
-) -> dict[str, int]:
-    """End a session, those below it and every chain that starts there; for `publish`, after the commit."""
-    ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=now)
-    return {session_key(each): epoch for each, epoch in ended.items()}

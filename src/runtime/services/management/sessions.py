@@ -12,6 +12,7 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
+from runtime.services.sign_out import announcing
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import sessions
 
@@ -71,6 +72,12 @@ def asked_status(query: ListQuery) -> str | None:
 async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
     await unit.revision()
     ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
+    await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone_id)
+
+    async def send() -> None:
+        unit.parts.outbox.poke()
+
+    unit.after_commit(send)
     for one, epoch in sorted(ended.items()):
         unit.publish(epochs.session_key(one), epoch)
         # The claims in a session are no matter for the audit log.

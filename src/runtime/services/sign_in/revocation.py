@@ -1,14 +1,32 @@
-"""Ending what a sign-in produced, so that every worker hears of it at once."""
+"""Ending what a sign-in produced, so that every worker hears of it at once, and clients that want to."""
+
+from collections.abc import Mapping
+
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
+from runtime.services.sign_out import announcing
 from runtime.storage.sql import refresh, sessions
 
 
 async def end(parts: Parts, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
     """End a session with everything below it, and a refresh family. What is not there stays as it is."""
     async with parts.database.transaction() as conn:
-        ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=parts.clock())
+        ended = await revoke(conn, parts, zone_id, session_id)
         if family_id is not None:
             await refresh.revoke(conn, family_id, zone_id=zone_id)
-    await epochs.publish(parts.state, {epochs.session_key(each): epoch for each, epoch in ended.items()})
+    await publish(parts, ended)
+
+
+async def revoke(conn: AsyncConnection, parts: Parts, zone_id: str, session_id: str) -> dict[str, int]:
+    """End a session, those below it and every chain that starts there; for `publish`, after the commit."""
+    ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=parts.clock())
+    await announcing.announce(conn, parts, ended, zone_id=zone_id)
+    return {epochs.session_key(each): epoch for each, epoch in ended.items()}
+
+
+async def publish(parts: Parts, ended: Mapping[str, int]) -> None:
+    """Let workers and clients hear of what has ended."""
+    await epochs.publish(parts.state, ended)
+    parts.outbox.poke()

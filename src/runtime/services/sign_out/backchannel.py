@@ -4,9 +4,8 @@ from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
-from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
-from runtime.services.sign_in import upstream
+from runtime.services.sign_in import revocation, upstream
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions
 
@@ -49,6 +48,6 @@ async def _end(parts: Parts, view: ZoneView, issuer: str, said: LogoutToken) -> 
             conn, zone_id=view.id, issuer=issuer, subject=said.subject, session=said.session
         )
         for session_id in meant:
-            bumped |= await epochs.revoke_session(conn, view.id, session_id, now=parts.clock())
-    await epochs.publish(parts.state, bumped)
+            bumped |= await revocation.revoke(conn, parts, view.id, session_id)
+    await revocation.publish(parts, bumped)
     return len(meant)

@@ -1,0 +1,75 @@
+"""Telling clients, server to server, that a session of theirs has ended: by letters in the outbox.
+
+Spec: OpenID Connect Back-Channel Logout sections 2.4 to 2.8.
+"""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import NotFound
+from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.logout import LOGOUT_EVENT, LOGOUT_TOKEN_TYPE
+from runtime.services.exchange.tokens import ID_TOKEN_ALGORITHM, new_token_id
+from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
+from runtime.storage.sql import listeners
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+TOPIC = "backchannel-logout"
+_LIFETIME = timedelta(seconds=120)
+
+
+async def announce(
+    conn: AsyncConnection, parts: "Parts", session_ids: Collection[str], *, zone_id: str
+) -> None:
+    """Have the clients of these sessions told once the transaction stands; poke the outbox then."""
+    for listener in await listeners.of(conn, session_ids, zone_id=zone_id):
+        payload = {
+            "address": listener.address,
+            "client_id": listener.client_id,
+            "subject": listener.subject,
+            "session_id": listener.session_id,
+        }
+        await parts.outbox.put(
+            conn,
+            TOPIC,
+            payload,
+            now=parts.clock(),
+            organization_id=listener.organization_id,
+            zone_id=zone_id,
+        )
+
+
+async def deliver(parts: "Parts", letter: Letter) -> None:
+    """Post a logout token, which is made for this attempt. Raises NotDelivered, Undeliverable."""
+    try:
+        view = await parts.zones.view(letter.zone_id or "")
+    except NotFound:
+        raise Undeliverable("the zone is gone") from None
+    now = parts.clock()
+    claims = {
+        "iss": view.issuer,
+        "aud": letter.payload["client_id"],
+        "sub": letter.payload["subject"],
+        "sid": letter.payload["session_id"],
+        "iat": seconds(now),
+        "exp": seconds(now + _LIFETIME),
+        "jti": new_token_id(),
+        "events": {LOGOUT_EVENT: {}},
+    }
+    token = view.signing(ID_TOKEN_ALGORITHM).sign(claims, typ=LOGOUT_TOKEN_TYPE)
+    try:
+        status, _ = await parts.outbound.post_form(
+            letter.payload["address"], {"logout_token": token}, partition=view.id
+        )
+    except OutboundRefused as failure:
+        raise Undeliverable(str(failure)) from None
+    except OutboundFailed as failure:
+        raise NotDelivered(str(failure)) from None
+    if status not in (200, 204):
+        raise Undeliverable(f"answered {status}")
