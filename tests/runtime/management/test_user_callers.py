@@ -1,11 +1,15 @@
 """People call the management API: signed in at their organization's own zone, for as long as that stands."""
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import func, select
 from tests.runtime.management.conftest import Api, caller
-from tests.runtime.management.people import Someone, someone, status
+from tests.runtime.management.people import REDIRECT_URI, Someone, someone, status
+from tests.runtime.management.test_management_tenants import ADDRESSED, fill, id_of, parameters, send
 from tests.runtime.sign_in.support import claims
 from tests.support.factories import Company
 
@@ -31,6 +35,12 @@ def test_a_person_signs_in_and_manages(api: Api) -> None:
     organization = f"/organizations/{api.organization_id}"
     assert mine.ok("GET", organization)["id"] == api.organization_id
     theirs = ada.exchanged(mine)
+    session = api.ok("GET", api.own_zone().path(f"/sessions/{said['sid']}"))
+    bearer = str(theirs.client.headers["authorization"]).removeprefix("Bearer ")
+    swapped = claims(bearer)
+    assert (swapped["sub"], swapped["organization_id"]) == (ada.user.id, api.organization_id)
+    assert swapped["sid"] == said["sid"]
+    assert swapped["exp"] <= datetime.fromisoformat(session["expires_at"]).timestamp()
     zone = theirs.zone()
     policy = theirs.ok("POST", zone.path("/policies"), {"name": "p"})
     assert policy["created_by"] == ada.user.id
@@ -133,6 +143,49 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     )
     assert own.status_code == 200, own.text
     assert status(ada.with_token(own.json()["access_token"])) == 401
+
+
+@pytest.mark.threat(24)
+def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> None:
+    """Nobody registers a client there; what an administrator made loses its tokens with the dependency."""
+    zone, ada = api.own_zone(), someone(api)
+    metadata = {"client_name": "zonectl", "redirect_uris": ["http://localhost/callback"]}
+    for where, expected in ((api.zone(), 201), (zone, 403)):
+        address = where.body["protocols"]["oauth2"]["registration_endpoint"]
+        registered = httpx.post(address, json=metadata, trust_env=False)
+        assert registered.status_code == expected, registered.text
+    redirects = {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
+    app = zone.make("applications", protocols=redirects, consent="implicit")
+    credential = zone.make("application-credentials", type="public", application_id=app["id"])
+    (resource,) = api.ok("GET", zone.path(f"/resources?identifier={api.server.url}"))["items"]
+    dependency = zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}")
+    api.ok("PUT", dependency)
+    ada.client.app = replace(ada.client.app, client_id=credential["identifier"])
+    mine = ada.calling()
+    theirs = ada.exchanged(mine)
+    assert (status(mine), status(theirs)) == (200, 200)
+    api.ok("DELETE", dependency)
+    assert (status(mine), status(theirs)) == (401, 200)
+    api.ok("PUT", dependency)
+    assert status(mine) == 200
+    api.ok("DELETE", zone.path(f"/applications/{app['id']}"))
+    assert (status(mine), status(theirs)) == (401, 401)
+
+
+@pytest.mark.threat(26)
+def test_a_person_of_one_organization_is_a_stranger_to_another(api: Api, other: Api) -> None:
+    """Every route with ids of another organization: 404 with either token, one's own first."""
+    if api.server.parts.database.dialect != "sqlite":
+        pytest.skip("who is let in does not depend on the database")
+    theirs = fill(other.zone())
+    ada = someone(api, "org_admin")
+    mine = ada.calling()
+    for one in (mine, ada.exchanged(mine)):
+        assert status(one, f"/organizations/{api.organization_id}/users") == 200
+        for route in ADDRESSED:
+            values = {name: id_of(theirs, route, name) for name in parameters(route)}
+            answer = send(one, route, values)
+            assert answer.status_code == 404, f"{route.operation_id}: {answer.status_code} {answer.text}"
 
 
 @pytest.mark.threat(27)

@@ -23,6 +23,7 @@ from runtime.services.decisions import Decision
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
 from runtime.services.management import unverified
 from runtime.services.management.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
+from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities, exchange, organizations, sessions, users
@@ -48,15 +49,16 @@ async def signed_in(parts: Parts, token: str) -> tuple[ZoneView, Session, User]:
     """Who has signed in at which organization's own zone, member or not. Raises Unauthorized.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others, and
-    none that is bound to a key, because nothing here proves possession of it.
+    none that is bound to a key, because nothing here proves possession of it. The application must still be
+    one that depends on the management API, as an administrator has decided. A client that registered itself
+    may ask users for any resource of a zone; a click must not be enough to hand it an organization.
     """
     try:
         view = await _zone_of_key(parts, token)
         claims = _verified(parts, view, token, ACCESS_TOKEN_TYPE)
         if "act" in claims or "cnf" in claims:
             raise Unauthorized(REFUSED, internal="an actor or a key besides the user")
-        if await view.client(str(claims["client_id"])) is None:
-            raise Unauthorized(REFUSED, internal="the application is gone")
+        await _require_application(view, str(claims["client_id"]), parts.settings.public_url)
         async with parts.database.reading() as conn:
             await _owner(conn, view)
             session, user = await _standing(parts, conn, view, str(claims["sid"]))
@@ -65,6 +67,14 @@ async def signed_in(parts: Parts, token: str) -> tuple[ZoneView, Session, User]:
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     return view, session, user
+
+
+async def _require_application(view: ZoneView, client_id: str, resource: str) -> None:
+    client, target = await view.client(client_id), await view.resource(resource)
+    if not isinstance(client, ApplicationClient) or target is None:
+        raise Unauthorized(REFUSED, internal="issued to no application that is here")
+    if target.id not in await view.dependencies(client.application.id):
+        raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
 
 
 async def by_organization_token(parts: Parts, token: str) -> Caller:
