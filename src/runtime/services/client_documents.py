@@ -7,7 +7,7 @@ client has become another one than its users agreed to, what they agreed to is v
 from datetime import datetime, timedelta
 
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.domain.errors import BadLink, OAuthError
+from runtime.domain.errors import BadLink, OAuthError, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
@@ -24,6 +24,8 @@ from runtime.services.zones import ZoneView
 from runtime.storage.sql import consents, entities, user_agents
 from runtime.storage.sql.parties import Party
 
+WINDOW_SECONDS = 60
+MAX_FETCHES = 300  # of a zone in a window; a document that is fresh costs none
 _UNKNOWN = "the application is not known here"
 
 
@@ -36,7 +38,7 @@ async def current(parts: Parts, view: ZoneView, client_id: str) -> UserAgentClie
     """The client as its document describes it today, known from now on.
 
     Raises: BadLink when the zone does not admit it, when the document cannot be had, or does not describe a
-        client that may act here.
+        client that may act here; TooManyTries; Unavailable.
     """
     if not admits(view.zone.protocols.oauth2.cimd, client_id):
         raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
@@ -54,8 +56,12 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
 
     Raises: BadLink.
     """
+    await _admit_fetch(parts, view)
     try:
-        found = await parts.client_documents.get(client_id, partition=view.id, remembered=False)
+        # Slow sites of clients must not hold up what the zone asks its identity provider.
+        found = await parts.client_documents.get(
+            client_id, partition=f"clients of {view.id}", remembered=False
+        )
     except (OutboundRefused, OutboundFailed) as failure:
         raise BadLink(
             "the document that describes the application cannot be read now", internal=str(failure)
@@ -72,6 +78,14 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
             parts, view, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
         )
     return await _renewed(parts, view, known, metadata, fresh_until)
+
+
+async def _admit_fetch(parts: Parts, view: ZoneView) -> None:
+    """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
+    window = int(parts.clock().timestamp()) // WINDOW_SECONDS
+    fetches = await parts.state.count(f"documents:{view.id}:{window}", ttl_seconds=WINDOW_SECONDS)
+    if fetches > MAX_FETCHES:
+        raise TooManyTries("too many unknown applications at once; try again in a minute")
 
 
 async def _renewed(

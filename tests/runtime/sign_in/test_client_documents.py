@@ -19,6 +19,7 @@ from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
+from runtime.services import client_documents
 from runtime.services.management.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
@@ -251,6 +252,22 @@ def test_a_few_at_a_time(site: Site, documents: Documents) -> None:
     assert {answer.status_code for answer in answers} == {303}
     assert 1 < documents.most_at_once <= 10
     assert documents.asked.count("/many/0") <= 2
+
+
+@pytest.mark.threat(7)
+def test_other_sites_are_not_flooded(
+    site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many documents a minute, and a fresh one costs none."""
+    monkeypatch.setattr(client_documents, "MAX_FETCHES", 2)
+    zone = admitting(site, "*")
+    clients = [site.stranger(zone, documents.client(f"/flood/{n}"), LOCAL) for n in range(3)]
+
+    answers = [let_in(client) for client in (*clients, clients[0])]
+
+    assert [answer.status_code for answer in answers] == [303, 303, 429, 303]
+    assert_page(answers[2], 429)
+    assert "/flood/2" not in documents.asked
 
 
 class TestDrift:

@@ -16,6 +16,7 @@ from tests.runtime.sign_in.support import (
     claims,
 )
 
+from runtime.domain.kinds import APPLICATION
 from runtime.domain.kinds.resource import Resource
 from runtime.storage.sql.tables import METADATA
 
@@ -118,6 +119,17 @@ class TestPage:
 
 class TestDecision:
     """Yes and no."""
+
+    @pytest.mark.threat(5)
+    def test_an_address_given_up_meanwhile_is_not_answered(self, site: Site, browser: Browser) -> None:
+        """What was registered when the user was sent here may be somebody else's by now."""
+        client, _ = agent(site)
+        assert isinstance(browser.send(asked(browser, client), decision="allow"), Answer)  # ok first
+        page = asked(browser, client, prompt="consent")
+        moved = {"oauth2": {"redirect_uris": ["https://other.example/callback"]}}
+        site.run(site.company.update(APPLICATION, client.zone.id, client.app.id, protocols=moved))
+
+        assert_page(browser.post(page, decision="allow"), 400)
 
     def test_yes_is_remembered(self, site: Site, browser: Browser) -> None:
         """The next time the same request asks nothing, also with `prompt=none`."""

@@ -14,6 +14,7 @@ from runtime.domain.errors import (
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
+from runtime.domain.oauth import redirect_uris
 from runtime.services.exchange import epochs
 from runtime.services.management import acceptance
 from runtime.services.parties import Client
@@ -204,9 +205,7 @@ async def _go_on(
     parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
 ) -> Step:
     """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
-    client = await clients.standing(view, request.client_id, request.party_id)
-    if client is None:
-        raise AccessDenied("the application is gone")
+    client = await _client(view, request)
     if not await consent.is_needed(parts, view, request, client, signed_in.user):
         return await _code(parts, view, request, signed_in)
     if "none" in request.prompts:
@@ -265,7 +264,8 @@ def _authorization(interaction: Interaction) -> AuthorizationRequest:
 
 
 async def _client(view: ZoneView, request: AuthorizationRequest) -> Client:
+    """The client of a request that was checked before. Raises BadLink when it is not what it was then."""
     client = await clients.standing(view, request.client_id, request.party_id)
-    if client is None:
-        raise BadLink("the application is not known here any more")
+    if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
+        raise BadLink("the application, or the address to return to, is not known here any more")
     return client

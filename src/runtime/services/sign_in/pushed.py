@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import BadLink, InvalidRequest
+from runtime.domain.errors import BadLink, InvalidRequest, PageError
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import requests
@@ -48,7 +48,7 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
         if "request_uri" in parameters:
             raise InvalidRequest("`request_uri` is what this answers with; push plain parameters")
         asking, address = await requests.recognise(parts, view, parameters)
-    except BadLink as failure:
+    except PageError as failure:
         raise InvalidRequest(failure.detail, internal=failure.internal) from None
     if asking.client_id != client.client_id:
         raise InvalidRequest("`client_id` names another client than the one that authenticated")
