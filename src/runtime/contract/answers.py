@@ -15,6 +15,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import (
     Email,
     Id,
+    IdentityStatus,
     IdentityType,
     InvitationStatus,
     OrganizationRole,
@@ -206,10 +207,10 @@ class Identity(Part):
 
     id: Id
     created_at: Timestamp
-    email: Email
+    email: Email | None
     role: OrganizationRole
     source: Uri
-    status: str
+    status: IdentityStatus
     type: IdentityType
     updated_at: Timestamp
     permissions: PERMISSIONS = None

@@ -33,6 +33,7 @@ from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind, Verb
 from runtime.domain.kinds.policy import PolicySchema
 from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection
+from runtime.domain.kinds.values import OrganizationRole
 
 METHODS = {
     Verb.LIST: "GET",
@@ -509,6 +510,24 @@ IRREGULAR: tuple[Route, ...] = (
         open=True,
         response=(answers.TokenResponse,),
         errors=(400, 401),
+    ),
+    _hand(
+        "organizations.list_identities",
+        "GET",
+        f"{_ORGANIZATION}/identities",
+        200,
+        "List an organization's users and invitations together, the oldest first",
+        kind=kinds.ORGANIZATION,
+        query=(
+            AFTER,
+            BEFORE,
+            LIMIT,
+            Query("query[email]", many=True),
+            Query("role", values=tuple(OrganizationRole), about="who has this role, or is to have it"),
+            expand("permissions", "total_count"),
+        ),
+        response=(answers.Identity,),
+        envelope=Envelope.ORGANIZATION_COUNTED,
     ),
     _hand(
         "sso_connection.enable",

@@ -66,14 +66,17 @@ def send_page(call: Call, kind: Kind, listed: Listed, query: ListQuery) -> HTTPR
         for item in listed.items
     ]
     start, end = _edges(call, listed, query)
-    if call.route.envelope is Envelope.ORGANIZATION:
-        return send(_organization_page(call, kind, items, listed, start, end))
     pagination: dict[str, Any] = {
         "after_cursor": end if listed.has_next else None,
         "before_cursor": start if listed.has_previous else None,
     }
     if listed.total is not None:
         pagination["total_count"] = listed.total
+    if call.route.envelope is Envelope.ORGANIZATION:
+        return send(_organization_page(call, kind, items, listed, start, end))
+    if call.route.envelope is Envelope.ORGANIZATION_COUNTED:
+        page = _organization_page(call, kind, items, listed, start, end)
+        return send({**page, "pagination": pagination})
     page_info = {
         "has_next_page": listed.has_next,
         "has_previous_page": listed.has_previous,

@@ -9,6 +9,7 @@ from runtime.domain.errors import BadRequest
 from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION, SECRET
 from runtime.services.management import (
     audit,
+    identities,
     organizations,
     policy_schemas,
     policy_sets,
@@ -27,6 +28,14 @@ async def list_roles(call: Call) -> HTTPResponse:
     if "permissions" in call.expands:
         page["permissions"] = permissions_of(call, ORGANIZATION)
     return send(page)
+
+
+async def list_identities(call: Call) -> HTTPResponse:
+    """Users and invitations of an organization."""
+    query = call.list_query()
+    async with call.reading() as unit:
+        listed = await identities.list_(unit, call.path["organization_id"], query)
+    return send_page(call, ORGANIZATION, listed, query)
 
 
 async def exchange_token(call: Call) -> HTTPResponse:
@@ -108,6 +117,7 @@ async def list_audit_events(call: Call) -> HTTPResponse:
 
 HANDLERS: dict[str, Handler] = {
     "organizations.list_roles": list_roles,
+    "organizations.list_identities": list_identities,
     "organizations.exchange_token": exchange_token,
     "providers.validate": validate_provider,
     "secrets.list": list_secrets,

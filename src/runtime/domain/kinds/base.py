@@ -57,6 +57,7 @@ class Envelope(StrEnum):
     """The shape of a page. Spec: `envelopes` of the management API table."""
 
     ORGANIZATION = "OrgPage"
+    ORGANIZATION_COUNTED = "OrgPageCounted"
     ZONE_FULL = "ZonePageFull"
     ZONE = "ZonePage"
 

@@ -121,6 +121,17 @@ class InvitationStatus(StrEnum):
     REVOKED = "revoked"
 
 
+class IdentityStatus(StrEnum):
+    """Where a user stands, or an invitation."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 class IdentityType(StrEnum):
     """What stands behind an entry of the list of identities."""
 

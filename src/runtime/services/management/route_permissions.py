@@ -28,6 +28,7 @@ _CELLS: dict[str, tuple[str, Verb]] = {
     "applications.list_credentials": ("application_credentials", Verb.LIST),
     "applications.list_resources": ("resources", Verb.LIST),
     "policy_set_versions.list_policies": ("policy_versions", Verb.LIST),
+    "organizations.list_identities": ("organization_users", Verb.LIST),
     "organizations.list_roles": ("organizations", Verb.RETRIEVE),
 }
 # Groups of operations whose row has another name.
