@@ -20,6 +20,7 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.resource import Resource
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
+from runtime.services.sign_in import revocation
 from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
@@ -81,11 +82,7 @@ async def chain(own_scene: Scene) -> Chain:
 
 async def end_session(chain: Chain) -> None:
     parts = chain.scene.parts
-    async with parts.database.transaction() as conn:
-        moved = await epochs.revoke_session(
-            conn, chain.scene.zone.id, chain.person.session_id, now=parts.clock()
-        )
-    await epochs.publish(parts.state, moved)
+    await revocation.end(parts, chain.scene.zone.id, session_id=chain.person.session_id)
 
 
 async def revoke_session(chain: Chain) -> None:
@@ -201,7 +198,7 @@ async def test_unpublished_revocation_is_seen_once_the_epoch_is_forgotten(chain:
     """A worker that died between commit and publication delays a revocation by an epoch's life at most."""
     parts = chain.scene.parts
     async with parts.database.transaction() as conn:
-        await epochs.revoke_session(conn, chain.scene.zone.id, chain.person.session_id, now=parts.clock())
+        await revocation.revoke(conn, parts, chain.scene.zone.id, chain.person.session_id)
 
     await parts.state.delete(epochs.session_key(chain.person.session_id))
 

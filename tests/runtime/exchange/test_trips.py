@@ -14,6 +14,7 @@ from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavaila
 from runtime.domain.kinds.resource import Resource
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
+from runtime.services.sign_in import revocation
 from runtime.services.zones import Zones
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
@@ -121,7 +122,7 @@ async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource
         assert await scene.exchange(agent, subject, api, "read", parts=parts)
 
     async with scene.parts.database.transaction() as conn:
-        await epochs.revoke_session(conn, scene.zone.id, bob.session_id, now=scene.parts.clock())
+        await revocation.revoke(conn, scene.parts, scene.zone.id, bob.session_id)
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", parts=parts)
