@@ -217,8 +217,8 @@ class Identity(Part):
 
 
 class TokenResponse(Part):
-    """A bearer token for the management API. `expires_in`: seconds."""
+    """A token for the management API: `DPoP` when bound to a key. `expires_in`: seconds."""
 
     access_token: str
-    token_type: Literal["Bearer"] = "Bearer"
+    token_type: Literal["Bearer", "DPoP"] = "Bearer"
     expires_in: int

@@ -19,6 +19,7 @@ from runtime.api.management import (
 )
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
+from runtime.api.oauth.proofs import presented_of
 from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
@@ -73,7 +74,8 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
 
     async def serve(request: Request, **path: str) -> HTTPResponse | None:
         parts = request.app.ctx.parts
-        caller = await authenticate(parts, request.headers.get("authorization"))
+        address = f"{parts.settings.public_url}{request.path}"
+        caller = await authenticate(parts, presented_of(request, address))
         if large and request.stream is not None:  # read only now that the caller is known
             request.stream.request_max_size = MAX_CHANGESET_BYTES
             await request.receive_body()  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.bearer import require_bearer
+from runtime.api.oauth.proofs import presented_of
 from runtime.api.shared.etags import seen
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.bundles import MEDIA_TYPE, Bundle
@@ -84,8 +85,8 @@ async def _user(request: Request) -> tuple[Parts, User]:
     Those act under the user's policies, and so do not write them.
     """
     parts: Parts = request.app.ctx.parts
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    kid = unverified.key_id(token.strip()) if scheme.lower() == "bearer" else None
+    presented = presented_of(request, f"{parts.settings.public_url}{request.path}")
+    kid = unverified.key_id(presented.token) if presented else None
     if kid is None:
         raise Unauthorized(_REFUSED)
     async with parts.database.querying() as conn:

@@ -4,6 +4,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send
+from runtime.api.oauth.proofs import presented_of
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.answers import part_answer
 from runtime.services.management import acceptance
@@ -20,6 +21,8 @@ async def accept(request: Request, token: str) -> HTTPResponse:
     """Accept, as the user whose token is sent, or as whoever reads the invited address."""
     check_client_request_id(request, uuid=False)
     parts = request.app.ctx.parts
-    guest = await acceptance.guest_of(parts, request.headers.get("authorization"))
+    address = f"{parts.settings.public_url}{request.path}"
+    presented = presented_of(request, address)
+    guest = await acceptance.guest_of(parts, request.headers.get("authorization"), presented)
     done = await acceptance.accept(parts, token, guest, address=request.ip, request_id=request_id_of(request))
     return send(part_answer(done))

@@ -4,19 +4,18 @@ from dataclasses import dataclass
 
 from sanic.request import Request
 
-from runtime.api.oauth.proofs import proof_of
+from runtime.api.oauth.proofs import presented_of
 from runtime.domain.errors import (
     InsufficientScope,
-    InvalidDpopProof,
     InvalidGrant,
     InvalidRequest,
     InvalidToken,
-    ProofRefused,
     TokenMissing,
 )
 from runtime.services import possession
 from runtime.services.exchange.subject import Subject, check_root, verify_subject
 from runtime.services.parts import Parts
+from runtime.services.possession import Presented
 from runtime.services.zones import RootView, ZoneView
 
 _REFUSED = "the access token is not valid here"
@@ -48,56 +47,20 @@ async def require_bearer(
     Raises: InvalidToken, also for a token whose session or user has ended, and for one that is bound to a
         key without a proof; InsufficientScope.
     """
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    scheme, token = scheme.lower(), token.strip()
-    if scheme not in ("bearer", "dpop") or not token:
+    presented = presented_of(request, uri or f"{parts.settings.public_url}{request.path}")
+    if presented is None:
         raise TokenMissing("an access token is required")
     try:
-        subject = verify_subject(view, token, parts.clock())
-        await require_possession(parts, view.id, request, token, subject.jkt, uri=uri)
+        subject = verify_subject(view, presented.token, parts.clock())
+        await possession.require(parts, view.id, presented, subject.jkt)
         bearer = await _standing(parts, view, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
-        raise _under(scheme, InvalidToken(_REFUSED, internal=failure.internal)) from None
+        raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None
     except InvalidToken as refusal:
-        raise _under(scheme, refusal) from None
+        raise _under(presented, refusal) from None
     if scope is not None and scope not in subject.scopes:
         raise InsufficientScope("the access token lacks a scope", scope=scope)
     return bearer
-
-
-async def require_possession(
-    parts: Parts, realm: str, request: Request, token: str, jkt: str | None, *, uri: str | None = None
-) -> None:
-    """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
-
-    Args:
-        realm: within which a proof works once.
-        jkt: thumbprint of the key that the token is bound to.
-        uri: the address that was asked for; under `public_url` when absent.
-    Raises: InvalidToken; Unavailable when it cannot be told whether the proof was used before.
-    Spec: RFC 9449 section 7.
-    """
-    is_bound = request.headers.get("authorization", "")[:5].lower() == "dpop "
-    if is_bound != (jkt is not None):
-        raise InvalidToken(_REFUSED, internal="bound to a key and presented without, or the reverse")
-    if jkt is None:
-        return
-    try:
-        if (proof := proof_of(request)) is None:
-            raise InvalidDpopProof("a DPoP proof is required")
-        proved = await possession.prove(
-            parts,
-            realm,
-            proof,
-            method=request.method,
-            uri=uri or f"{parts.settings.public_url}{request.path}",
-            now=parts.clock(),
-            access_token=token,
-        )
-    except InvalidDpopProof as failure:
-        raise ProofRefused(failure.detail, internal=failure.internal) from None
-    if proved != jkt:
-        raise InvalidToken(_REFUSED, internal="bound to another key")
 
 
 async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: str) -> Bearer:
@@ -109,8 +72,8 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
     return Bearer(subject, root)
 
 
-def _under(scheme: str, refusal: InvalidToken) -> InvalidToken:
+def _under(presented: Presented, refusal: InvalidToken) -> InvalidToken:
     """The refusal, challenging in the words of the scheme that was tried."""
-    if scheme == "dpop":
+    if presented.is_bound:
         refusal.scheme = "DPoP"
     return refusal

@@ -1,15 +1,28 @@
-"""The `DPoP` header of a request. Spec: RFC 9449 section 4.3, item 1."""
+"""Proofs of possession, and the tokens they come with, as requests carry them.
+
+Spec: RFC 9449 sections 4.3 and 7.1.
+"""
 
 from sanic.request import Request
 
-from runtime.domain.errors import InvalidDpopProof
+from runtime.services.possession import Presented
 
 
 def proof_of(request: Request) -> str | None:
-    """The proof that a request carries; None when there is none. Raises InvalidDpopProof for two."""
+    """The `DPoP` header; None without one. Two of them make one text, as in HTTP, and that is no proof."""
     if request.headers.get("dpop") is None:
         return None
-    sent = request.headers.getall("dpop")
-    if len(sent) > 1:
-        raise InvalidDpopProof("one DPoP proof in a request")
-    return str(sent[0])
+    return ", ".join(request.headers.getall("dpop"))
+
+
+def presented_of(request: Request, uri: str) -> Presented | None:
+    """The credential in the Authorization header, when it is one of the two schemes for tokens.
+
+    Args:
+        uri: the address that was asked for, as this service knows it.
+    """
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    scheme, token = scheme.lower(), token.strip()
+    if scheme not in ("bearer", "dpop") or not token:
+        return None
+    return Presented(token, scheme == "dpop", proof_of(request), request.method, uri)

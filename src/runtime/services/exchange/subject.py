@@ -91,13 +91,13 @@ def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
             actors=actors_of(claims),
             may_act=claims.get("may_act"),
             expires_at=int(claims["exp"]),
-            jkt=_bound_to(claims.get("cnf")),
+            jkt=bound_to(claims.get("cnf")),
         )
     except (ValueError, InvalidScope, TypeError) as failure:
         raise refused(str(failure)) from None
 
 
-def _bound_to(cnf: object) -> str | None:
+def bound_to(cnf: object) -> str | None:
     """The key of a confirmation. Raises ValueError for one that is not understood, which is never ignored."""
     if cnf is None:
         return None

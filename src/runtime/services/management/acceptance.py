@@ -21,6 +21,7 @@ from runtime.services.management import entities, organization_users, user_token
 from runtime.services.management.caller import Caller
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
+from runtime.services.possession import Presented
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations, users
@@ -89,14 +90,13 @@ async def accept(
     )
 
 
-async def guest_of(parts: Parts, authorization: str | None) -> Guest | None:
-    """Who shows a token; None for nobody. Raises Unauthorized."""
+async def guest_of(parts: Parts, authorization: str | None, presented: Presented | None) -> Guest | None:
+    """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
     if authorization is None:
         return None
-    scheme, _, token = authorization.partition(" ")
-    if scheme.lower() != "bearer":
+    if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
-    view, _, user = await user_tokens.signed_in(parts, token.strip())
+    view, _, user, _ = await user_tokens.signed_in(parts, presented)
     return Guest(view, user)
 
 

@@ -15,6 +15,7 @@ from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
 from runtime.services.management import unverified, user_tokens
 from runtime.services.management.caller import KEY_PREFIX, REFUSED, TOKEN_TYPE, Caller
 from runtime.services.parts import Parts
+from runtime.services.possession import Presented
 from runtime.storage.sql import api_keys, entities
 from runtime.storage.sql.api_keys import ApiKey
 
@@ -27,18 +28,19 @@ _noted: dict[str, datetime] = {}  # key id -> when this process last had its use
 _background: set[asyncio.Task[None]] = set()
 
 
-async def authenticate(parts: Parts, authorization: str | None) -> Caller:
-    """The caller that an `Authorization` header stands for. Raises Unauthorized."""
-    scheme, _, credential = (authorization or "").partition(" ")
-    credential = credential.strip()
-    if scheme.lower() != "bearer" or not credential:
+async def authenticate(parts: Parts, presented: Presented | None) -> Caller:
+    """The caller whose credential a request presents. Raises Unauthorized."""
+    if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an API key or a token")
-    if credential.startswith(KEY_PREFIX):
+    credential = presented.token
+    if credential.startswith(KEY_PREFIX) and not presented.is_bound:
         return await _by_api_key(parts, credential)
     if unverified.is_of_type(credential, ACCESS_TOKEN_TYPE):
-        return await user_tokens.by_access_token(parts, credential)
+        return await user_tokens.by_access_token(parts, presented)
     if unverified.claim(credential, "sid") is not None:
-        return await user_tokens.by_organization_token(parts, credential)
+        return await user_tokens.by_organization_token(parts, presented)
+    if presented.is_bound:
+        raise Unauthorized(REFUSED, internal="a credential that is bound to no key, presented as one that is")
     return await _by_token(parts, credential)
 
 

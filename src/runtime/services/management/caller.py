@@ -43,6 +43,7 @@ class SignIn:
         zone_id, organization_id: where the account is at home and the session stands.
         expires_at: when the session ends.
         source: issuer of the provider that signed the user in.
+        jkt: thumbprint of the key that the token is bound to, and what it is swapped for.
         at_home: whether the token is the home zone's own, and not one of a single organization.
     """
 
@@ -54,6 +55,7 @@ class SignIn:
     email: str
     source: str
     at_home: bool
+    jkt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

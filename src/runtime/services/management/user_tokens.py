@@ -13,18 +13,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.contract.answers import TokenResponse
-from runtime.domain.errors import Forbidden, NotFound, Unauthorized
+from runtime.domain.errors import Forbidden, NotFound, OAuthError, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
 from runtime.domain.kinds.organization import Organization, OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.services import possession
 from runtime.services.decisions import Decision
-from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.exchange.subject import bound_to
+from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE, confirmation
 from runtime.services.management import unverified
 from runtime.services.management.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
 from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
+from runtime.services.possession import Presented
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities, exchange, organizations, sessions, users
 from runtime.storage.sql import organization_users as people
@@ -34,30 +37,33 @@ TOKEN_LIFETIME = timedelta(hours=1)
 _HOME = "home_zone_id"  # the claim that says where the session of an organization token stands
 
 
-async def by_access_token(parts: Parts, token: str) -> Caller:
+async def by_access_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
     try:
-        view, session, user = await signed_in(parts, token)
+        view, session, user, jkt = await signed_in(parts, presented)
         async with parts.database.reading() as conn:
-            sign_in, person = await _at_home(conn, view, session, user, at_home=True)
+            sign_in, person = await _at_home(conn, view, session, user, jkt, at_home=True)
             return await _caller(conn, view.id, person, sign_in)
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
 
-async def signed_in(parts: Parts, token: str) -> tuple[ZoneView, Session, User]:
-    """Who has signed in at which organization's own zone, member or not. Raises Unauthorized.
+async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Session, User, str | None]:
+    """Who has signed in at which organization's own zone, member or not, and the key they proved to have.
 
-    Only by a token that an application got for a user who signed in to it: none that acts through others, and
-    none that is bound to a key, because nothing here proves possession of it. The application must still be
-    one that depends on the management API, as an administrator has decided. A client that registered itself
-    may ask users for any resource of a zone; a click must not be enough to hand it an organization.
+    Only by a token that an application got for a user who signed in to it: none that acts through others. The
+    application must still be one that depends on the management API, as an administrator has decided. A
+    client that registered itself may ask users for any resource of a zone; a click must not be enough to hand
+    it an organization.
+
+    Raises: Unauthorized; Unavailable.
     """
     try:
-        view = await _zone_of_key(parts, token)
-        claims = _verified(parts, view, token, ACCESS_TOKEN_TYPE)
-        if "act" in claims or "cnf" in claims:
-            raise Unauthorized(REFUSED, internal="an actor or a key besides the user")
+        view = await _zone_of_key(parts, presented.token)
+        claims = _verified(parts, view, presented.token, ACCESS_TOKEN_TYPE)
+        if "act" in claims:
+            raise Unauthorized(REFUSED, internal="an actor besides the user")
+        jkt = await _possessed(parts, view, presented, claims)
         await _require_application(view, str(claims["client_id"]), parts.settings.public_url)
         async with parts.database.reading() as conn:
             await _owner(conn, view)
@@ -66,7 +72,7 @@ async def signed_in(parts: Parts, token: str) -> tuple[ZoneView, Session, User]:
             raise Unauthorized(REFUSED, internal="the session is another user's")
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return view, session, user
+    return view, session, user, jkt
 
 
 async def _require_application(view: ZoneView, client_id: str, resource: str) -> None:
@@ -77,16 +83,17 @@ async def _require_application(view: ZoneView, client_id: str, resource: str) ->
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
 
 
-async def by_organization_token(parts: Parts, token: str) -> Caller:
+async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom a token of one organization was issued to. Raises Unauthorized."""
     try:
-        view = await _zone_of_key(parts, token)
-        claims = _verified(parts, view, token, TOKEN_TYPE)
+        view = await _zone_of_key(parts, presented.token)
+        claims = _verified(parts, view, presented.token, TOKEN_TYPE)
+        jkt = await _possessed(parts, view, presented, claims)
         home = await parts.zones.view(str(claims[_HOME]))
         async with parts.database.reading() as conn:
             organization = await _owner(conn, view)
             session, user = await _standing(parts, conn, home, str(claims["sid"]))
-            sign_in, _ = await _at_home(conn, home, session, user, at_home=False)
+            sign_in, _ = await _at_home(conn, home, session, user, jkt, at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
             person = await _person(conn, organization.id, sign_in.account.id)
@@ -125,13 +132,18 @@ async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request
             "iat": int(now.timestamp()),
             "exp": int(expires_at.timestamp()),
             "jti": new_id(),
-        },
+        }
+        | ({"cnf": confirmation(sign_in.jkt)} if sign_in.jkt else {}),
         typ=TOKEN_TYPE,
     )
     decision = Decision(found.id, view.id, now, request_id, event="organization-token")
     decision.issue()
     parts.decisions.record(decision)
-    return TokenResponse(access_token=token, expires_in=int((expires_at - now).total_seconds()))
+    return TokenResponse(
+        access_token=token,
+        token_type="DPoP" if sign_in.jkt else "Bearer",
+        expires_in=int((expires_at - now).total_seconds()),
+    )
 
 
 def own_sign_in(caller: Caller, what: str) -> SignIn:
@@ -186,8 +198,23 @@ async def _standing(
     return session, user
 
 
+async def _possessed(
+    parts: Parts, view: ZoneView, presented: Presented, claims: dict[str, Any]
+) -> str | None:
+    """The key that a verified token is bound to, once the request has proved possession of it.
+
+    Raises: Unauthorized; Unavailable.
+    """
+    try:
+        jkt = bound_to(claims.get("cnf"))
+        await possession.require(parts, view.id, presented, jkt)
+    except (ValueError, OAuthError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    return jkt
+
+
 async def _at_home(
-    conn: AsyncConnection, view: ZoneView, session: Session, user: User, *, at_home: bool
+    conn: AsyncConnection, view: ZoneView, session: Session, user: User, jkt: str | None, *, at_home: bool
 ) -> tuple[SignIn, OrganizationUser]:
     """The sign-in behind a session, and who that is in the organization whose zone it is.
 
@@ -205,6 +232,7 @@ async def _at_home(
         email=user.email,
         source=person.source,
         at_home=at_home,
+        jkt=jkt,
     )
     return sign_in, person
 
