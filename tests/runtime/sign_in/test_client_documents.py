@@ -367,6 +367,34 @@ def test_a_client_with_keys_of_its_own(site: Site, zone: Zone, documents: Docume
     assert public.redeem(granted.code).status_code == 200
 
 
+@pytest.mark.threat(9)
+def test_a_key_taken_out_is_worth_nothing(site: Site, zone: Zone, documents: Documents) -> None:
+    """Once the document is read again, which the token endpoint does for clients that sign."""
+    old, new = SigningKey.generate("ES256"), SigningKey.generate("ES256")
+
+    def publish(key: SigningKey) -> str:
+        jwks = {"keys": [key.public_jwk]}
+        return documents.client("/rotated.json", token_endpoint_auth_method="private_key_jwt", jwks=jwks)
+
+    client = site.stranger(zone, publish(old), LOCAL)
+    browser = Browser()
+    answer = browser.send(asked(browser, client), decision="allow")
+    assert isinstance(answer, Answer)
+    token = client.redeem(answer.code, **assertion(old, client)).json()["refresh_token"]
+
+    publish(new)
+    token = client.refresh(token, **assertion(old, client)).json()["refresh_token"]  # fresh, so not read
+    grow_old(site, client)
+
+    refused = client.refresh(token, **assertion(old, client))
+    assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
+    assert client.refresh(token, **assertion(new, client)).status_code == 200
+    documents.publish("/rotated.json", {}, status=500)
+    grow_old(site, client)
+    refused = client.refresh(token, **assertion(new, client))
+    assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
+
+
 def assertion(key: SigningKey, client: Client) -> dict[str, str]:
     """What a client with a key shows."""
     at, client_id = int(time.time()), client.app.client_id

@@ -9,7 +9,7 @@ from runtime.services.zones import ZoneView
 async def still_admitted(view: ZoneView, client: Client) -> Client | None:
     """The client as it stands now; None when the zone lets it in no longer, or it needs a key from now on.
 
-    Nothing is fetched: whoever is let in was described at authorization, and users were asked about that.
+    Nothing is fetched for a client that shows nothing: users were asked about what was read at authorization.
     """
     if isinstance(client, ApplicationClient) or client.registration is not Registration.METADATA_DOCUMENT:
         return client

@@ -1,7 +1,7 @@
 """The keys that a client signs with: at an address that is registered, or that its document names.
 
-A document is fetched by the guarded client and remembered for as long as its site allows. A client that
-registered itself is held to what its document said when its users were asked, which nothing here fetches.
+A document is fetched by the guarded client and remembered for as long as its site allows: a key that a client
+takes out of it is worth nothing from then on.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 
 from runtime.adapters.keys.jose import CompactJws
 from runtime.adapters.keys.remote import check_with
-from runtime.domain.errors import InvalidClient
+from runtime.domain.errors import InvalidClient, PageError
 from runtime.domain.kinds.application import PublicKeyCredential, UrlCredential
+from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services import client_documents
 from runtime.services.parties import Client, UserAgentClient
 from runtime.services.zones import ZoneView
 
@@ -27,9 +29,7 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
         OutboundRefused, OutboundFailed.
     """
     if isinstance(client, UserAgentClient):
-        metadata = client.user_agent.client_metadata
-        if client.is_public:
-            raise InvalidClient(internal="a client that shows nothing")
+        metadata = await _described(parts, view, client)
         if metadata.jwks is not None:
             check_with(metadata.jwks, jws)
             return
@@ -43,6 +43,18 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
     if address is None:
         raise InvalidClient(internal="a client without keys")
     await parts.remote_keys.check_signature(jws, address, partition=view.id, strict=True)
+
+
+async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) -> ClientMetadata:
+    """What the client's own document says as long as it may be used, or says today. Raises InvalidClient."""
+    if not client.is_public:
+        try:
+            client = await client_documents.current(parts, view, client.client_id)
+        except PageError as failure:
+            raise InvalidClient(internal=failure.internal or failure.detail) from None
+    if client.is_public:
+        raise InvalidClient(internal="a client that shows nothing")
+    return client.user_agent.client_metadata
 
 
 async def _documented(parts: "Parts", view: ZoneView, client_id: str) -> str:
