@@ -570,6 +570,23 @@ CREATE UNIQUE INDEX resources_identifier_key ON resources (zone_id, identifier);
 
 CREATE UNIQUE INDEX resources_slug_key ON resources (zone_id, slug);
 
+CREATE TABLE revocations (
+    zone_id VARCHAR NOT NULL,
+    id VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    forget_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    claims JSON NOT NULL,
+    token_id VARCHAR,
+    CONSTRAINT revocations_pkey PRIMARY KEY (zone_id, id),
+    CONSTRAINT revocations_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX revocations_at_idx ON revocations (zone_id, at);
+
+CREATE INDEX revocations_forget_at_idx ON revocations (forget_at);
+
+CREATE UNIQUE INDEX revocations_token_id_key ON revocations (zone_id, token_id);
+
 CREATE TABLE role_assignments (
     id VARCHAR NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
@@ -835,6 +852,7 @@ CREATE TABLE zone_internals (
     epoch BIGINT NOT NULL,
     policy_schema_version VARCHAR NOT NULL,
     switches JSON,
+    denials BIGINT DEFAULT '0' NOT NULL,
     CONSTRAINT zone_internals_pkey PRIMARY KEY (zone_id),
     CONSTRAINT zone_internals_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );

@@ -32,6 +32,7 @@ from runtime.services.jobs.schedule import JOBS
 from runtime.services.outbox import Outbox
 from runtime.services.outbox.topics import TOPICS
 from runtime.services.parts import Parts
+from runtime.services.tokens.delta import Revocations
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -136,6 +137,7 @@ async def make_parts(settings: Settings) -> Parts:
         zones=Zones(),
         decisions=Decisions(),
         jobs=Jobs(JOBS),
+        revocations=Revocations(),
         mail=mail_transport_of(settings),
         outbox=Outbox(Sealer(secrets["outbox"]), TOPICS),
     )

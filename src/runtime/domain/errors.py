@@ -23,6 +23,7 @@
         InvalidGrant           400     invalid_grant
         UnauthorizedClient     400     unauthorized_client
         UnsupportedGrantType   400     unsupported_grant_type
+        UnsupportedTokenType   400     unsupported_token_type
         InvalidScope           400     invalid_scope
         InvalidTarget          400     invalid_target
         AccessDenied           400     access_denied
@@ -225,6 +226,12 @@ class UnsupportedGrantType(OAuthError):
     """No such grant type here."""
 
     code, status = "unsupported_grant_type", 400
+
+
+class UnsupportedTokenType(OAuthError):
+    """Tokens of that sort cannot be revoked. Spec: RFC 7009 section 2.2.1."""
+
+    code, status = "unsupported_token_type", 400
 
 
 class InvalidScope(OAuthError):

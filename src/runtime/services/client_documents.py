@@ -112,7 +112,7 @@ async def _renewed(
 async def _withdraw(unit: Unit, before: UserAgent, after: UserAgent) -> None:
     """Forget the consents, and say so; where nobody has agreed to anything there is nothing to say."""
     party = Party(user_agent_id=before.id)
-    if not await consents.withdraw_all(unit.conn, zone_id=before.zone_id, party=party):
+    if not await consents.withdraw_all(unit.conn, zone_id=before.zone_id, party=party, now=unit.now):
         return
     await unit.record(
         "user_agents.change",

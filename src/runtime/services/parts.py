@@ -14,6 +14,7 @@ from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
 from runtime.services.jobs.runner import Jobs
 from runtime.services.outbox import Outbox
+from runtime.services.tokens.delta import Revocations
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -35,6 +36,7 @@ class Parts:
         jobs: what comes round again; `jobs.poke` tells one that there is work for it.
         mail: what carries messages to people.
         outbox: what waits to be sent, kept until it has been.
+        revocations: what this process knows of revocations, for those who poll.
     """
 
     settings: Settings
@@ -52,5 +54,6 @@ class Parts:
     zones: Zones
     decisions: Decisions
     jobs: Jobs
+    revocations: Revocations
     mail: Transport
     outbox: Outbox

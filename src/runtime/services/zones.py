@@ -31,7 +31,7 @@ from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.services.parties import ApplicationClient, Client, UserAgentClient
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import roots, user_agents
+from runtime.storage.sql import revocations, roots, user_agents
 from runtime.storage.sql.exchange import ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS, DelegatedGrantRow, SessionRow
 
@@ -127,12 +127,20 @@ class ZoneView:
         jwks: the members of the published JWK set.
         valid_until: when the zone's keys change next; the view is made again then.
         switches: how the zone departs from the usual.
+        denials: how many single tokens of the zone were ever revoked, an epoch of its own.
+        denied: the ids of those of them that may be alive.
         sealer: seals under the zone's data key.
         memo: what other modules worked out from this view and want to work out only once an epoch.
     """
 
     def __init__(
-        self, parts: "Parts", zone: Zone, internals: ZoneInternals, sealer: Sealer, ring: keys.KeyRing
+        self,
+        parts: "Parts",
+        zone: Zone,
+        internals: ZoneInternals,
+        sealer: Sealer,
+        ring: keys.KeyRing,
+        denied: tuple[int, frozenset[str]],
     ) -> None:
         self._parts = parts
         self.zone = zone
@@ -146,8 +154,10 @@ class ZoneView:
         self.keys: dict[str, VerificationKey] = ring.verification
         self.jwks = ring.published
         self.valid_until = ring.changes_at
+        self.denials, self.denied = denied
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
+        self.introspected: Kept[Any] = Kept()
         self.decisions: Kept[PolicyDecision] = Kept()
         self.looked_at: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(_KEPT_SMALL)
@@ -165,6 +175,10 @@ class ZoneView:
         self._users: Kept[UserView] = Kept()
         self._policies: Policies | None = None
         self._policies_read = False
+
+    def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
+        """Tell whether nothing newer was published; no, when it is not known what was."""
+        return epoch is not None and denials is not None and epoch <= self.epoch and denials <= self.denials
 
     def signing(self, algorithm: str) -> SigningKey:
         """The key that signs with that algorithm now. Raises Unavailable when the zone has none."""
@@ -402,8 +416,8 @@ class Zones:
         """The zone as it stands now. Raises NotFound."""
         held = self.held(zone_id)
         if held is not None:
-            (published,) = await self.published([epochs.zone_key(zone_id)])
-            if published is not None and published <= held.epoch:
+            epoch, denials = await self.published([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
+            if held.is_as_new_as(epoch, denials):
                 return held
         return await self.refresh(zone_id)
 
@@ -412,16 +426,22 @@ class Zones:
         lock = self._loading.setdefault(zone_id, asyncio.Lock())
         async with lock:
             async with self.parts.database.reading() as conn:
-                epoch = await storage.zone_epoch(conn, zone_id)
+                found = await storage.zone_epochs(conn, zone_id)
                 view = self.held(zone_id)
-                if view is None or view.epoch != epoch:
+                if view is None or found is None or view.epoch != found[0]:
                     view = await self._load(conn, zone_id)
+                elif view.denials != found[1]:
+                    denied = await revocations.denied(conn, zone_id, now=self.parts.clock())
+                    view.denials, view.denied = denied
             if view is None:
                 self._views.pop(zone_id, None)
                 self._parsed_keys.pop(zone_id, None)
                 self._loading.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
-        await epochs.publish(self.parts.state, {epochs.zone_key(zone_id): view.epoch})
+        await epochs.publish(
+            self.parts.state,
+            {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials},
+        )
         return view
 
     async def locate(self, slug: str) -> str:
@@ -478,7 +498,8 @@ class Zones:
         parsed = self._parsed_keys.setdefault(zone.id, {})
         now = self.parts.clock()
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
-        view = ZoneView(self.parts, zone, internals, sealer, ring)
+        denied = await revocations.denied(conn, zone_id, now=now)
+        view = ZoneView(self.parts, zone, internals, sealer, ring, denied)
         if len(self._views) >= _KEPT_ZONES and zone.id not in self._views:
             oldest = next(iter(self._views))
             del self._views[oldest]

@@ -139,7 +139,7 @@ async def test_entry_about_to_end_is_a_miss(memory_state: State) -> None:
     from datetime import UTC, datetime
 
     sealer, now = Sealer(new_data_key()), datetime(2026, 1, 1, tzinfo=UTC)
-    entry = CachedToken("t", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
+    entry = CachedToken("t", "t1", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
     await cache.keep(memory_state, entry, key="k", sealer=sealer, now=now)
     sealed = await memory_state.get("k")
 

@@ -62,8 +62,12 @@ def test_metadata_says_what_is_there(site: Site) -> None:
     assert metadata["id_token_signing_alg_values_supported"] == ["RS256", "ES256"]
     assert metadata["subject_types_supported"] == ["public"]
     assert "openid" in metadata["scopes_supported"]
-    assert "registration_endpoint" not in metadata
-    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"):
+    proving = ["client_secret_basic", "client_secret_post", "private_key_jwt"]
+    assert metadata["introspection_endpoint_auth_methods_supported"] == proving
+    assert metadata["revocation_endpoint_auth_methods_supported"] == [*proving, "none"]
+    served = {name for name in metadata if name.endswith(("_endpoint", "_uri"))}
+    assert served >= {"token_endpoint", "introspection_endpoint", "revocation_endpoint", "revocations_uri"}
+    for name in served:
         assert metadata[name].startswith(f"{site.issuer}/")
         assert site.http.request("TRACE", metadata[name]).status_code == 405, f"{name} is served"
 

@@ -23,6 +23,9 @@ _ENDPOINTS = (
     "logout",
     "backchannel",
     "account",
+    "introspect",
+    "revoke",
+    "revocations",
     "par",
 )
 

@@ -13,7 +13,7 @@ from runtime.domain.errors import (
     TokenMissing,
 )
 from runtime.services import possession
-from runtime.services.exchange.subject import Subject, check_root, verify_subject
+from runtime.services.exchange.subject import Subject, check_root, require_not_denied, verify_subject
 from runtime.services.parts import Parts
 from runtime.services.possession import Presented
 from runtime.services.zones import RootView, ZoneView
@@ -66,6 +66,7 @@ async def require_bearer(
 async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: str) -> Bearer:
     if subject.audience != audience or subject.session_id is None:
         raise InvalidToken(_REFUSED, internal="another audience, or no user")
+    require_not_denied(view, subject.token_id)
     root = check_root(await view.root(subject.session_id), subject, parts.clock())
     if await view.client(subject.client_id) is None:
         raise InvalidToken(_REFUSED, internal="the application is gone")

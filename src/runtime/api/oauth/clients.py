@@ -3,6 +3,7 @@
 from sanic.request import Request
 
 from runtime.api.oauth.forms import Form
+from runtime.domain.errors import InvalidRequest
 from runtime.services.clients import SecretGuessing, authenticate_client
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -22,3 +23,9 @@ async def require_client(parts: Parts, view: ZoneView, request: Request, form: F
         address=request.ip,
         guessing=GUESSING,
     )
+
+
+def refuse_query(request: Request) -> None:
+    """Check that nothing that belongs in the body is in the address, where logs would keep it."""
+    if request.query_string:
+        raise InvalidRequest("parameters belong in the body")

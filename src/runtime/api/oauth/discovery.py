@@ -50,7 +50,9 @@ async def jwks(request: Request, zone_id: str) -> HTTPResponse:
 def describe(view: ZoneView) -> dict[str, Any]:
     """The metadata of a zone: what it serves, and nothing else."""
     oauth2, openid = view.zone.protocols.oauth2, view.zone.protocols.openid
-    methods = ["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
+    proving = ["client_secret_basic", "client_secret_post", "private_key_jwt"]
+    methods = [*proving, "none"]
+    algorithms = list(assertions.ALGORITHMS)
     optional: dict[str, Any] = {}
     if oauth2.dcr_enabled:
         optional["registration_endpoint"] = str(oauth2.registration_endpoint)
@@ -74,8 +76,15 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256", "ES256"],
         "token_endpoint_auth_methods_supported": methods,
-        "token_endpoint_auth_signing_alg_values_supported": list(assertions.ALGORITHMS),
-        "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
+        "token_endpoint_auth_signing_alg_values_supported": algorithms,
+        "dpop_signing_alg_values_supported": algorithms,
+        "revocation_endpoint": f"{view.issuer}/oauth/revoke",
+        "revocation_endpoint_auth_methods_supported": methods,
+        "revocation_endpoint_auth_signing_alg_values_supported": algorithms,
+        "introspection_endpoint": f"{view.issuer}/oauth/introspect",
+        "introspection_endpoint_auth_methods_supported": proving,
+        "introspection_endpoint_auth_signing_alg_values_supported": algorithms,
+        "revocations_uri": f"{view.issuer}/.well-known/revocations",
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "nonce", "sid", "email"],

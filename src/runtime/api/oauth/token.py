@@ -12,7 +12,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth import grants
 from runtime.api.oauth.addresses import bind_zone_route
-from runtime.api.oauth.clients import GUESSING
+from runtime.api.oauth.clients import GUESSING, refuse_query
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.forms import Form, read_form
 from runtime.api.oauth.proofs import proof_of
@@ -21,7 +21,7 @@ from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
 from runtime.services import possession
 from runtime.services.clients import authenticate_client
 from runtime.services.decisions import Decision
-from runtime.services.exchange.pipeline import StaleView
+from runtime.services.exchange.trip import StaleView
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
@@ -61,8 +61,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def token(request: Request, zone_id: str) -> HTTPResponse:
     """Answer a token request. Spec: zone interface, sections 3 to 6."""
-    if request.query_string:
-        raise InvalidRequest("parameters belong in the body")
+    refuse_query(request)
     answer = await respond(
         request.app.ctx.parts,
         zone_id,

@@ -5,7 +5,7 @@ from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
 from runtime.services.sign_in.sessions import SignedIn
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import connections, consents, sessions
+from runtime.storage.sql import connections, consents, revocations, sessions
 
 
 async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_id: str) -> None:
@@ -20,6 +20,8 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
         bumped: dict[str, int] = {}
         for party in {each.party for each in given if each.party.id == party_id}:
             await connections.take_back(conn, zone_id=view.id, user_id=user_id, party=party)
+            ends = {session.id: session.expires_at for session in standing}
+            await revocations.add_between(conn, view.id, party, ends, now=now)
         for session in standing:
             if session.session_type != "browser" and session.party.id == party_id:
                 bumped |= await revocation.revoke(conn, parts, view.id, session.id)
@@ -38,7 +40,7 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
         if resource_id is None:
             return
         await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
-        await consents.withdraw(conn, resource_id=resource_id, **of_user)
+        await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
         bumped = await epochs.bump_user(conn, view.id, signed_in.user.id)
     await epochs.publish(parts.state, bumped)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import Consent
 from runtime.services.exchange.target import authorization_required
-from runtime.services.parties import ApplicationClient
+from runtime.services.parties import Client
 from runtime.services.zones import RootView, ZoneView
 from runtime.storage.sql import roots
 from runtime.storage.sql.roots import DelegatedGrantRow
@@ -32,7 +32,7 @@ class Allowance:
 async def require_allowance(
     parts: "Parts",
     view: ZoneView,
-    client: ApplicationClient,
+    client: Client,
     root: RootView,
     resource: Resource,
     *,
@@ -53,7 +53,7 @@ async def require_allowance(
         if not all(_stands(grant, now) for grant in mine):
             raise authorization_required(view, client, resource, internal="the grant was ended")
     ends_at = min((grant.expires_at for grant in mine if grant.expires_at), default=None)
-    if client.application.consent == Consent.IMPLICIT:
+    if client.consent == Consent.IMPLICIT:
         return Allowance(None, ends_at)
     scopes = await _consent(parts, view, client, root, resource, wanted)
     if scopes is None:
@@ -66,18 +66,18 @@ async def require_allowance(
 async def _consent(
     parts: "Parts",
     view: ZoneView,
-    client: ApplicationClient,
+    client: Client,
     root: RootView,
     resource: Resource,
     wanted: frozenset[str] | None,
 ) -> frozenset[str] | None:
     user = root.user.user
-    key = f"{user.id}\0{client.application.id}\0{resource.id}"
+    key = f"{user.id}\0{client.party.id}\0{resource.id}"
     held = view.consents.get(key)
     if held is not None and held[0] == root.session.user_epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with parts.database.querying() as conn:
-        scopes = await roots.consent(conn, view.id, user.id, client.application.id, resource.id)
+        scopes = await roots.consent(conn, view.id, user.id, client.party, resource.id)
     if scopes is not None:
         view.consents.put(key, (root.session.user_epoch, scopes))
     return scopes

@@ -25,6 +25,7 @@ class CachedToken:
     """A token that was issued before."""
 
     token: str
+    token_id: str
     expires_at: int
     scopes: frozenset[str]
     epochs: Epochs
@@ -75,12 +76,14 @@ def open_entry(
     if sealed is None:
         return None
     try:
-        token, expires_at, kept_scopes, *kept_epochs = orjson.loads(sealer.open(sealed, bound_to=key))
+        token, token_id, expires_at, kept_scopes, *kept_epochs = orjson.loads(
+            sealer.open(sealed, bound_to=key)
+        )
     except (SealBroken, ValueError):
         return None
     if tuple(kept_epochs) != epochs or expires_at - now.timestamp() < MIN_REMAINING_SECONDS:
         return None
-    found = CachedToken(token, expires_at, frozenset(kept_scopes), epochs)
+    found = CachedToken(token, token_id, expires_at, frozenset(kept_scopes), epochs)
     return found if found.scopes == scopes else None
 
 
@@ -89,7 +92,7 @@ async def keep(state: State, entry: CachedToken, *, key: str, sealer: Sealer, no
     remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
     if remaining <= 0:
         return
-    plain = orjson.dumps([entry.token, entry.expires_at, sorted(entry.scopes), *entry.epochs])
+    plain = orjson.dumps([entry.token, entry.token_id, entry.expires_at, sorted(entry.scopes), *entry.epochs])
     try:
         await state.put(key, sealer.seal(plain, bound_to=key), ttl_seconds=remaining)
     except Unavailable:

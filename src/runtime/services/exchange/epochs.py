@@ -6,12 +6,14 @@ of an epoch's entry.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
 from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import revocations
 from runtime.storage.state import State
 
 TTL_SECONDS = 60
@@ -20,6 +22,11 @@ TTL_SECONDS = 60
 def zone_key(zone_id: str) -> str:
     """Where the short-lived state keeps a zone's epoch."""
     return f"epoch:zone:{zone_id}"
+
+
+def denials_key(zone_id: str) -> str:
+    """Where the short-lived state keeps how many single tokens of a zone were revoked."""
+    return f"epoch:denials:{zone_id}"
 
 
 def user_key(user_id: str) -> str:
@@ -50,3 +57,11 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[s
     The answer is for `publish`, once the transaction has committed.
     """
     return {user_key(user_id): await storage.bump_user(conn, zone_id, user_id)}
+
+
+async def revoke_token(
+    conn: AsyncConnection, zone_id: str, token_id: str, *, now: datetime, expires_at: datetime
+) -> dict[str, int]:
+    """Let one token be worth nothing any more; the last thing in a transaction, for `publish` after it."""
+    count = await revocations.add_token(conn, zone_id, token_id, now=now, expires_at=expires_at)
+    return {} if count is None else {denials_key(zone_id): count}

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from runtime.domain.errors import InvalidScope, Unavailable
+from runtime.domain.errors import InvalidScope
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain
 from runtime.services.decisions import Decision
-from runtime.services.exchange import cache, epochs, policy, target
+from runtime.services.exchange import cache, policy, target, trip
 from runtime.services.exchange.allowance import Allowance, require_allowance
 from runtime.services.exchange.cache import CachedToken
 from runtime.services.exchange.subject import (
@@ -26,6 +26,7 @@ from runtime.services.exchange.subject import (
     check_root,
     own_authority,
     refused,
+    require_not_denied,
     verify_subject,
 )
 from runtime.services.exchange.tokens import (
@@ -37,22 +38,9 @@ from runtime.services.exchange.tokens import (
 )
 from runtime.services.parties import ApplicationClient
 from runtime.services.zones import RootView, ZoneView
-from runtime.storage.sql import roots
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
-
-
-class StaleView(Exception):
-    """The zone has changed since the view was made; what was concluded from it does not count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trip:
-    """What the one trip to the short-lived state brought: a root that stands, and a token issued before."""
-
-    root: RootView | None
-    candidate: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +76,11 @@ async def exchange(
     resource = await view.resource(request.resource)
 
     decision.step = 5
-    held, is_fresh = await _known_root(view, subject)
-    key = _cache_key(view, client, request, subject, held, resource, jkt)
-    trip = await _take_trip(parts, view, held, is_fresh=is_fresh, key=key)
-    root, authority = await _authority(view, subject, trip.root, now)
+    held = await trip.known_root(view, subject.session_id)
+    key = _cache_key(view, client, request, subject, held.root, resource, jkt)
+    standing, candidate = await trip.take(parts, view, held, key=key)
+    require_not_denied(view, subject.token_id)
+    root, authority = await _authority(view, subject, standing, now)
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
@@ -134,27 +123,14 @@ async def exchange(
     decision.step = 12
     under = (view.epoch, *(root.epochs if root else (0, 0)))
     token = cache.open_entry(
-        trip.candidate, key=key, sealer=view.sealer, epochs=under, scopes=verdict.scopes, now=now
+        candidate, key=key, sealer=view.sealer, epochs=under, scopes=verdict.scopes, now=now
     )
-    if token is None:
+    if token is None or token.token_id in view.denied:
         decision.step = 13
         token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
         decision.step = 14
         await cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
     return _answer(token, jkt, now)
-
-
-async def _known_root(view: ZoneView, subject: Subject) -> tuple[RootView | None, bool]:
-    """The root of the chain, and whether it comes from the database just now. Raises InvalidGrant."""
-    if subject.session_id is None:
-        return None, False
-    held = view.held_root(subject.session_id)
-    if held is not None:
-        return held, False
-    found = await view.read_root(subject.session_id)
-    if found is None:
-        raise refused("the session is gone")
-    return found, True
 
 
 def _cache_key(
@@ -177,61 +153,6 @@ def _cache_key(
         session_id=subject.session_id or subject.digest,
         confirmation=confirmation(jkt),
     )
-
-
-async def _take_trip(
-    parts: "Parts", view: ZoneView, root: RootView | None, *, is_fresh: bool, key: str
-) -> Trip:
-    """Fetch the epochs and the candidate together; ask the database where an epoch is unknown.
-
-    Raises: StaleView.
-    """
-    names = [key, epochs.zone_key(view.id)]
-    if root is not None:
-        names += [epochs.session_key(root.session.id), epochs.user_key(root.session.user_id)]
-    try:
-        fetched = await parts.state.fetch(names)
-    except Unavailable:
-        fetched = [None for _ in names]
-    candidate, zone_epoch, *root_epochs = fetched
-    if zone_epoch is None:
-        if await parts.zones.refresh(view.id) is not view:
-            raise StaleView
-    elif int(zone_epoch) > view.epoch:
-        raise StaleView
-    if root is not None:
-        root = await _standing_root(parts, view, root, root_epochs, is_fresh=is_fresh)
-    return Trip(root, candidate)
-
-
-async def _standing_root(
-    parts: "Parts", view: ZoneView, root: RootView, published: list[bytes | None], *, is_fresh: bool
-) -> RootView | None:
-    """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
-    session_epoch, user_epoch = published
-    current = root
-    if session_epoch is None or user_epoch is None:
-        if not is_fresh:
-            async with parts.database.querying() as conn:
-                stored = await roots.root_epochs(conn, view.id, root.session.id, root.session.user_id)
-            is_fresh = stored == root.epochs
-    elif int(session_epoch) <= root.session.epoch and int(user_epoch) <= root.session.user_epoch:
-        return root
-    else:
-        is_fresh = False
-    if not is_fresh:
-        found = await view.read_root(root.session.id)
-        if found is None:
-            return None
-        current = found
-    await epochs.publish(
-        parts.state,
-        {
-            epochs.session_key(current.session.id): current.session.epoch,
-            epochs.user_key(current.session.user_id): current.session.user_epoch,
-        },
-    )
-    return current
 
 
 async def _authority(
@@ -319,7 +240,8 @@ def _mint(
         actors=plan.actors,
         confirmation=confirmation(jkt),
     )
-    return CachedToken(issue_access_token(view, facts), seconds(plan.expires_at), scopes, under)
+    token = issue_access_token(view, facts)
+    return CachedToken(token, facts.token_id, seconds(plan.expires_at), scopes, under)
 
 
 def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:

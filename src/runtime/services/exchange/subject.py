@@ -17,7 +17,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
-from runtime.services.parties import ApplicationClient
+from runtime.services.parties import ApplicationClient, Client
 from runtime.services.zones import RootView, ZoneView
 
 MAX_TOKEN_CHARS = 16_384
@@ -36,6 +36,7 @@ class Subject:
     """
 
     digest: str
+    token_id: str
     sub: str
     audience: str
     client_id: str
@@ -57,7 +58,7 @@ def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
     subject = view.subjects.get(digest)
     if subject is None:
-        subject = _read(digest, _verified(view, token, now, name="subject_token"))
+        subject = subject_of(digest, _verified(view, token, now, name="subject_token"))
         view.subjects.put(digest, subject)
     if subject.expires_at <= now.timestamp():
         raise refused("expired")
@@ -74,7 +75,8 @@ def _verified(view: ZoneView, token: str, now: datetime, *, name: str) -> dict[s
         raise refused(str(failure)) from None
 
 
-def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
+def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
+    """What the claims of a verified access token come to. Raises InvalidGrant when one is amiss."""
     if not all(isinstance(claims.get(name), str) for name in _REQUIRED):
         raise refused("a claim is missing")
     session_id = claims.get("sid")
@@ -83,6 +85,7 @@ def _read(digest: str, claims: Mapping[str, Any]) -> Subject:
     try:
         return Subject(
             digest=digest,
+            token_id=claims["jti"],
             sub=claims["sub"],
             audience=claims["aud"],
             client_id=claims["client_id"],
@@ -104,6 +107,12 @@ def bound_to(cnf: object) -> str | None:
     if not isinstance(cnf, dict) or cnf.keys() != {"jkt"} or not isinstance(cnf["jkt"], str):
         raise ValueError("a confirmation that is not understood")
     return cnf["jkt"]
+
+
+def require_not_denied(view: ZoneView, token_id: str) -> None:
+    """Check that this very token has not been revoked. Raises InvalidGrant."""
+    if token_id in view.denied:
+        raise refused("the token has been revoked")
 
 
 def check_root(root: RootView | None, subject: Subject, now: datetime) -> RootView:
@@ -134,21 +143,16 @@ async def check_provenance(
 ) -> None:
     """Check that this application may present this token: it was issued to it, or for a resource it provides.
 
-    Whoever acted earlier in the chain must still be an application of the zone. Who holds a token that is
-    bound to a key must have the key; who provides the resource was shown the proof when the token came.
+    Who holds a token that is bound to a key must have the key; who provides the resource was shown the
+    proof when the token came.
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have.
 
     Raises: InvalidGrant. Spec: zone interface, section 3, provenance rule.
     """
-    issued_to = await view.client(subject.client_id)
-    if issued_to is None:
-        raise refused("the application it was issued to is gone")
-    for actor in subject.actors:
-        if await view.application_named(actor) is None:
-            raise refused("an application in the chain is gone")
-    if isinstance(issued_to, ApplicationClient) and issued_to.application.id == client.application.id:
+    issued_to = await check_chain(view, subject)
+    if issued_to.party == client.party:
         if subject.jkt not in (None, jkt):
             raise refused("bound to a key, and nothing proves possession of it")
         return
@@ -159,6 +163,17 @@ async def check_provenance(
         or resource.application_id != client.application.id
     ):
         raise refused("neither issued to the application nor for a resource of it")
+
+
+async def check_chain(view: ZoneView, subject: Subject) -> Client:
+    """The client that a token was issued to, when everybody who acted is still there. Raises InvalidGrant."""
+    issued_to = await view.client(subject.client_id)
+    if issued_to is None:
+        raise refused("the application it was issued to is gone")
+    for actor in subject.actors:
+        if await view.application_named(actor) is None:
+            raise refused("an application in the chain is gone")
+    return issued_to
 
 
 def check_actor(
@@ -186,6 +201,7 @@ def check_actor(
         or "sid" in claims
         or "act" in claims
         or "cnf" in claims
+        or claims.get("jti") in view.denied
     ):
         raise refused("the actor token is not the application's own")
 

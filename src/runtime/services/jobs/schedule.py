@@ -5,8 +5,10 @@ from datetime import timedelta
 from runtime.services.jobs import unused_clients
 from runtime.services.jobs.runner import Job
 from runtime.services.outbox import JOB as OUTBOX
+from runtime.services.tokens import delta
 
 JOBS: tuple[Job, ...] = (
     Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused_clients.run),
     Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda parts: parts.outbox.tend()),
+    Job(delta.JOB, timedelta(hours=1), timedelta(minutes=5), delta.prune),
 )

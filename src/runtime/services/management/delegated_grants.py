@@ -58,7 +58,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     grant = cast(DelegatedGrant, before)
     await unit.revision()
     of_this = {"user_id": grant.user_id, "resource_id": grant.resource_id}
-    await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this)
+    await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this, now=unit.now)
     await storage.remove(unit.conn, DELEGATED_GRANT, grant.id, within=scope)
     await _record(unit, "delete", grant, before=of_this, after=None)
 

@@ -21,7 +21,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import keys
-from runtime.services.management import permissions
+from runtime.services.management import issued, permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes
@@ -236,8 +236,9 @@ async def change(
 
 
 async def take_away(unit: Unit, kind: Kind, scope: Parents, before: Entity) -> None:
-    """Remove an entity and record it."""
+    """Remove an entity and record it; what was issued to it is told to be revoked."""
     await unit.revision()
+    await issued.revoke(unit, kind, before)
     await storage.remove(unit.conn, kind, before.id, within=scope)
     unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)

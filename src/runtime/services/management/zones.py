@@ -137,11 +137,11 @@ async def take_away(unit: Unit, before: Zone) -> None:
     """Remove a zone that the caller may remove, and everything in it."""
     scope = {"organization_id": before.organization_id}
     await unit.revision()
-    epoch = await exchange.zone_epoch(unit.conn, before.id)
+    found = await exchange.zone_epochs(unit.conn, before.id)
     await storage.remove(unit.conn, ZONE, before.id, within=scope)
     unit.zones.pop(before.id, None)
     await unit.write(ZONE, "zones.delete", before, None)
-    unit.forget_zone(before.id, (epoch or 0) + 1)
+    unit.forget_zone(before.id, (found[0] if found else 0) + 1)
 
     async def forget_view() -> None:
         try:

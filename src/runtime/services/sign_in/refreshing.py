@@ -76,7 +76,7 @@ async def refresh(
     family = await _family(parts, view, client, token, now)
     await _require_same_key(parts, view, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
-    session, user = await _standing(parts, view, family, now)
+    session, user = await standing(parts, view, family, now)
     whole = await _authority(parts, view, client, family, session, user)
     authority = replace(tokens.narrowed(whole, form.get("scope")), jkt=jkt)
     target = await tokens.choose_target(parts, view, authority, named)
@@ -93,14 +93,12 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
 
     Raises InvalidGrant.
     """
-    family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
-    async with parts.database.querying() as conn:
-        family = await storage.find(conn, family_id, zone_id=view.id) if family_id else None
-    if family is None or (family.party, family.client_id) != (client.party, client.client_id):
+    family = await _named(parts, view, client, token)
+    if family is None:
         raise InvalidGrant(REFUSED, internal="unknown, or of another client")
     if family.status != "active" or family.expires_at <= now:
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
-    if not (_is_current(parts, family, token) or _is_repeated(parts, family, token, now)):
+    if not is_usable(parts, family, token, now):
         await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
         raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
     return family
@@ -123,7 +121,40 @@ def _bound(client: Client, jkt: str | None) -> str | None:
     return jkt if client.is_public else None
 
 
-async def _standing(
+async def find_family(parts: Parts, view: ZoneView, client: Client, token: str) -> RefreshFamily | None:
+    """The client's family that the token is of, or was before its last use; None when there is none.
+
+    Looking changes nothing, and whether the token is still good is another question: see `is_usable`.
+    """
+    family = await _named(parts, view, client, token)
+    if family is None:
+        return None
+    hashed, previous = parts.hasher.hash(token), family.previous_hash
+    is_of_it = compare_digest(hashed, family.current_hash) or (
+        previous is not None and compare_digest(hashed, previous)
+    )
+    return family if is_of_it else None
+
+
+def is_usable(parts: Parts, family: RefreshFamily, token: str, now: datetime) -> bool:
+    """Tell whether a token of the family may be used now, as far as the family goes."""
+    if family.status != "active" or family.expires_at <= now:
+        return False
+    return _is_current(parts, family, token) or _is_repeated(parts, family, token, now)
+
+
+async def _named(parts: Parts, view: ZoneView, client: Client, token: str) -> RefreshFamily | None:
+    """The client's family that a token names, genuine or not."""
+    family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
+    if not family_id:
+        return None
+    async with parts.database.querying() as conn:
+        family = await storage.find(conn, family_id, zone_id=view.id)
+    owner = (client.party, client.client_id)
+    return family if family and (family.party, family.client_id) == owner else None
+
+
+async def standing(
     parts: Parts, view: ZoneView, family: RefreshFamily, now: datetime
 ) -> tuple[Session, User]:
     """The session and the user behind a family, both still good. Raises InvalidGrant."""

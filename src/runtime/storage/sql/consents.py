@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
+from runtime.storage.sql import revocations
 from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
@@ -159,12 +160,21 @@ async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: dat
         update(_grants)
         .where(_grants.c.id == grant_id, _grants.c.zone_id == zone_id, _grants.c.status == "active")
         .values(status="revoked", epoch=_grants.c.epoch + 1, updated_at=now)
+        .returning(_grants.c.user_id, _grants.c.resource_id)
     )
-    return done.rowcount == 1
+    ended = done.one_or_none()
+    if ended is None:
+        return False
+    of_this = {"user_id": ended.user_id, "resource_id": ended.resource_id}
+    await revocations.add_grant(conn, zone_id=zone_id, **of_this, now=now)
+    return True
 
 
-async def withdraw(conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str) -> None:
+async def withdraw(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str, now: datetime
+) -> None:
     """Take back what a user agreed to for a resource, whichever application it was for."""
+    await revocations.add_grant(conn, zone_id=zone_id, user_id=user_id, resource_id=resource_id, now=now)
     await conn.execute(
         delete(_consents).where(
             _consents.c.zone_id == zone_id,
@@ -174,8 +184,9 @@ async def withdraw(conn: AsyncConnection, *, zone_id: str, user_id: str, resourc
     )
 
 
-async def withdraw_all(conn: AsyncConnection, *, zone_id: str, party: Party) -> int:
+async def withdraw_all(conn: AsyncConnection, *, zone_id: str, party: Party, now: datetime) -> int:
     """Take back what every user agreed to for one application or user agent; how many consents that were."""
+    await revocations.add_issued(conn, zone_id, party, now=now)
     gone = await conn.execute(delete(_consents).where(_consents.c.zone_id == zone_id, party.owns(_consents)))
     return gone.rowcount
 

@@ -13,6 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
 from runtime.domain.kinds.role import UserCredential, UserGroup, UserRoleAssignment
+from runtime.storage.sql import revocations
+from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.selecting import Contains, condition
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -312,14 +314,16 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
         update(_sessions)
         .where(_sessions.c.zone_id == zone_id, _sessions.c.user_id == user_id, _sessions.c.status == "active")
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
-        .returning(_sessions.c.id, _sessions.c.epoch)
+        .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
+    rows = ended.all()
+    await revocations.add(conn, zone_id, [Revocation(now, row.expires_at, {"sid": row.id}) for row in rows])
     await conn.execute(
         update(_families)
         .where(_families.c.zone_id == zone_id, _families.c.user_id == user_id)
         .values(status="revoked")
     )
-    return {row.id: int(row.epoch) for row in ended}
+    return {row.id: int(row.epoch) for row in rows}
 
 
 async def end_provider_sessions(

@@ -79,6 +79,7 @@ class ZoneInternals:
     epoch: int
     policy_schema_version: str
     switches: Switches | None = None
+    denials: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,13 @@ class ActivePolicies:
     policies: tuple[tuple[str, str | None, Mapping[str, Any] | None], ...]
 
 
-_ZONE_EPOCH = select(_internals.c.epoch).where(_internals.c.zone_id == _ZONE)
+_ZONE_EPOCHS = select(_internals.c.epoch, _internals.c.denials).where(_internals.c.zone_id == _ZONE)
 
 
-async def zone_epoch(conn: AsyncConnection, zone_id: str) -> int | None:
-    """The epoch of a zone; None when there is no such zone."""
-    epoch: int | None = await conn.scalar(_ZONE_EPOCH, {"zone": zone_id})
-    return epoch
+async def zone_epochs(conn: AsyncConnection, zone_id: str) -> tuple[int, int] | None:
+    """The epoch of a zone, and how many single tokens of it were revoked; None without such a zone."""
+    row = (await conn.execute(_ZONE_EPOCHS, {"zone": zone_id})).one_or_none()
+    return (row.epoch, row.denials) if row else None
 
 
 async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals] | None:

@@ -4,7 +4,7 @@ Each belongs to an organization or a zone and goes with it. The two logs are the
 no foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
 """
 
-from sqlalchemy import DDL, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
+from sqlalchemy import DDL, BigInteger, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
 
 from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, text
 from runtime.storage.sql.parties import one_party
@@ -60,6 +60,8 @@ zone_internals = Table(
     number("epoch"),
     text("policy_schema_version"),
     json("switches"),
+    # How many single tokens were ever revoked: an epoch of its own.
+    Column("denials", BigInteger, nullable=False, server_default="0"),
     _key("zone_internals", "zone_id"),
     belongs("zone_internals", "organization_id zone_id", "zones organization_id id"),
 )

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
+from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -221,20 +222,23 @@ async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[
     )
 
 
-_CONSENT = select(_consents.c.scopes).where(
-    _consents.c.zone_id == _ZONE,
-    _consents.c.user_id == bindparam("user"),
-    _consents.c.application_id == bindparam("application"),
-    _consents.c.resource_id == bindparam("resource"),
-)
+_CONSENTS = {
+    name: select(_consents.c.scopes).where(
+        _consents.c.zone_id == _ZONE,
+        _consents.c.user_id == bindparam("user"),
+        _consents.c[name] == bindparam("party"),
+        _consents.c.resource_id == bindparam("resource"),
+    )
+    for name in ("application_id", "user_agent_id")
+}
 
 
 async def consent(
-    conn: AsyncConnection, zone_id: str, user_id: str, application_id: str, resource_id: str
+    conn: AsyncConnection, zone_id: str, user_id: str, party: Party, resource_id: str
 ) -> frozenset[str] | None:
-    """The scopes a user allowed an application at a resource; None when nothing was allowed."""
+    """The scopes a user allowed a client at a resource; None when nothing was allowed."""
+    statement = _CONSENTS["application_id" if party.application_id is not None else "user_agent_id"]
     scopes = await conn.scalar(
-        _CONSENT,
-        {"zone": zone_id, "user": user_id, "application": application_id, "resource": resource_id},
+        statement, {"zone": zone_id, "user": user_id, "party": party.id, "resource": resource_id}
     )
     return frozenset(scopes) if scopes is not None else None

@@ -11,7 +11,9 @@ from sqlalchemy import ColumnElement, and_, insert, not_, or_, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql import revocations
 from runtime.storage.sql.parties import Party
+from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.tables import METADATA
 
 SessionType = Literal["browser", "application", "offline"]
@@ -175,10 +177,13 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
             _sessions.c.status == "active",
         )
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
-        .returning(_sessions.c.id, _sessions.c.epoch)
+        .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
-    epochs = {row.id: int(row.epoch) for row in ended}
+    rows = ended.all()
+    epochs = {row.id: int(row.epoch) for row in rows}
     if epochs:
+        told = [Revocation(now, row.expires_at, {"sid": row.id}) for row in rows]
+        await revocations.add(conn, zone_id, told)
         await conn.execute(
             update(_families)
             .where(_families.c.zone_id == zone_id, _families.c.session_id.in_(epochs))

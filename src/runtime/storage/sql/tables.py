@@ -22,7 +22,7 @@ from runtime.storage.sql.records import (
     zone_internals,
     zone_keys,
 )
-from runtime.storage.sql.upkeep import jobs
+from runtime.storage.sql.upkeep import jobs, revocations
 
 __all__ = [
     "METADATA",
@@ -41,6 +41,7 @@ __all__ = [
     "ownerships",
     "policy_set_bindings",
     "refresh_families",
+    "revocations",
     "sessions",
     "token_events",
     "user_credentials",

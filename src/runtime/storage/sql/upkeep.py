@@ -1,8 +1,8 @@
-"""The tables of what the service does by itself, whoever asks: one row a job, for all processes."""
+"""The tables of what the service does by itself: its jobs, and what it tells of revocations."""
 
-from sqlalchemy import PrimaryKeyConstraint, Table
+from sqlalchemy import Index, PrimaryKeyConstraint, Table
 
-from runtime.storage.sql.columns import METADATA, instant, number, text
+from runtime.storage.sql.columns import METADATA, belongs, instant, json, number, text
 
 # Whoever holds a job's lease works on it; it is anybody's again once `leased_until` has passed.
 jobs = Table(
@@ -17,3 +17,20 @@ jobs = Table(
     instant("succeeded_at", nullable=True),
     PrimaryKeyConstraint("name", name="jobs_pkey"),
 )
+
+# What was revoked before its time, told until it would have ended anyway; `token_id` for single tokens.
+revocations = Table(
+    "revocations",
+    METADATA,
+    text("zone_id"),
+    text("id"),
+    instant("at"),
+    instant("forget_at"),
+    json("claims", nullable=False),
+    text("token_id", nullable=True),
+    PrimaryKeyConstraint("zone_id", "id", name="revocations_pkey"),
+    belongs("revocations", "zone_id", "zones id"),
+)
+Index("revocations_at_idx", revocations.c.zone_id, revocations.c.at)
+Index("revocations_forget_at_idx", revocations.c.forget_at)
+Index("revocations_token_id_key", revocations.c.zone_id, revocations.c.token_id, unique=True)

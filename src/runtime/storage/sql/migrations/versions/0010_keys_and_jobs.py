@@ -1,4 +1,4 @@
-"""Key rotation on a schedule, and the jobs that one worker does for all."""
+"""The jobs that one process does for all, and what was revoked before its time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -22,6 +22,24 @@ def upgrade() -> None:
         sa.Column("succeeded_at", INSTANT, nullable=True),
         sa.PrimaryKeyConstraint("name", name="jobs_pkey"),
     )
+    op.create_table(
+        "revocations",
+        sa.Column("zone_id", sa.String(), nullable=False),
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("at", INSTANT, nullable=False),
+        sa.Column("forget_at", INSTANT, nullable=False),
+        sa.Column("claims", sa.JSON(), nullable=False),
+        sa.Column("token_id", sa.String(), nullable=True),
+        sa.PrimaryKeyConstraint("zone_id", "id", name="revocations_pkey"),
+        sa.ForeignKeyConstraint(
+            ["zone_id"], ["zones.id"], name="revocations_zone_id_fkey", ondelete="CASCADE"
+        ),
+    )
+    op.create_index("revocations_at_idx", "revocations", ["zone_id", "at"])
+    op.create_index("revocations_forget_at_idx", "revocations", ["forget_at"])
+    op.create_index("revocations_token_id_key", "revocations", ["zone_id", "token_id"], unique=True)
+    with op.batch_alter_table("zone_internals") as zone_internals:
+        zone_internals.add_column(sa.Column("denials", sa.BigInteger(), nullable=False, server_default="0"))
 
 
 def downgrade() -> None:

@@ -1,0 +1,39 @@
+"""The revocation delta, for servers that verify the zone's tokens by themselves."""
+
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import bind_zone_route
+from runtime.api.oauth.errors import answering_oauth
+from runtime.api.oauth.forms import parse_form
+from runtime.api.shared.etags import seen
+from runtime.services.parts import Parts
+
+# Whoever polls decides how soon it knows; nobody in between may make that longer.
+_HEADERS = {"Cache-Control": "max-age=1, must-revalidate"}
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the delta of every zone."""
+    bind_zone_route(app, revocations, "/.well-known/revocations", cors=True)
+
+
+@answering_oauth
+async def revocations(request: Request, zone_id: str) -> HTTPResponse:
+    """What was revoked since the cursor in `since`, or all of it that still matters.
+
+    The tag is that of the list: a caller that has it goes on with the cursor it has.
+    """
+    parts: Parts = request.app.ctx.parts
+    since = parse_form(request.query_string.encode()).values.get("since")
+    told = await parts.revocations.delta(parts, await parts.zones.view(zone_id), since)
+    tag = f'"{sha256(orjson.dumps(told["revocations"])).hexdigest()[:32]}"'
+    headers = {**_HEADERS, "ETag": f"W/{tag}"}
+    if seen(request.headers.get("if-none-match"), tag):
+        return HTTPResponse(status=304, headers=headers)
+    return HTTPResponse(orjson.dumps(told), headers=headers, content_type="application/json")

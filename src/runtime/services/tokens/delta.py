@@ -1,0 +1,115 @@
+"""The revocation delta: what servers poll that verify tokens by themselves.
+
+A list of what was revoked and could still be taken for good. It is public, as the keys are: anybody may use
+it, and nobody learns a name from it. Session and token ids are random; everything else stands there as the
+digest that a server makes of the claims in the token at hand.
+"""
+
+import asyncio
+from base64 import urlsafe_b64encode
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from runtime.domain.errors import InvalidRequest
+from runtime.domain.oauth.claims import seconds
+from runtime.services.zones import Kept, ZoneView
+from runtime.storage.sql import revocations as storage
+from runtime.storage.sql.revocations import Revocation
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+JOB = "revocations"
+# Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
+OVERLAP = timedelta(seconds=15)
+FRESH_SECONDS = 0.5  # how long a worker answers from memory
+_PLAIN = ("sid", "jti")
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class _Log:
+    """The entries of a zone that this process has read, oldest first.
+
+    Attributes:
+        read_at: when it last looked, on the service's clock.
+    """
+
+    read_at: datetime | None = None
+    entries: dict[str, Revocation] = field(default_factory=dict)
+    instants: list[datetime] = field(default_factory=list)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Revocations:
+    """What this process knows of revocations, zone by zone; looked up again after a moment."""
+
+    def __init__(self) -> None:
+        self._logs: Kept[_Log] = Kept(1_000)
+
+    async def delta(self, parts: "Parts", view: ZoneView, since: str | None) -> dict[str, Any]:
+        """What was revoked in a zone since a cursor, or all of it that still matters.
+
+        The members: `issuer`; `revocations`, each an object of claims: `sid`, `jti`, or with `#S256` the
+        digest of `aud`, of `client_id`, or, as `actor`, of anybody in the `act` chain. A token that has all
+        of them is revoked; where there is an `issued_until`, only when its `iat` is no later. `next`: the
+        cursor for the next question.
+
+        Raises: InvalidRequest for a cursor that was not handed out.
+        """
+        after, now = _read_cursor(since), parts.clock()
+        log = await self._log(parts, view.id, now)
+        kept = list(log.entries.values())[bisect_right(log.instants, after) :]
+        return {
+            "issuer": view.issuer,
+            "revocations": [_told(each) for each in kept if each.forget_at > now],
+            "next": str(int((now - OVERLAP).timestamp())),
+        }
+
+    async def _log(self, parts: "Parts", zone_id: str, now: datetime) -> _Log:
+        """The zone's log, read again when that is a moment ago: only what is new travels."""
+        if (log := self._logs.get(zone_id)) is None:
+            log = _Log()
+            self._logs.put(zone_id, log)
+        async with log.reading:
+            if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
+                after = _LONG_AGO if log.read_at is None else log.read_at - OVERLAP
+                async with parts.database.querying() as conn:
+                    found = await storage.since(conn, zone_id, after, now=now)
+                merged = {**log.entries, **dict(found)}
+                alive = [item for item in merged.items() if item[1].forget_at > now]
+                log.entries = dict(sorted(alive, key=lambda item: item[1].at))
+                log.instants = [each.at for each in log.entries.values()]
+                log.read_at = now
+        return log
+
+
+async def prune(parts: "Parts") -> int:
+    """Forget what would have ended by now anyway; how much that was."""
+    async with parts.database.transaction() as conn:
+        return await storage.prune(conn, now=parts.clock())
+
+
+def digest(value: str) -> str:
+    """The base64url SHA-256 of a claim's value, as entries have it."""
+    return urlsafe_b64encode(sha256(value.encode()).digest()).rstrip(b"=").decode("ascii")
+
+
+def _told(entry: Revocation) -> dict[str, Any]:
+    """One entry as it is published. A session or a token that has ended never comes back; the rest may."""
+    told: dict[str, Any] = {
+        name if name in _PLAIN else f"{name}#S256": value if name in _PLAIN else digest(value)
+        for name, value in entry.claims.items()
+    }
+    return told if told.keys() <= set(_PLAIN) else {**told, "issued_until": seconds(entry.at) + 1}
+
+
+def _read_cursor(since: str | None) -> datetime:
+    if since is None:
+        return _LONG_AGO
+    if not since.isascii() or not since.isdigit() or len(since) > 11:
+        raise InvalidRequest("`since` is not a cursor of this list")
+    return datetime.fromtimestamp(int(since), UTC)

@@ -1,0 +1,141 @@
+"""Introspection: is a token still good, and what does it say?
+
+Whoever asks is an audience of the token: the application that provides the resource in `aud`, or for a
+refresh token the client that holds it. To others every token is one that nobody knows. Spec: RFC 7662.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from runtime.adapters.keys.signing import InvalidToken as TokenRefused
+from runtime.adapters.keys.signing import verify
+from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidClient, InvalidGrant
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.scopes import to_text
+from runtime.services.exchange import trip
+from runtime.services.exchange.allowance import require_allowance
+from runtime.services.exchange.subject import (
+    Subject,
+    check_chain,
+    check_root,
+    own_authority,
+    refused,
+    require_not_denied,
+    subject_of,
+)
+from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.parts import Parts
+from runtime.services.sign_in import refreshing
+from runtime.services.zones import ZoneView
+
+INACTIVE = b'{"active":false}'
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An access token whose signature was found to be in order, and what is told of it while it is good."""
+
+    subject: Subject
+    told: bytes
+
+
+async def introspect(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+    """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong.
+
+    Raises: InvalidClient for a caller that has not proved who it is; StaleView when all is to be done again
+        with a newer view; Unavailable.
+    """
+    if client.is_public:
+        raise InvalidClient(internal="a public client proves nothing")
+    try:
+        if token.count(".") == 2:
+            return await _access_token(parts, view, client, token, now)
+        return await _refresh_token(parts, view, client, token, now)
+    except (InvalidGrant, AccessDenied, InsufficientAuthorization):
+        return INACTIVE
+
+
+async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+    """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
+    known = _known(view, token, now)
+    subject = known.subject
+    root, _ = await trip.take(parts, view, await trip.known_root(view, subject.session_id))
+    require_not_denied(view, subject.token_id)
+    resource = await _provided_by(view, client, subject)
+    issued_to = await check_chain(view, subject)
+    if subject.session_id is None:
+        await own_authority(view, subject)
+        return known.told
+    standing = check_root(root, subject, now)
+    allowance = await require_allowance(
+        parts, view, issued_to, standing, resource, wanted=subject.scopes, now=now
+    )
+    if allowance.scopes is not None and not subject.scopes <= allowance.scopes:
+        raise refused("the user allows less by now")
+    return known.told
+
+
+def _known(view: ZoneView, token: str, now: datetime) -> Known:
+    """The token, from its signature or from having seen it before. Raises InvalidGrant."""
+    digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    known: Known | None = view.introspected.get(digest)
+    if known is None:
+        try:
+            claims = verify(
+                token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now
+            )
+        except TokenRefused as failure:
+            raise refused(str(failure)) from None
+        known = Known(subject_of(digest, claims), _told(claims))
+        view.introspected.put(digest, known)
+    if known.subject.expires_at <= now.timestamp():
+        raise refused("expired")
+    return known
+
+
+def _told(claims: Mapping[str, Any]) -> bytes:
+    """The claims as the token has them, each one of them. Spec: RFC 7662 section 2.2."""
+    token_type = "DPoP" if "jkt" in claims.get("cnf", {}) else "Bearer"
+    return orjson.dumps({"active": True, "token_type": token_type, **claims})
+
+
+async def _provided_by(view: ZoneView, client: Client, subject: Subject) -> Resource:
+    """The resource in the token's `aud`, which the caller provides. Raises InvalidGrant."""
+    resource = await view.resource(subject.audience)
+    if (
+        resource is None
+        or not isinstance(client, ApplicationClient)
+        or resource.identifier != subject.audience
+        or resource.application_id != client.application.id
+    ):
+        raise refused("the caller is no audience of the token")
+    return resource
+
+
+async def _refresh_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+    """What a refresh token of the caller stands for. Asking does not use it. Raises InvalidGrant."""
+    family = await refreshing.find_family(parts, view, client, token)
+    if family is None or not refreshing.is_usable(parts, family, token, now):
+        raise refused("unknown, or used up")
+    session, user = await refreshing.standing(parts, view, family, now)
+    authenticated_at = session.authenticated_at
+    told = {
+        "active": True,
+        "iss": view.issuer,
+        "sub": user.identifier,
+        "client_id": client.client_id,
+        "scope": to_text(frozenset(family.scopes)),
+        "iat": seconds(family.rotated_at or family.created_at),
+        "exp": seconds(min(family.expires_at, session.expires_at)),
+        "sid": session.id,
+        "auth_time": seconds(authenticated_at) if authenticated_at else None,
+        "acr": session.acr,
+    }
+    return orjson.dumps({name: value for name, value in told.items() if value is not None})

@@ -1,0 +1,87 @@
+"""Revocation: a client gives up a token before its time. Spec: RFC 7009.
+
+A refresh token ends the session that its sign-in opened for the client, and with it the family, the access
+tokens and every chain of exchanges that began there. An access token of that sign-in does the same: it is
+the same authority. A token that came from an exchange, or is an application's own, ends alone: the session
+behind it is another client's, who has not asked for anything.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from runtime.adapters.keys.signing import InvalidToken as TokenRefused
+from runtime.adapters.keys.signing import verify
+from runtime.domain.errors import UnsupportedTokenType
+from runtime.services.decisions import Decision
+from runtime.services.exchange import epochs
+from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.sign_in import refreshing, revocation
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import sessions
+
+# Tokens the zone signs that nobody can take back: they are read once, or expire within minutes.
+_OTHER_TYPES = ("JWT", "logout+jwt")
+
+
+async def revoke(
+    parts: Parts, view: ZoneView, client: Client, token: str, now: datetime, decision: Decision
+) -> None:
+    """End what a token of the client stands for; nothing for one that is unknown, foreign or over.
+
+    Args:
+        decision: hears whether anything was ended.
+    Raises: UnsupportedTokenType for a token of the zone that is neither of the two sorts; Unavailable.
+    """
+    if token.count(".") == 2:
+        ended = await _access_token(parts, view, client, token, now, decision)
+    else:
+        ended = await _refresh_token(parts, view, client, token, decision)
+    decision.outcome, decision.step = "revoked" if ended else "ignored", None
+
+
+async def _refresh_token(
+    parts: Parts, view: ZoneView, client: Client, token: str, decision: Decision
+) -> bool:
+    family = await refreshing.find_family(parts, view, client, token)
+    if family is None:
+        return False
+    decision.user_id = family.user_id
+    await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+    return True
+
+
+async def _access_token(
+    parts: Parts, view: ZoneView, client: Client, token: str, now: datetime, decision: Decision
+) -> bool:
+    claims = _claims(view, token, now)
+    issued_to = await view.client(claims["client_id"]) if claims else None
+    if claims is None or issued_to is None or issued_to.client_id != client.client_id:
+        return False
+    if "sid" in claims and "act" not in claims:
+        async with parts.database.querying() as conn:
+            session = await sessions.find(conn, claims["sid"], zone_id=view.id)
+        if session is not None and session.session_type != "browser":
+            decision.user_id = session.user_id
+            await revocation.end(parts, view.id, session_id=session.id)
+            return True
+    async with parts.database.transaction() as conn:
+        denied = await epochs.revoke_token(
+            conn, view.id, claims["jti"], now=now, expires_at=datetime.fromtimestamp(claims["exp"], UTC)
+        )
+    await epochs.publish(parts.state, denied)
+    return bool(denied)
+
+
+def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any] | None:
+    """The claims of an access token of the zone; None for one that is not. Raises UnsupportedTokenType."""
+    for typ in (ACCESS_TOKEN_TYPE, *_OTHER_TYPES):
+        try:
+            claims = verify(token, view.keys, typ=typ, issuer=view.issuer, audience=None, now=now)
+        except TokenRefused:
+            continue
+        if typ != ACCESS_TOKEN_TYPE:
+            raise UnsupportedTokenType("only access tokens and refresh tokens can be revoked")
+        return claims
+    return None

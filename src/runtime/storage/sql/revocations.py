@@ -1,0 +1,223 @@
+"""What was revoked before its time: an entry says which tokens by their claims, as long as one may be alive.
+
+The sessions, users and grants themselves say whether they stand. Entries are for those who cannot ask: the
+servers that verify tokens by themselves, and, for single tokens, the zone endpoints.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.identifiers import new_id
+from runtime.storage.sql.parties import Party
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_revocations = METADATA.tables["revocations"]
+_internals = METADATA.tables["zone_internals"]
+_sessions = METADATA.tables["sessions"]
+_resources = TABLES["Resource"]
+_applications = TABLES["Application"]
+_credentials = TABLES["ApplicationCredential"]
+_user_agents = TABLES["UserAgent"]
+# The most that the setting for tokens whose resource says nothing may be.
+_LONGEST_DEFAULT_SECONDS = 86_400
+_INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Tokens that are worth nothing any more.
+
+    Attributes:
+        claims: a token is meant when it has all of these: `sid`, `jti`, `client_id`, `aud`, or `actor`, which
+            is anybody in its chain; and when it was issued no later than *at*.
+        forget_at: when the last of them has expired anyway.
+    """
+
+    at: datetime
+    forget_at: datetime
+    claims: Mapping[str, str]
+
+
+async def add(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
+    """Keep these."""
+    rows = [
+        {
+            "zone_id": zone_id,
+            "id": new_id(),
+            "at": each.at,
+            "forget_at": each.forget_at,
+            "claims": dict(each.claims),
+            "token_id": None,
+        }
+        for each in entries
+    ]
+    if rows:
+        await conn.execute(insert(_revocations), rows)
+
+
+async def add_token(
+    conn: AsyncConnection, zone_id: str, token_id: str, *, now: datetime, expires_at: datetime
+) -> int | None:
+    """Keep that one token is revoked; the zone's new count of such tokens, None when it has been already.
+
+    The count is what other processes notice. Its row is locked until the commit, so a count that was seen
+    covers every entry with a smaller one: call this last in a transaction.
+    """
+    count: int | None = await conn.scalar(
+        update(_internals)
+        .where(_internals.c.zone_id == zone_id)
+        .values(denials=_internals.c.denials + 1)
+        .returning(_internals.c.denials)
+    )
+    added = await conn.execute(
+        _INSERT[conn.dialect.name](_revocations)
+        .values(
+            zone_id=zone_id,
+            id=new_id(),
+            at=now,
+            forget_at=expires_at,
+            claims={"jti": token_id},
+            token_id=token_id,
+        )
+        .on_conflict_do_nothing()
+    )
+    return count if added.rowcount == 1 else None
+
+
+async def add_grant(
+    conn: AsyncConnection, *, zone_id: str, user_id: str, resource_id: str, now: datetime
+) -> None:
+    """Keep that a user's word for a resource has ended: for what any of their sessions led to there."""
+    found = await conn.execute(
+        select(_sessions.c.id, _sessions.c.expires_at, _resources.c.identifier)
+        .join(_resources, _resources.c.zone_id == _sessions.c.zone_id)
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.user_id == user_id,
+            _sessions.c.status == "active",
+            _sessions.c.expires_at > now,
+            _resources.c.id == resource_id,
+        )
+    )
+    await add(
+        conn,
+        zone_id,
+        [Revocation(now, row.expires_at, {"sid": row.id, "aud": row.identifier}) for row in found],
+    )
+
+
+async def add_party(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
+    """Keep that a client goes: for what was issued to it, where it acted in a chain, and its sessions."""
+    await add_issued(conn, zone_id, party, now=now)
+    entries = []
+    if party.application_id is not None:
+        forget_at = await _longest(conn, zone_id, now)
+        named = await conn.execute(_identifier(_applications, zone_id, party.id))
+        entries = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
+    found = await conn.execute(
+        select(_sessions.c.id, _sessions.c.expires_at).where(
+            _sessions.c.zone_id == zone_id, _sessions.c.status == "active", party.owns(_sessions)
+        )
+    )
+    await add(conn, zone_id, [*entries, *(Revocation(now, row.expires_at, {"sid": row.id}) for row in found)])
+
+
+async def add_between(
+    conn: AsyncConnection, zone_id: str, party: Party, sessions: Mapping[str, datetime], *, now: datetime
+) -> None:
+    """Keep that a client may not act for a user any more: for what it was issued in one of these sessions.
+
+    Args:
+        sessions: id -> when it ends.
+    """
+    claims = await _claims_of(conn, zone_id, party)
+    entries = [
+        Revocation(now, ends_at, {"sid": session_id, **each})
+        for session_id, ends_at in sessions.items()
+        for each in claims
+    ]
+    await add(conn, zone_id, entries)
+
+
+async def add_issued(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
+    """Keep that what was issued to a client itself is worth nothing any more."""
+    claims = await _claims_of(conn, zone_id, party)
+    forget_at = await _longest(conn, zone_id, now)
+    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
+
+
+async def add_credential(conn: AsyncConnection, zone_id: str, credential_id: str, *, now: datetime) -> None:
+    """Keep that one credential of an application goes: for what was issued to it."""
+    forget_at = await _longest(conn, zone_id, now)
+    claims = await _client_ids(conn, zone_id, _credentials.c.id == credential_id)
+    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
+
+
+def _identifier(table: Table, zone_id: str, entity_id: str) -> Select[Any]:
+    return select(table.c.identifier).where(table.c.zone_id == zone_id, table.c.id == entity_id)
+
+
+async def _claims_of(conn: AsyncConnection, zone_id: str, party: Party) -> list[dict[str, str]]:
+    """What a client goes by in its tokens."""
+    if party.application_id is not None:
+        return await _client_ids(conn, zone_id, _credentials.c.application_id == party.id)
+    named = await conn.execute(_identifier(_user_agents, zone_id, party.id))
+    return [{"client_id": row.identifier} for row in named]
+
+
+async def _client_ids(
+    conn: AsyncConnection, zone_id: str, chosen: ColumnElement[bool]
+) -> list[dict[str, str]]:
+    """What these credentials are on the wire: a workload goes by its credential's id."""
+    found = await conn.execute(
+        select(_credentials.c.id, _credentials.c.type, _credentials.c.identifier).where(
+            _credentials.c.zone_id == zone_id, chosen
+        )
+    )
+    return [{"client_id": row.id if row.type == "token" else row.identifier} for row in found]
+
+
+async def _longest(conn: AsyncConnection, zone_id: str, now: datetime) -> datetime:
+    """When every token that was issued by now has expired."""
+    longest = await conn.scalar(
+        select(func.max(_resources.c.credential_lifetime_seconds)).where(_resources.c.zone_id == zone_id)
+    )
+    return now + timedelta(seconds=max(_LONGEST_DEFAULT_SECONDS, longest or 0))
+
+
+async def denied(conn: AsyncConnection, zone_id: str, *, now: datetime) -> tuple[int, frozenset[str]]:
+    """How many single tokens of a zone were ever revoked, and the ids of those that may be alive."""
+    # Counted first: what is read after can only be more than the count says.
+    count = await conn.scalar(select(_internals.c.denials).where(_internals.c.zone_id == zone_id))
+    rows = await conn.execute(
+        select(_revocations.c.token_id).where(
+            _revocations.c.zone_id == zone_id,
+            _revocations.c.token_id.is_not(None),
+            _revocations.c.forget_at > now,
+        )
+    )
+    return int(count or 0), frozenset(rows.scalars())
+
+
+async def since(
+    conn: AsyncConnection, zone_id: str, after: datetime, *, now: datetime
+) -> list[tuple[str, Revocation]]:
+    """The entries made after that instant that anybody needs, oldest first, each with its id."""
+    rows = await conn.execute(
+        select(_revocations.c.id, _revocations.c.at, _revocations.c.forget_at, _revocations.c.claims)
+        .where(_revocations.c.zone_id == zone_id, _revocations.c.at > after, _revocations.c.forget_at > now)
+        .order_by(_revocations.c.at, _revocations.c.id)
+    )
+    return [(row.id, Revocation(row.at, row.forget_at, row.claims)) for row in rows]
+
+
+async def prune(conn: AsyncConnection, *, now: datetime) -> int:
+    """Forget the entries that nobody needs any more; how many those were."""
+    gone = await conn.execute(delete(_revocations).where(_revocations.c.forget_at <= now))
+    return gone.rowcount

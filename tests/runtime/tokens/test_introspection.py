@@ -1,0 +1,260 @@
+"""Introspection: for the audience of a token, and for nobody else."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from tests.runtime.exchange.test_trips import Away, Counting, with_state
+from tests.runtime.tokens.conftest import Chain, ask
+from tests.support.factories import opened_parts
+from tests.support.scene import claims_of
+
+from runtime.domain.errors import InvalidClient, InvalidRequest
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
+from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.services.exchange import epochs
+from runtime.services.exchange.tokens import issue_access_token, issue_id_token, new_token_id
+from runtime.services.parts import Parts
+from runtime.storage.sql import consents
+from runtime.storage.sql.parties import Party
+
+INACTIVE = {"active": False}
+
+
+def facts(chain: Chain, issuer: str, **more: Any) -> AccessTokenFacts:
+    """What the chain's API would be told by a token from sign-in, changed as a test wants it."""
+    now = chain.scene.parts.clock()
+    told: dict[str, Any] = {
+        "issuer": issuer,
+        "subject": chain.person.user.identifier,
+        "audience": chain.api.identifier,
+        "client_id": chain.agent.client_id,
+        "scopes": frozenset({"read"}),
+        "issued_at": now,
+        "expires_at": now + timedelta(minutes=10),
+        "token_id": new_token_id(),
+        "session_id": chain.person.session_id,
+        "authenticated_at": now - timedelta(hours=1),
+        "acr": "urn:acr:gold",
+        "actors": (),
+    }
+    return AccessTokenFacts(**{**told, **more})
+
+
+@pytest.mark.standard("RFC 7662")
+async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
+    """Every claim of the token, and no other: `act`, `cnf` and the rest included."""
+    chain = shared_chain
+    view = await chain.scene.parts.zones.view(chain.zone_id)
+    own = await chain.scene.post(
+        [("grant_type", "client_credentials"), ("resource", chain.api.identifier), *chain.agent.form.items()]
+    )
+    bound = facts(chain, view.issuer, confirmation={"jkt": "thumbprint"}, extra={"may_act": {"sub": "a"}})
+    for token, token_type in (
+        (chain.tokens[2], "Bearer"),
+        (own["access_token"], "Bearer"),
+        (issue_access_token(view, facts(chain, view.issuer)), "Bearer"),
+        (issue_access_token(view, bound), "DPoP"),
+    ):
+        told = await ask(chain.scene, chain.provider, token)
+
+        assert told == {"active": True, "token_type": token_type, **claims_of(token)}
+    assert (await chain.introspect())["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
+
+
+@pytest.mark.threat(12, 13)
+async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
+    """Expired, forged, of another class, of another zone, of another audience: the same few bytes."""
+    chain = shared_chain
+    parts = chain.scene.parts
+    view = await parts.zones.view(chain.zone_id)
+    other = await parts.zones.view((await chain.company.zone("Elsewhere")).id)
+    good = issue_access_token(view, facts(chain, view.issuer))
+    early = parts.clock() - timedelta(hours=2)
+    id_token = issue_id_token(
+        view,
+        subject=chain.person.user.identifier,
+        client_id=chain.agent.client_id,
+        session_id=chain.person.session_id,
+        access_token=None,
+        nonce=None,
+        authenticated_at=None,
+        acr=None,
+        now=parts.clock(),
+        expires_at=parts.clock() + timedelta(minutes=5),
+    )
+    header, payload, signature = good.split(".")
+    refused = {
+        "expired": issue_access_token(
+            view, facts(chain, view.issuer, issued_at=early, expires_at=early + timedelta(hours=1))
+        ),
+        "another zone": issue_access_token(other, facts(chain, other.issuer)),
+        "ID token": id_token,
+        "other signature": f"{header}.{payload}.{signature[:-4]}AAAA",
+        "algorithm none": f"eyJhbGciOiJub25lIiwidHlwIjoiYXQrand0In0.{payload}.",
+        "no token": "nothing",
+        "dots": "a.b.c",
+        "newline": good + "\n",
+        "long": "a" * 20_000 + ".b.c",
+        "not text": "\udcff.\udcff.\udcff".encode("utf-8", "surrogatepass").decode("latin-1"),
+        "refresh token": "unknown.secret",
+        "the zone's own": chain.tokens[0],
+        "prefix": issue_access_token(view, facts(chain, view.issuer, audience="https://api.test/deeper")),
+        "gone client": issue_access_token(view, facts(chain, view.issuer, client_id="gone")),
+        "gone actor": issue_access_token(view, facts(chain, view.issuer, actors=("gone",))),
+        "gone session": issue_access_token(view, facts(chain, view.issuer, session_id="gone")),
+        "other subject": issue_access_token(view, facts(chain, view.issuer, subject="somebody")),
+    }
+    assert (await ask(chain.scene, chain.provider, good, token_type_hint="refresh_token"))["active"]
+
+    for name, token in refused.items():
+        assert await ask(chain.scene, chain.provider, token) == INACTIVE, name
+
+
+@pytest.mark.standard("RFC 7662")
+@pytest.mark.threat(14)
+async def test_only_the_audience_hears_anything(shared_chain: Chain) -> None:
+    """Neither who holds a token nor who acted in it may ask about it, only who provides what it is for."""
+    chain = shared_chain
+    company, zone = chain.company, chain.scene.zone
+    stranger = await company.app(zone, "stranger", dependencies=[chain.api])
+    public = await company.app(zone, "public", public=True)
+    assert (await chain.introspect())["active"]
+
+    for app in (stranger, chain.agent, chain.tool_server):
+        assert await ask(chain.scene, app, chain.tokens[2]) == INACTIVE
+    for nobody in (public, replace(chain.provider, secret="wrong"), replace(chain.provider, secret=None)):
+        with pytest.raises(InvalidClient):
+            await ask(chain.scene, nobody, chain.tokens[2])
+    with pytest.raises(InvalidRequest):
+        await ask(chain.scene, chain.provider, "")
+
+
+async def delete_agent(chain: Chain) -> None:
+    await chain.company.delete(APPLICATION, chain.zone_id, chain.agent.id)
+
+
+async def delete_credential(chain: Chain) -> None:
+    await chain.company.delete(APPLICATION_CREDENTIAL, chain.zone_id, chain.tool_server.credential_id)
+
+
+async def hand_over_resource(chain: Chain) -> None:
+    await chain.company.update(RESOURCE, chain.zone_id, chain.api.id, application_id=chain.agent.id)
+
+
+ENDINGS = [
+    Chain.revoke_session,
+    Chain.delete_session,
+    Chain.revoke_grant,
+    Chain.disable_user,
+    Chain.delete_user,
+    delete_agent,
+    delete_credential,
+    hand_over_resource,
+]
+# What a delta tells of each: the members of an entry. Whom a resource belongs to is no revocation.
+TOLD: dict[str, tuple[str, ...]] = {
+    "revoke_session": ("sid",),
+    "delete_session": ("sid",),
+    "revoke_grant": ("aud#S256", "issued_until", "sid"),
+    "disable_user": ("sid",),
+    "delete_user": ("sid",),
+    "delete_agent": ("actor#S256", "issued_until"),
+    "delete_credential": ("client_id#S256", "issued_until"),
+}
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize("end", ENDINGS, ids=lambda value: value.__name__)
+async def test_what_ends_is_inactive_at_once(
+    chain: Chain, end: Any, storage_settings: dict[str, Any]
+) -> None:
+    """Here, in another worker that knew the token, after a restart, and without short-lived state."""
+    networked = storage_settings["redis_url"] is not None
+    async with opened_parts(**storage_settings) as other:
+        workers = [chain.scene.parts, other] if networked else [chain.scene.parts]
+        for worker in workers:
+            assert (await chain.introspect(worker))["active"]
+
+        await end(chain)
+
+        for worker in workers:
+            assert await chain.introspect(worker) == INACTIVE
+    async with opened_parts(**storage_settings) as restarted:
+        assert await chain.introspect(restarted) == INACTIVE
+        assert await chain.introspect(with_state(restarted, Away())) == INACTIVE
+        if end.__name__ in TOLD:
+            view = await restarted.zones.view(chain.zone_id)
+            delta = await restarted.revocations.delta(restarted, view, None)
+            assert TOLD[end.__name__] in {tuple(sorted(each)) for each in delta["revocations"]}
+
+
+async def test_consent_that_is_withdrawn(chain: Chain) -> None:
+    """Where the application asks for consent, a token is good as long as the user's word."""
+    company, scene = chain.company, chain.scene
+    asking = await company.app(scene.zone, "asking", consent="required", dependencies=[chain.api])
+    view = await scene.parts.zones.view(chain.zone_id)
+    token = issue_access_token(view, facts(chain, view.issuer, client_id=asking.client_id))
+    assert await ask(scene, chain.provider, token) == INACTIVE
+    await agree(chain, asking.id, frozenset({"read"}))
+    assert (await ask(scene, chain.provider, token))["active"]
+
+    await agree(chain, asking.id, frozenset({"write"}))
+
+    assert await ask(scene, chain.provider, token) == INACTIVE
+
+
+async def agree(chain: Chain, application_id: str, scopes: frozenset[str]) -> None:
+    """Keep what the user agrees to, as the consent page does."""
+    parts, user_id = chain.scene.parts, chain.person.user.id
+    async with parts.database.transaction() as conn:
+        await consents.record(
+            conn,
+            [consents.ConsentRecord(chain.api.id, scopes, "app.example")],
+            zone_id=chain.zone_id,
+            user_id=user_id,
+            party=Party(application_id=application_id),
+            now=parts.clock(),
+        )
+        moved = await epochs.bump_user(conn, chain.zone_id, user_id)
+    await epochs.publish(parts.state, moved)
+
+
+async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Chain) -> None:
+    """Everything but the epochs is known."""
+    chain = shared_chain
+    state = Counting(chain.scene.parts.state)
+    parts = with_state(chain.scene.parts, state)
+    for _ in range(2):
+        await chain.introspect(parts)
+    statements: list[str] = []
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if "token_events" not in statement:
+            statements.append(statement)
+
+    state.calls.clear()
+    engine = parts.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        for _ in range(5):
+            assert (await chain.introspect(parts))["active"]
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+    assert state.calls == ["fetch"] * 5
+    assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
+
+
+@pytest.mark.threat(35)
+async def test_without_short_lived_state(chain: Chain) -> None:
+    """A state that is away costs speed: answers go on, and a revocation is seen at the very next one."""
+    parts: Parts = with_state(chain.scene.parts, Away())
+    for _ in range(2):
+        assert (await chain.introspect(parts))["active"]
+
+    await chain.revoke_session()
+
+    assert await chain.introspect(parts) == INACTIVE
