@@ -1,5 +1,6 @@
 """People call the management API: signed in at their organization's own zone, for as long as that stands."""
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -240,6 +241,26 @@ def test_what_the_platform_owns_in_the_organizations_zone_stays(api: Api) -> Non
         api.refused(403, "DELETE", zone.path(path))
     api.refused(403, "DELETE", zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}"))
     api.refused(403, "PATCH", zone.path(), {"name": "x"})
+
+    # Neither can a configuration make them its own; it sees whose they are, and no roles it could not say.
+    add = {"role_identifier": "zone_viewer", "owner_type": "platform", "scope_type": "zone"}
+    roles = zone.path(f"/users/{api.person().zone_user_id}/roles")
+    limited = api.ok("POST", roles, {**add, "scope_id": api.zone().id})
+    whole = api.ok("POST", roles, {name: add[name] for name in ("role_identifier", "owner_type")})
+    snapshot = api("GET", f"/organizations/{api.organization_id}/snapshot?zone={zone.id}")
+    lines = {line["id"]: line for line in map(json.loads, snapshot.text.splitlines()) if "id" in line}
+    assert limited["id"] not in lines
+    assert whole["id"] in lines
+    for kind, made in (("Application", app), ("ApplicationCredential", credential), ("Resource", resource)):
+        assert lines[made["id"]]["owner_type"] == "platform"
+        operation = {"op": "adopt", "kind": kind, "id": made["id"], "name": "x", "spec": {}}
+        changeset = {
+            "base_revision": int(snapshot.headers["etag"].strip('"')),
+            "owner": "git",
+            "plan_digest": new_id(),
+            "operations": [{**operation, "zone": {"id": zone.id}}],
+        }
+        api.refused(403, "POST", f"/organizations/{api.organization_id}/changesets", changeset)
 
 
 @pytest.mark.threat(26)

@@ -34,6 +34,11 @@ class Account:
     issuer: str
     subject: str
 
+    @property
+    def named(self) -> dict[str, str]:
+        """The account as storage asks for it."""
+        return {"account_id": self.id, "issuer": self.issuer, "subject": self.subject}
+
 
 @dataclass(frozen=True, slots=True)
 class SignIn:

@@ -9,6 +9,7 @@ from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from runtime.domain.kinds import (
     APPLICATION,
+    APPLICATION_CREDENTIAL,
     BY_NAME,
     GROUP,
     POLICY,
@@ -27,6 +28,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import (
     applications,
     assignments,
+    credentials,
     entities,
     groups,
     policies,
@@ -111,6 +113,8 @@ class Steps:
             return
         if kind.zoned:
             await entities.require_in(self.unit, kind, Verb.UPDATE, str(target.zone_id))
+            if kind is APPLICATION_CREDENTIAL and operation.op == "adopt":
+                await credentials.refuse_platform_owned(self.unit, await self._entity(kind, target))
         elif kind is ZONE:
             zone = await entities.zone_of(self.unit, target.id)
             entities.require_for(self.unit, kind, zone, Verb.UPDATE, {})

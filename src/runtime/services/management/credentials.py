@@ -66,10 +66,16 @@ async def _for_change(
 ) -> tuple[dict[str, str], ApplicationCredential]:
     """The scope, and a credential that the caller may change: not one of the service's own applications."""
     scope, found = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, verb)
-    credential = cast(ApplicationCredential, found)
+    await refuse_platform_owned(unit, found)
+    return scope, cast(ApplicationCredential, found)
+
+
+async def refuse_platform_owned(unit: Unit, credential: Entity) -> None:
+    """Raise Forbidden for a credential of one of the service's own applications."""
+    credential = cast(ApplicationCredential, credential)
+    scope = {"zone_id": credential.zone_id}
     application = await storage.get(unit.conn, APPLICATION, credential.application_id, within=scope)
     entities.refuse_platform_owned(APPLICATION, application)
-    return scope, credential
 
 
 def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:

@@ -64,7 +64,7 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
     if sign_in is None or not unit.caller.at_home:
         only = storage.Equals("id", (unit.organization_id,))
         return await entities.page(unit, ORGANIZATION, {}, query, only)
-    account = {"issuer": sign_in.account.issuer, "subject": sign_in.account.subject}
+    account = sign_in.account.named
     listed = await entities.page(unit, ORGANIZATION, {}, query, people.belongs_to(**account))
     if "permissions" not in query.expands:
         return listed

@@ -17,6 +17,7 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds import (
     ALL,
     APPLICATION,
+    APPLICATION_CREDENTIAL,
     GROUP,
     POLICY,
     POLICY_SET,
@@ -120,8 +121,14 @@ async def _lines(
     whole = None if not kind.zoned and kind is not ZONE else slugs
     records = await ownership.of_kind(conn, organization_id, kind, whole)
     extras = await extras_of(conn, kind, slugs)
+    platform = await changes.platform_applications(conn, slugs) if kind is APPLICATION_CREDENTIAL else ()
     async for entity in changes.stream(conn, kind, organization_id, slugs):
-        yield orjson.dumps(line(kind, entity, slugs, records.get(entity.id), extras(entity)))
+        if getattr(entity, "scope_id", None) is not None:
+            continue  # a role limited to a zone: no manifest can say it
+        told = line(kind, entity, slugs, records.get(entity.id), extras(entity))
+        if getattr(entity, "application_id", None) in platform:
+            told["owner_type"] = OwnerType.PLATFORM
+        yield orjson.dumps(told)
 
 
 def line(

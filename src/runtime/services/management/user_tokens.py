@@ -96,7 +96,7 @@ async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
             sign_in, _ = await _at_home(conn, home, session, user, jkt, at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
-            person = await _person(conn, organization.id, sign_in.account.id)
+            person = await _person(conn, organization.id, sign_in.account)
             return await _caller(conn, view.id, person, sign_in)
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
@@ -115,7 +115,7 @@ async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request
             raise unknown
         sign_in = own_sign_in(caller, "exchange a token for an organization")
         try:
-            person = await _person(conn, found.id, sign_in.account.id)
+            person = await _person(conn, found.id, sign_in.account)
         except (NotFound, Unauthorized):
             raise unknown from None
     view = await parts.zones.view(cast(str, found.zone_id))
@@ -221,8 +221,8 @@ async def _at_home(
     Raises: Unauthorized, NotFound.
     """
     organization = await _owner(conn, view)
-    person = await _person(conn, organization.id, user.id)
     account = Account(user.id, view.issuer, user.identifier)
+    person = await _person(conn, organization.id, account)
     sign_in = SignIn(
         account,
         organization.id,
@@ -237,10 +237,12 @@ async def _at_home(
     return sign_in, person
 
 
-async def _person(conn: AsyncConnection, organization_id: str, account_id: str) -> OrganizationUser:
+async def _person(conn: AsyncConnection, organization_id: str, account: Account) -> OrganizationUser:
     """The organization's user with that account. Raises NotFound; Unauthorized for a disabled one."""
     within = {"organization_id": organization_id}
-    person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account_id, within=within))
+    person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account.id, within=within))
+    if person.account_issuer != account.issuer:
+        raise Unauthorized(REFUSED, internal="an account of another zone")
     if person.status is not OrganizationStatus.ACTIVE:
         raise Unauthorized(REFUSED, internal="the organization user is disabled")
     return person

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
-from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType, PrincipalType
+from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, PrincipalType
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.paging import Position
 from runtime.storage.sql.selecting import Within, parents
@@ -98,6 +98,15 @@ async def zones(conn: AsyncConnection, organization_id: str) -> dict[str, str]:
         select(table.c.id, table.c.slug).where(table.c.organization_id == organization_id)
     )
     return {row.id: row.slug for row in found}
+
+
+async def platform_applications(conn: AsyncConnection, zone_ids: Collection[str]) -> set[str]:
+    """The ids of the service's own applications in these zones."""
+    table = TABLES["Application"]
+    found = await conn.scalars(
+        select(table.c.id).where(table.c.zone_id.in_(zone_ids), table.c.owner_type == OwnerType.PLATFORM)
+    )
+    return set(found)
 
 
 async def touch(conn: AsyncConnection, kind: Kind, entity_id: str, *, zone_id: str, revision: int) -> None:

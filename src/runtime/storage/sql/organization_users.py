@@ -50,27 +50,31 @@ async def actors(conn: AsyncConnection, organization_id: str, ids: Collection[st
     return {row.id: ActorUser(id=row.zone_user_id, email=row.email, zone_id=row.zone_id) for row in found}
 
 
-def belongs_to(*, issuer: str, subject: str) -> ColumnElement[bool]:
+def belongs_to(**account: str) -> ColumnElement[bool]:
     """The condition that an organization is one for which an account acts, not disabled there."""
-    return _organizations.c.id.in_(
-        select(_people.c.organization_id).where(
-            _people.c.account_issuer == issuer,
-            _people.c.account_subject == subject,
-            _people.c.status == OrganizationStatus.ACTIVE,
-        )
+    return _organizations.c.id.in_(select(_people.c.organization_id).where(*_is(**account)))
+
+
+def _is(*, account_id: str, issuer: str, subject: str) -> tuple[ColumnElement[bool], ...]:
+    """The conditions that somebody is that account and is not disabled.
+
+    Issuer and subject are what there is an index for; the id tells an account from a later one of that name.
+    """
+    return (
+        _people.c.account_issuer == issuer,
+        _people.c.account_subject == subject,
+        _people.c.id == account_id,
+        _people.c.status == OrganizationStatus.ACTIVE,
     )
 
 
 async def roles_of_account(
-    conn: AsyncConnection, organization_ids: Collection[str], *, issuer: str, subject: str
+    conn: AsyncConnection, organization_ids: Collection[str], **account: str
 ) -> dict[str, str]:
     """Organization id -> the role of the account, for those of these organizations it acts for."""
     found = await conn.execute(
         select(_people.c.organization_id, _people.c.role).where(
-            _people.c.account_issuer == issuer,
-            _people.c.account_subject == subject,
-            _people.c.status == OrganizationStatus.ACTIVE,
-            _people.c.organization_id.in_(organization_ids),
+            *_is(**account), _people.c.organization_id.in_(organization_ids)
         )
     )
     return {row.organization_id: row.role for row in found}
