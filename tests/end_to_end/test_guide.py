@@ -76,3 +76,7 @@ def test_organizations_and_their_people(tmp_path: Path):
     assert '"label": "acme-labs"' in said
     assert '"code": "unauthorized"' in said
     assert "still has 1 zone:" in said
+    assert '"created_by_name": "ada@acme.example"' in said
+    assert "the invitation was sent to another address" in said
+    assert '"type": "invitation"' in said
+    assert '"sso_enabled": true' in said

@@ -133,6 +133,7 @@ async def test_files_are_the_owners_alone(tmp_path: Path):
     ("wrong", "told"),
     [
         ({"mail_from": "nobody"}, "ZONED_MAIL_FROM"),
+        ({"mail_from": "zonewright@localhost"}, "ZONED_MAIL_FROM"),
         ({"mail_smtp_host": None}, "ZONED_MAIL_SMTP_HOST"),
         ({"mail_smtp_security": "none"}, "ZONED_MAIL_SMTP_SECURITY"),
     ],
@@ -142,6 +143,7 @@ def test_settings_that_send_no_mail_are_refused(wrong: dict[str, Any], told: str
     right = {
         "mail_transport": "smtp",
         "mail_smtp_host": "mail.example",
+        "mail_from": SENDER,
         "mail_smtp_username": "zones",
         "mail_smtp_password": "letter-carrier",
     }
