@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 from tests.support.server import Server
+from tests.support.zone_tokens import zone_token
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +20,9 @@ workers = 1
 
 [auth.openapi.bearer]
 bearer = "{key}"
+
+[auth.openapi.zone]
+bearer = "{zone_token}"
 
 [parameters]
 "path.zoneId" = "{zone}"
@@ -72,6 +76,7 @@ def fuzz(server: Server, directory: Path, *, phases: str, examples: int, seed: i
         _CONFIG.format(
             seed=seed,
             key=server.api_key,
+            zone_token=zone_token(server),
             zone=zone,
             spare=spare,
             organization=server.organization_id,
@@ -84,7 +89,7 @@ def fuzz(server: Server, directory: Path, *, phases: str, examples: int, seed: i
             *(f"{server.url}/openapi.json", "--phases", phases, "--warnings", "off"),
         ],
         cwd=directory,
-        env={"PYTHONPATH": f"{ROOT}", "PATH": "", "HOME": str(directory)},
+        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PATH": "", "HOME": str(directory)},
         capture_output=True,
         text=True,
         check=False,

@@ -55,7 +55,9 @@ class CheckingClient:
         request_id = str(uuid4())
         given = {"X-Client-Request-ID": request_id, **(headers or {})}
         sent: dict[str, Any] = {"params": query, "headers": given}
-        if body is not None:
+        if isinstance(body, bytes):
+            sent["content"], given["Content-Type"] = body, route.takes
+        elif body is not None:
             sent |= {"data": body} if route.form else {"json": body}
         request = self._client.build_request(route.method, address, **sent)
         if route.open:

@@ -8,9 +8,10 @@ aside. Where it cannot, say what differs: `{Kind}` stands for the id of what was
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.runtime.management.conftest import Zone
+from tests.runtime.management.conftest import Zone, caller
 from tests.runtime.management.people import someone
 from tests.runtime.management.test_invitations import token_of
+from tests.support.zone_tokens import zone_token
 
 if TYPE_CHECKING:
     from tests.walk.walking import Walk
@@ -108,7 +109,6 @@ def _default_policies_again(walk: "Walk") -> None:
 BEFORE_THE_END: tuple[Callable[["Walk"], None], ...] = (_default_policies_again,)
 
 
-# Operations that are not sent as the document shows them -> how they are walked.
 def _another_organization(walk: "Walk") -> None:
     """Only people make organizations, act in another one by a token of it, and see the end of it."""
     ada = someone(walk.api, "org_admin")
@@ -123,12 +123,28 @@ def _another_organization(walk: "Walk") -> None:
     client.send("organizations.retrieve", path, status=404)
 
 
+def _bundle(walk: "Walk") -> None:
+    """A user's own policies, with the user's token for the zone: fetched, put back as they are, and reset."""
+    api = walk.api
+    token = zone_token(api.server)
+    client = walk.client.calling(caller(api.server, token, api.organization_id).client)
+    bundle = client.send("policy_bundle.retrieve", {})
+    assert client.send("policy_bundle.update", {}, body=bundle)
+    client.send("policy_bundle.update", {}, body=b"no archive", status=400)
+    client.send("policy_bundle.update", {}, body=bundle, headers={"If-Match": '"0"'}, status=412)
+    client.send("policy_bundle.reset", {})
+
+
 def _walked(walk: "Walk") -> None:
     """Nothing: it is part of the recipe of another operation."""
 
 
+# Operations that are not sent as the document shows them -> how they are walked.
 SPECIAL: dict[str, Callable[["Walk"], None]] = {
     "organizations.create": _another_organization,
     "organizations.exchange_token": _walked,
     "organizations.delete": _walked,
+    "policy_bundle.retrieve": _bundle,
+    "policy_bundle.update": _walked,
+    "policy_bundle.reset": _walked,
 }

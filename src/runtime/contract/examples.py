@@ -295,6 +295,8 @@ def _text(schema: Schema, owner: str, member: str) -> str:
         return "2027-11-21T08:00:00Z" if member.startswith("expires") else _MOMENT
     if format_ == "uri" or member.endswith(("_endpoint", "_uri", "_url", "href")):
         return f"{_ISSUER}/{member.replace('_', '-')}"
+    if format_ == "binary":
+        return "(the bytes of the archive)"
     if format_ == "uuid":
         return "7b0f3f1e-27b5-4d4c-9a55-0f8cb8ab9f0d"
     if format_ == "password":

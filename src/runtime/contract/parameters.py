@@ -149,7 +149,7 @@ def _derived(query: Query) -> str:
 
 def header_parameters(route: Route) -> list[Parameter]:
     """The request headers with a meaning for a route."""
-    versioned = ("X-API-Version",) if "/polic" in route.path else ()
+    versioned = ("X-API-Version",) if route.path.startswith("/zones") and "/polic" in route.path else ()
     about = "The caller's own id of the request: it comes back with the answer."
     schema: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": _HEADER_TEXT}
     if route.path.startswith("/organizations"):

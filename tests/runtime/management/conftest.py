@@ -83,6 +83,17 @@ class Api:
         made: dict[str, Any] = self.ok("POST", f"/organizations/{self.organization_id}/invitations", body)
         return made
 
+    def apply(self) -> dict[str, Any]:
+        """A new changeset: it creates a service account."""
+        snapshot = self.client.get(f"/organizations/{self.organization_id}/snapshot").text
+        revision = int(snapshot.partition('"revision":')[2].partition("}")[0])
+        name = self.named("account")
+        step = {"op": "create", "kind": "ServiceAccount", "name": name, "spec": {"name": name}}
+        body = {"owner": self.named(), "plan_digest": self.named(), "operations": [step]}
+        path = f"/organizations/{self.organization_id}/changesets"
+        made: dict[str, Any] = self.ok("POST", path, {**body, "base_revision": revision})
+        return made
+
     def with_role(self, role: str) -> "Api":
         """The same organization, called with a key of that role."""
         key = self.server.call(

@@ -32,13 +32,7 @@ CHECKED = [route for route in ROUTES if set(TOLD[route.operation_id].values()) <
 @pytest.fixture(scope="module")
 def tenant(api: Api) -> Tenant:
     tenant = fill(api.zone())
-    organization = f"/organizations/{api.organization_id}"
-    snapshot = api.client.get(f"{organization}/snapshot").text
-    step = {"op": "create", "kind": "ServiceAccount", "name": "t", "spec": {"name": api.named()}}
-    changeset = {"owner": api.named(), "plan_digest": api.named(), "operations": [step]}
-    revision = int(snapshot.partition('"revision":')[2].partition("}")[0])
-    made = api.ok("POST", f"{organization}/changesets", {**changeset, "base_revision": revision})
-    return Tenant(tenant.zone, {**tenant.ids, "changesets": {"id": made["id"]}})
+    return Tenant(tenant.zone, {**tenant.ids, "changesets": api.apply()})
 
 
 @pytest.fixture(scope="module", params=ROLES)
