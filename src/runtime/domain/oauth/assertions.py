@@ -12,7 +12,8 @@ from runtime.domain.oauth.claims import is_time
 CLIENT_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # What clients may sign with: a key allows those that fit its type.
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
-MAX_AHEAD_SECONDS = 600  # an assertion is made for one request
+MAX_AHEAD_SECONDS = 3600  # an assertion is for one request, but a widespread client gives it an hour
+MAX_VOUCHED_AHEAD_SECONDS = 600  # a provider that vouches for a user does so for now
 MAX_WORKLOAD_AHEAD_SECONDS = 86_400  # a workload's token lies in a file and is used again
 LEEWAY_SECONDS = 60
 MAX_ID_CHARS = 512

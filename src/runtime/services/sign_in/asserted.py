@@ -130,7 +130,7 @@ def _read(
     if rules.named(claims, "iss") != settings.issuer:
         raise rules.NotAcceptable("another issuer than the zone's identity provider")
     rules.check_audience(claims, (view.issuer,))
-    ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
+    ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
     if claims.get("client_id", client.client_id) != client.client_id:
         raise rules.NotAcceptable("meant for another client")
     if settings.external_id_claim == "email" and claims.get("email_verified") not in (True, "true"):
