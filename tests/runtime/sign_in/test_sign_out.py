@@ -66,8 +66,9 @@ class TestWithTheApplicationsToken:
         """Who proves again that it is them stays in the same applications, and leaves them all at once."""
         client, before = signed_in(site, browser)
         page = browser.open(client.url(prompt="login"))
-        waiting = client.redeem(browser.sign_in(page).code).json()
+        code = browser.sign_in(page).code
         again = client.redeem(browser.sign_in(browser.open(client.url(max_age="0"))).code).json()
+        waiting = client.redeem(code).json()
         assert len({claims(each["id_token"])["sid"] for each in (before, waiting, again)}) == 3
 
         leave(browser, client, id_token_hint=again["id_token"])

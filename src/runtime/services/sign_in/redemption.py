@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
@@ -59,14 +61,26 @@ async def redeem(
     answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
     refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
     async with parts.database.transaction() as conn:
-        standing = await sessions.find(conn, root.id, zone_id=view.id, lock=True)
-        if standing is None or not standing.is_active(now):
+        top = await _locked_top(conn, root)
+        if top is None or not top.is_active(now):
             raise InvalidGrant(REFUSED, internal="the session ended meanwhile")
-        await sessions.add(conn, authority.session)
+        below = None if authority.session.session_type == "offline" else top.id
+        await sessions.add(conn, replace(authority.session, parent_id=below))
         await families.add(conn, family)
         await clients.used(conn, client, now=now)
     await codes.end_if_reused(parts, view.id, code, produced)
     return {**answer, "refresh_token": refresh_token}, authority
+
+
+async def _locked_top(conn: AsyncConnection, root: Session) -> Session | None:
+    """The browser session that stands for the browser now: the code's own, or the one that took its place.
+
+    Whoever ends it waits until the transaction does, and then finds what was put below it.
+    """
+    top = await sessions.find(conn, root.parent_id or root.id, zone_id=root.zone_id, lock=True)
+    while top is not None and top.parent_id is not None:
+        top = await sessions.find(conn, top.parent_id, zone_id=root.zone_id, lock=True)
+    return top
 
 
 def _require_same_client(grant: CodeGrant, client: Client) -> None:
@@ -117,7 +131,6 @@ def _application_session(
         application_id=client.party.application_id,
         user_agent_id=client.party.user_agent_id,
         session_type="offline" if offline else "application",
-        parent_id=None if offline else root.parent_id or root.id,
         expires_at=end,
         created_at=now,
         updated_at=now,

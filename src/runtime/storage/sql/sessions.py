@@ -109,6 +109,7 @@ async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: s
 
 async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id: str) -> None:
     """Put a session, and what stands below it, below the one that has taken its place."""
+    await find(conn, session_id, zone_id=zone_id, lock=True)  # as in `revoke`
     await conn.execute(
         update(_sessions)
         .where(
