@@ -164,7 +164,7 @@ def _field(model: type[BaseModel], member: Member, verb: Verb, *, nested: bool) 
     if member.has(Mark.SEALED):
         annotation = SecretText if verb is Verb.CREATE else SecretText | None
     if verb is Verb.CREATE:
-        if member.has(Mark.KEPT):
+        if member.has(Mark.KEPT) or (member.required and member.nullable):  # given, then perhaps cleared
             annotation = _without_none(annotation)
         elif not member.required and not member.nullable and member.name == "type":
             return annotation, ...  # the discriminator of a union

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from runtime.contract.bodies import apply_patch
-from runtime.domain.errors import Conflict, NotFound, ValidationFailed
+from runtime.domain.errors import Conflict, NotFound
 from runtime.domain.kinds import ORGANIZATION, PROVIDER, ZONE, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.provider import Provider
@@ -32,8 +32,6 @@ async def enable(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> SSOCo
     organization = await _organization(unit)
     if organization.sso_enabled:
         raise Conflict("single sign-on is enabled already: update the connection, or disable it first")
-    if body.get("client_id") is None:
-        raise ValidationFailed.of("client_id", "is required")
     zone = await organization_users.own_zone(unit)
     made = await entities.new_entity(
         unit,
