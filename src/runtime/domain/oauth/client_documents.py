@@ -14,6 +14,7 @@ from runtime.domain.oauth import registration
 from runtime.domain.oauth.client_ids import is_address
 
 _SECRETS = ("client_secret", "client_secret_expires_at")
+_KEY_MEMBERS = ("kty", "use", "alg", "kid", "n", "e", "crv", "x", "y")
 
 
 def read(document: object, client_id: str) -> ClientMetadata:
@@ -67,4 +68,14 @@ def _keys(document: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidClientMetadata("`jwks` is not a JWK set")
     if any(key.get("kty") == "oct" or "d" in key for key in keys):
         raise InvalidClientMetadata("`jwks` holds a key that is not public")
-    return {"jwks": {"keys": [dict(key) for key in keys]}}
+    return {"jwks": {"keys": [_public_key(key) for key in keys]}}
+
+
+def _public_key(key: Mapping[str, Any]) -> dict[str, str]:
+    """What verifying takes of a key, as plain text."""
+    members = {name: key[name] for name in _KEY_MEMBERS if name in key}
+    if not all(
+        isinstance(value, str) and value.isascii() and value.isprintable() for value in members.values()
+    ):
+        raise InvalidClientMetadata("`jwks` holds a key that cannot be read")
+    return members

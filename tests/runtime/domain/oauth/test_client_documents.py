@@ -1,6 +1,10 @@
 """Clients that a document describes: which addresses, which are let in, and what a document may say."""
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.domain.errors import InvalidClientMetadata, InvalidRedirectUri, OAuthError
 from runtime.domain.oauth.client_documents import needs_new_consent, read
@@ -117,6 +121,8 @@ def test_other_entries_are_none(entry):
         DOCUMENT
         | {"token_endpoint_auth_method": "private_key_jwt", "jwks": {"keys": [KEY]}, "jwks_uri": ADDRESS},
         DOCUMENT | {"token_endpoint_auth_method": "private_key_jwt", "jwks_uri": "http://agent.example/keys"},
+        DOCUMENT
+        | {"token_endpoint_auth_method": "private_key_jwt", "jwks": {"keys": [KEY | {"kid": "\ud800"}]}},
     ],
 )
 def test_a_document_that_describes_another_client_is_none(document):
@@ -166,3 +172,22 @@ def test_redirect_uris_follow_the_same_rules():
         read(DOCUMENT | {"redirect_uris": ["javascript:alert(1)"]}, ADDRESS)
     with pytest.raises(OAuthError):
         read(without("redirect_uris"), ADDRESS)
+
+
+_MEMBERS = st.sampled_from(
+    ["client_name", "redirect_uris", "jwks", "jwks_uri", "contacts", "scope", "grant_types", "logo_uri", "x"]
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.threat(31)
+@given(st.dictionaries(_MEMBERS, _ANYTHING, max_size=4), st.sampled_from(["none", "private_key_jwt"]))
+def test_whatever_a_document_says_has_an_answer(members, method):
+    """A site that makes things up is refused in so many words, and what is kept can be written down."""
+    document = DOCUMENT | members | {"token_endpoint_auth_method": method}
+    with suppress(OAuthError):
+        read(document, ADDRESS).model_dump_json().encode()
