@@ -1,16 +1,21 @@
 """The policy bundle over HTTP: a user's own policies, fetched, replaced and reset as one archive."""
 
 import json
+import os
+import re
+import subprocess
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api
+from tests.runtime.management.conftest import Zone as Zone_
 from tests.support.factories import App, Company, Person
 
 from runtime.contract.bundles import MEDIA_TYPE
@@ -24,6 +29,7 @@ from runtime.services.parts import Parts
 
 T = TypeVar("T")
 PATH = "/policy/bundle"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "policies-of-users.md"
 VERSION = schema.CURRENT_VERSION
 PERMIT = "permit (principal, action, resource);\n"
 FORBID = "forbid (principal, action, resource);\n"
@@ -287,6 +293,25 @@ def test_reconcilers_do_not_see_what_users_wrote(ann: Holder) -> None:
     assert "default-user-access" not in text
 
 
+def test_the_commands_of_the_documentation(ann: Holder, tmp_path: Path) -> None:
+    """They work as they stand, with the two values they take from their surroundings."""
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    done = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "TOKEN": ann.token, "SERVER": ann.api.server.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest, archive, _ = ann.bundle()
+    assert {entry["name"] for entry in manifest["policies"]} == {"default-user-access", "no-payroll"}
+    assert any(b"payroll.example" in text for text in archive.policies.values())
+    assert read((tmp_path / "stored.tgz").read_bytes()) == archive
+
+
 @pytest.mark.threat(28)
 class TestContents:
     """What a well-formed archive must not say."""
@@ -459,6 +484,16 @@ class TestWhoMayAsk:
             return other.signing(other.access_token_algorithm).sign(claims, typ="at+jwt")
 
         assert self.both(ann, ann.run(forge)) == {401}
+
+    @pytest.mark.threat(24)
+    def test_who_registered_themselves_has_no_say(self, ann: Holder) -> None:
+        """A client that nobody here manages gets no further than its token: 403, and nothing changes."""
+        before = ann.bundle()
+        client = Zone_(ann.api, ann.api.ok("GET", f"/zones/{ann.zone.id}")).user_agent()["identifier"]
+        other = replace(ann.app, client_id=client)
+        token = ann.run(lambda company: company.token(ann.zone, other, ann.person))
+        assert self.both(ann, token) == {403}
+        assert ann.bundle() == before
 
     def test_what_has_ended_is_refused(self, make: Callable[..., Holder]) -> None:
         """A token that is over, a session that was revoked, a user who is disabled, an application gone."""
