@@ -200,6 +200,21 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
     _tell_when(settings)
 
 
+@keys.command("list")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.pass_obj
+def list_keys(settings: Settings, zone: str) -> None:
+    """Print a zone's keys, oldest first: what each is for now, and when that changes."""
+
+    async def read(parts: Parts) -> list[tuple[str, ...]]:
+        now = parts.clock()
+        found = await zone_keys.listed(parts, await parts.zones.find_id(zone))
+        return [(each.kid, each.algorithm, *zone_keys.life(each, now)) for each in found]
+
+    for line in with_parts(settings, read):
+        click.echo("  ".join(line))
+
+
 @keys.command("use")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.option("--algorithm", type=_ALGORITHM, required=True, help="What access tokens are signed with.")

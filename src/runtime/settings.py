@@ -42,6 +42,11 @@ class Settings(BaseSettings):
         False,
         description="let outbound fetches reach loopback and private addresses; for development and tests",
     )
+    key_rotation_days: int = Field(
+        90,
+        ge=0,
+        description="how long a zone's key signs; 0 leaves rotation to `zoned keys`",
+    )
     log_format: Literal["text", "json"] = Field("text", description="how log lines look")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
     key_encryption_key: SecretStr | None = Field(

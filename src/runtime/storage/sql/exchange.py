@@ -13,6 +13,8 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
+    delete,
+    func,
     insert,
     literal_column,
     or_,
@@ -159,6 +161,35 @@ async def zone_of_key(conn: AsyncConnection, kid: str) -> str | None:
     """The id of the zone that a key of that id belongs to."""
     found: str | None = await conn.scalar(select(_keys.c.zone_id).where(_keys.c.kid == kid))
     return found
+
+
+async def keys_due(conn: AsyncConnection, activated_before: datetime, *, limit: int) -> list[tuple[str, str]]:
+    """Zones and algorithms whose newest key signs since before that, the longest first."""
+    newest = func.max(_keys.c.activate_at)
+    rows = await conn.execute(
+        select(_keys.c.zone_id, _keys.c.algorithm)
+        .group_by(_keys.c.zone_id, _keys.c.algorithm)
+        .having(newest <= activated_before)
+        .order_by(newest)
+        .limit(limit)
+    )
+    return [(row.zone_id, row.algorithm) for row in rows]
+
+
+async def newest_activation(conn: AsyncConnection, zone_id: str, algorithm: str) -> datetime | None:
+    """When the newest key of that algorithm signs, or has begun to."""
+    found: datetime | None = await conn.scalar(
+        select(func.max(_keys.c.activate_at)).where(
+            _keys.c.zone_id == zone_id, _keys.c.algorithm == algorithm
+        )
+    )
+    return found
+
+
+async def forget_keys(conn: AsyncConnection, removed_before: datetime) -> int:
+    """Forget the keys that were taken out of the set before that; how many those were."""
+    gone = await conn.execute(delete(_keys).where(_keys.c.remove_at <= removed_before))
+    return gone.rowcount
 
 
 async def add_internals(conn: AsyncConnection, internals: ZoneInternals) -> None:
