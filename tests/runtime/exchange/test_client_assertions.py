@@ -17,7 +17,10 @@ from tests.support.factories import App
 from tests.support.publisher import Publisher, publishing
 from tests.support.scene import Scene, claims_of
 
+from runtime.adapters.client_documents import ClientDocuments
+from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.outbound import Outbound
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests, Unavailable
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
 from runtime.domain.kinds.provider import Provider
@@ -438,3 +441,26 @@ async def test_a_document_at_the_client_id(scene: Scene, publisher: Publisher) -
     publisher.documents.pop("/3.json")
     gone = Signer(scene, owner, f"{publisher.url}/3.json")
     await refused(scene, form(gone.sign()))
+
+
+@pytest.mark.threat(7)
+async def test_keys_and_documents_inside_our_own_network(
+    scene: Scene, signer: Signer, publisher: Publisher
+) -> None:
+    """Where private addresses are not allowed nothing is sent to one: the client proves nothing."""
+    path = "/inside.json"
+    client_id = publisher.publish(path, {"client_id": f"{publisher.url}{path}", "jwks_uri": "x"})
+    owner = await scene.company.app(scene.zone, "inside")
+    await scene.company.create(
+        APPLICATION_CREDENTIAL, scene.zone.id, application_id=owner.id, type="url", identifier=client_id
+    )
+    assert await scene.post(form(signer.sign()))
+    outbound = Outbound(allow_private_addresses=False)
+    guarded = replace(
+        scene.parts, remote_keys=RemoteKeys(outbound), client_documents=ClientDocuments(outbound)
+    )
+    asked = len(publisher.asked)
+    for one in (signer, Signer(scene, owner, client_id)):
+        await refused(scene, form(one.sign()), parts=guarded)
+    assert len(publisher.asked) == asked
+    await outbound.aclose()

@@ -118,7 +118,9 @@ def test_unknown_zone(site: Site, zone: str) -> None:
 @pytest.mark.parametrize("origin", ["https://app.test", "null"])
 def test_any_origin_may_read_without_credentials(site: Site, origin: str) -> None:
     """Browser clients of any origin can discover and exchange; cookies are never part of it."""
-    for address in (*addresses(site), f"{site.issuer}/.well-known/jwks.json", f"{site.issuer}/oauth/token"):
+    asked = ("token", "par", "revoke", "introspect", "register")
+    open_to_all = [f"{site.issuer}/oauth/{name}" for name in asked]
+    for address in (*addresses(site), f"{site.issuer}/.well-known/jwks.json", *open_to_all):
         preflight = site.http.options(
             address, headers={"Origin": origin, "Access-Control-Request-Method": "POST"}
         )
@@ -127,9 +129,26 @@ def test_any_origin_may_read_without_credentials(site: Site, origin: str) -> Non
         assert "Access-Control-Allow-Credentials" not in preflight.headers
     answer = site.http.get(addresses(site)[0], headers={"Origin": origin})
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
-    refused = site.http.post(f"{site.issuer}/oauth/token", headers={"Origin": origin})
-    assert refused.headers["Access-Control-Allow-Origin"] == "*"
-    assert refused.headers["Cache-Control"] == "no-store"
+    for address in open_to_all:
+        refused = site.http.post(address, headers={"Origin": origin})
+        assert refused.status_code in (400, 401, 413), address
+        assert refused.headers["Access-Control-Allow-Origin"] == "*"
+        assert refused.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.threat(36)
+@pytest.mark.parametrize("origin", ["https://app.test", "null"])
+def test_no_origin_may_read_what_is_for_people_or_managers(site: Site, origin: str) -> None:
+    """The management API answers no preflight; what browsers are sent to is kept by no cache."""
+    headers = {"Origin": origin, "Access-Control-Request-Method": "GET"}
+    closed = (f"{site.server.url}/zones", f"{site.issuer}/oauth/authorize", f"{site.issuer}/oauth/sign-in")
+    for address in closed:
+        for method in ("OPTIONS", "GET"):
+            answer = site.http.request(method, address, headers=headers)
+            allowed = [name for name in answer.headers if name.lower().startswith("access-control-")]
+            assert allowed == [], (method, address)
+    for address in closed[1:]:
+        assert site.http.get(address).headers["Cache-Control"] == "no-store"
 
 
 def test_zone_with_a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:

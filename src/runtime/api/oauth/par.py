@@ -8,11 +8,11 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.addresses import bind_zone_route
-from runtime.api.oauth.clients import require_client
+from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.forms import read_form
 from runtime.api.oauth.proofs import proof_of
-from runtime.domain.errors import InvalidDpopProof, InvalidRequest
+from runtime.domain.errors import InvalidDpopProof
 from runtime.services import possession
 from runtime.services.parts import Parts
 from runtime.services.sign_in import pushed
@@ -26,8 +26,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def push(request: Request, zone_id: str) -> HTTPResponse:
     """Take an authorize request from the application itself, which proves who it is as for a token."""
-    if request.query_string:
-        raise InvalidRequest("parameters belong in the body")
+    refuse_query(request)
     parts: Parts = request.app.ctx.parts
     view = await parts.zones.view(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
