@@ -3,6 +3,7 @@
 Both are made once, when the server starts, and are the same for everybody: nothing in them is a secret.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -53,23 +54,24 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body or an answer: what it is called, its media type and what it holds."""
+    """A body or an answer: what it is called, its media type, what it holds, and how that looks."""
 
     status: str
     about: str
     media: str
     type: Words
+    example: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path, without what every operation has."""
+    """One method of one path, without what most operations have. `callers`: who else may call it."""
 
     id: str
     method: str
     path: str
     summary: str
-    open: bool
+    callers: str
     parameters: tuple[Member, ...]
     bodies: tuple[Content, ...]
     answers: tuple[Content, ...]
@@ -125,8 +127,9 @@ def _document() -> tuple[bytes, str]:
 def _page(base: str) -> tuple[bytes, str]:
     document = orjson.loads(_document()[0])
     operations = [_operation(document, *one) for one in _operations(document)]
-    usual = _in_all(operation.parameters for operation in operations)
-    refusals = _in_all(operation.answers for operation in operations)
+    usual = tuple(one for one in _in_most([each.parameters for each in operations]) if one.place == "header")
+    refusals = _in_most([each.answers for each in operations])
+    refusals = tuple(sorted(refusals, key=lambda refusal: refusal.status))
     groups = {
         tag["name"]: [
             _without(operation, usual, refusals)
@@ -168,11 +171,22 @@ def _operation(document: _Document, path: str, method: str, found: _Document) ->
         method=method,
         path=path,
         summary=found["summary"],
-        open="security" in found,
+        callers=_callers(document, found),
         parameters=tuple(_parameter(parameter) for parameter in found["parameters"]),
         bodies=tuple(_contents(body, "", "required" if body.get("required") else "can be left out")),
         answers=tuple(answers),
     )
+
+
+def _callers(document: _Document, found: _Document) -> str:
+    """Who may call an operation that is not for every bearer."""
+    if "security" not in found:
+        return ""
+    schemes = document["components"]["securitySchemes"]
+    told = [schemes[name]["description"] for alternative in found["security"] for name in alternative]
+    if {} in found["security"] or not told:
+        told.append("Nothing has to be sent in the header.")
+    return " ".join(told)
 
 
 def _followed(document: _Document, found: _Document) -> _Document:
@@ -185,9 +199,17 @@ def _followed(document: _Document, found: _Document) -> _Document:
 
 def _contents(found: _Document, status: str, about: str) -> list[Content]:
     return [
-        Content(status, about, media, words(content["schema"]))
+        Content(status, about, media, words(content["schema"]), _example(status, content))
         for media, content in found.get("content", {}).items()
     ]
+
+
+def _example(status: str, content: _Document) -> str:
+    """The first example of a body or of a success; refusals all look alike."""
+    if status >= "3":
+        return ""
+    value = next(iter(content["examples"].values()))["value"]
+    return value if isinstance(value, str) else orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
 def _parameter(found: _Document) -> Member:
@@ -210,10 +232,10 @@ def _described(name: str, schema: _Document) -> Described:
     return Described(name, schema.get("description", ""), members)
 
 
-def _in_all(each: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What every operation has, told once."""
-    first, *others = each
-    return tuple(one for one in first if all(one in other for other in others))
+def _in_most(each: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What more than half of the operations have, told once."""
+    found = Counter(one for several in each for one in several)
+    return tuple(one for one, times in found.items() if 2 * times > len(each))
 
 
 def _without(operation: Operation, usual: tuple[Member, ...], refusals: tuple[Content, ...]) -> Operation:
@@ -222,7 +244,7 @@ def _without(operation: Operation, usual: tuple[Member, ...], refusals: tuple[Co
         method=operation.method,
         path=operation.path,
         summary=operation.summary,
-        open=operation.open,
+        callers=operation.callers,
         parameters=tuple(one for one in operation.parameters if one not in usual),
         bodies=operation.bodies,
         answers=tuple(one for one in operation.answers if one not in refusals),

@@ -56,6 +56,24 @@ def test_the_page_has_every_operation(page: httpx.Response) -> None:
         assert f">{route.status}</code>" in told
 
 
+def test_what_most_operations_have_is_told_once(page: httpx.Response) -> None:
+    """The usual header and refusals stand at the top, and only what differs with an operation."""
+    _, _, told = page.text.partition('id="everywhere"')
+    told, _, rest = told.partition("</section>")
+    assert "<code>X-Client-Request-ID</code>" in told
+    for status in ("400", "401", "403", "404", "413", "429", "500", "503"):
+        assert f">{status}</code>" in told
+    zones = rest.partition('id="zones.list"')[2].partition("</details>")[0]
+    assert ">503</code>" not in zones
+
+
+def test_the_page_shows_examples(page: httpx.Response) -> None:
+    """A body and an answer as they look."""
+    told = page.text.partition('id="zones.create"')[2].partition("</details>")[0]
+    assert told.count("<pre") == 2
+    assert "Acme product" in told
+
+
 def test_the_page_needs_nobody_else(page: httpx.Response) -> None:
     """No script, no style of its own, no outside address; the policy of the page would refuse them too."""
     policy = page.headers["content-security-policy"]
