@@ -182,7 +182,7 @@ class TestSessions:
         assert set(found) == {
             *("id", "created_at", "updated_at", "organization_id", "zone_id"),
             *("session_type", "active", "authenticated_at", "expires_at", "parent_id"),
-            *("session_data", "status", "user_id"),
+            *("session_data", "status", "user_id", "user"),
         }
         assert (found["session_type"], found["status"], found["active"]) == ("user", "active", True)
         assert found["parent_id"] is None
@@ -290,6 +290,7 @@ class TestGrants:
         assert set(found) == {
             *("id", "created_at", "updated_at", "organization_id", "zone_id", "active", "expires_at"),
             *("provider_id", "refresh_token_set", "resource_id", "scopes", "status", "user_id"),
+            *("provider", "resource", "user"),
         }
         assert (found["status"], found["active"], found["scopes"]) == ("active", True, ["read"])
         assert found["expires_at"].startswith("9999-12-31")
