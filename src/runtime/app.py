@@ -22,7 +22,7 @@ from runtime.adapters.keys.sealing import (
 from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sender_of
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
-from runtime.api import management, oauth, reference, shared
+from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.domain.errors import ServiceError
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
@@ -175,6 +175,7 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
     management.bind(app)
     oauth.bind(app)
     reference.bind(app)
+    resource_metadata.bind(app)
     _bind_operations(app)
 
     @app.before_server_start

@@ -35,7 +35,7 @@ def oauth_error_response(refusal: OAuthError, issuer: str | None = None) -> HTTP
     if isinstance(refusal, InvalidClient) and refusal.basic:
         headers["WWW-Authenticate"] = f'Basic realm="{issuer or "zone"}", charset="UTF-8"'
     elif isinstance(refusal, InvalidToken | InsufficientScope):
-        headers["WWW-Authenticate"] = _bearer_challenge(refusal)
+        headers["WWW-Authenticate"] = _bearer_challenge(refusal, issuer)
     elif isinstance(refusal, TooManyRequests):
         headers["Retry-After"] = str(refusal.retry_after_seconds)
     elif isinstance(refusal, TemporarilyUnavailable):
@@ -60,7 +60,8 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
             refusal = as_oauth_error(failure, request_id_of(request))
             if isinstance(refusal, ServerError):
                 log.exception("token endpoint failed", request_id=request_id_of(request), zone_id=zone_id)
-            return oauth_error_response(refusal)
+            view = request.app.ctx.parts.zones.held(zone_id)
+            return oauth_error_response(refusal, view.issuer if view else None)
 
     return answer
 
@@ -79,13 +80,15 @@ def as_oauth_error(failure: Exception, request_id: str) -> OAuthError:
     return ServerError(f"something went wrong here; request id {request_id}", internal=repr(failure))
 
 
-def _bearer_challenge(refusal: InvalidToken | InsufficientScope) -> str:
+def _bearer_challenge(refusal: InvalidToken | InsufficientScope, issuer: str | None) -> str:
+    """What to do about a refused token, and where to read about it. Spec: RFC 6750 section 3, RFC 9728."""
+    where = f'resource_metadata="{issuer}/.well-known/oauth-protected-resource"' if issuer else ""
     if isinstance(refusal, TokenMissing):
-        return "Bearer"
+        return f"Bearer {where}".rstrip()
     scheme = refusal.scheme if isinstance(refusal, InvalidToken) else "Bearer"
     challenge = f'{scheme} error="{refusal.code}", error_description="{refusal.detail}"'
     if scheme == "DPoP":
         challenge += f', algs="{" ".join(assertions.ALGORITHMS)}"'
     if scope := refusal.members.get("scope"):
         challenge += f', scope="{scope}"'
-    return challenge
+    return f"{challenge}, {where}" if where else challenge

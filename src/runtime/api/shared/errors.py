@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from runtime.api.oauth.errors import oauth_error_response
+from runtime.api.resource_metadata import challenge_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
     Conflict,
@@ -75,7 +76,8 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     if isinstance(refusal, Conflict):
         response.headers["x-should-retry"] = "false"
     elif isinstance(refusal, Unauthorized):
-        response.headers["WWW-Authenticate"] = "Bearer"
+        public_url = request.app.ctx.settings.public_url
+        response.headers["WWW-Authenticate"] = challenge_of(public_url, request.path)
     elif isinstance(refusal, RateLimited | Unavailable):
         response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
     return response

@@ -1,0 +1,94 @@
+"""What our own APIs say of themselves as protected resources: whose tokens they take, and how.
+
+The management API is one resource for every organization, and each organization signs in at its own zone. So
+the document at the well-known address names no server, which would list the tenants; the one of an
+organization has the organization's path inserted, and challenges on that path name it. The userinfo endpoint
+and the policy bundle are the zone's: its document is found by appending and by insertion. Spec: RFC 9728.
+"""
+
+import re
+from typing import Any
+
+import orjson
+from sanic import Sanic
+from sanic.request import Request
+from sanic.response import HTTPResponse
+
+from runtime.api.oauth.addresses import CORS, bind_zone_route, host_pattern
+from runtime.api.oauth.discovery import MAX_AGE_SECONDS, SCOPES
+from runtime.api.oauth.errors import answering_oauth
+from runtime.domain.errors import NotFound
+from runtime.domain.oauth import assertions
+from runtime.services.parts import Parts
+from runtime.storage.sql import organizations
+
+PATH = "/.well-known/oauth-protected-resource"
+_OF_ORGANIZATION = re.compile(r"/organizations/([0-9a-z]{26})(?:/|\Z)")
+
+
+def bind(app: Sanic[Any, Any]) -> None:
+    """Serve the documents of the management API and of every zone."""
+    bind_zone_route(app, of_zone, PATH, cors=True, insertion=True)
+    # With a host for each zone, the zones' own route serves this address on their hosts.
+    if host_pattern(app.ctx.settings) is None:
+        app.add_route(of_management, PATH, name="resource_metadata.management")
+    app.add_route(
+        of_organization, f"{PATH}/organizations/<organization_id:str>", name="resource_metadata.own"
+    )
+
+
+def challenge_of(public_url: str, path: str) -> str:
+    """The challenge of the management API to a request at that path."""
+    found = _OF_ORGANIZATION.match(path)
+    below = f"/organizations/{found[1]}" if found else ""
+    return f'Bearer resource_metadata="{public_url}{PATH}{below}"'
+
+
+async def of_management(request: Request) -> HTTPResponse:
+    """The management API, whoever asks."""
+    parts: Parts = request.app.ctx.parts
+    return _answer(_management(parts))
+
+
+async def of_organization(request: Request, organization_id: str) -> HTTPResponse:
+    """The management API as one organization's people find it: with the zone they sign in at."""
+    parts: Parts = request.app.ctx.parts
+    async with parts.database.querying() as conn:
+        organization = await organizations.named(conn, organization_id)
+    # Labels can be guessed, ids cannot: only who was told of an organization learns where it signs in.
+    if organization is None or organization.id != organization_id or organization.zone_id is None:
+        raise NotFound("there is nothing at this address")
+    view = await parts.zones.view(organization.zone_id)
+    return _answer({**_management(parts), "authorization_servers": [view.issuer]})
+
+
+@answering_oauth
+async def of_zone(request: Request, zone_id: str) -> HTTPResponse:
+    """A zone's own APIs, which take its tokens that are for itself."""
+    parts: Parts = request.app.ctx.parts
+    view = await parts.zones.view(zone_id)
+    return _answer(
+        {
+            "resource": view.issuer,
+            "authorization_servers": [view.issuer],
+            "scopes_supported": list(SCOPES),
+            "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
+            "resource_name": view.zone.name,
+        }
+    )
+
+
+def _management(parts: Parts) -> dict[str, Any]:
+    return {
+        "resource": parts.settings.public_url,
+        "bearer_methods_supported": ["header"],
+        "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
+        "resource_name": "Management API",
+        "resource_documentation": f"{parts.settings.public_url}/docs",
+    }
+
+
+def _answer(document: dict[str, Any]) -> HTTPResponse:
+    headers = {**CORS, "Cache-Control": f"max-age={MAX_AGE_SECONDS}"}
+    return HTTPResponse(orjson.dumps(document), headers=headers, content_type="application/json")
