@@ -19,6 +19,7 @@ from runtime.services.exchange import epochs
 from runtime.services.management import entities, organization_users, permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit import Unit, told
+from runtime.services.sign_out import announcing
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -124,8 +125,14 @@ async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_i
 async def _end_sessions(unit: Unit, zone: Zone, provider: Provider) -> None:
     """End what rests on a sign-in at the provider: it does not speak for these people any more."""
     ended = await directory.end_provider_sessions(unit.conn, provider.id, zone_id=zone.id, now=unit.now)
+    await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone.id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
+
+    async def send() -> None:
+        unit.parts.outbox.poke()
+
+    unit.after_commit(send)
 
 
 async def _record(
