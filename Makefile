@@ -38,7 +38,7 @@ serve: $(RUNTIME) ## run the service on its embedded default; the first run make
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init
 	@exec $(BIN)/zoned serve
 
-bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,listing,validate,plan,apply)
+bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,listing,validate,plan,apply)
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only '$(ONLY)')
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -52,7 +53,8 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
     server.start()
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(server.stop)
-        agent, subject = _prepare(server, directory / f"config-{server.port}")
+        stage = prepare(server, directory / f"config-{server.port}")
+        agent, subject = stage.agent, stage.subject
         for algorithm in ("RS256", "ES256"):
             server.run("keys", "use", "--zone", "acme-product", "--algorithm", algorithm)
             server.stop()
@@ -66,24 +68,39 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
                 "client_secret": agent.secret or "",
             }
             address, body = f"{agent.issuer}/oauth/token", urlencode(form)
-            empty = _empty_rate(body)
+            empty = empty_rate(body)
             warm = put(Load(address, body))
-            yield _row(f"exchange, warm, {algorithm}, {storage}", warm, empty)
+            yield row(f"exchange, warm, {algorithm}, {storage}", warm, empty)
             cold = put(Load(address, body, SCOPES))
-            yield _row(f"exchange, cold, {algorithm}, {storage}", cold, empty)
+            yield row(f"exchange, cold, {algorithm}, {storage}", cold, empty)
 
 
-def _row(what: str, outcome: Outcome, empty: float) -> Row:
+def row(what: str, outcome: Outcome, empty: float) -> Row:
     return Row(what, outcome.rate, empty, f"p50 {outcome.p50_ms:.1f} ms, p99 {outcome.p99_ms:.1f} ms")
 
 
-def _empty_rate(body: str) -> float:
+def empty_rate(body: str) -> float:
     with servers.empty_sanic() as url:
         return put(Load(f"{url}/empty", body, seconds=3)).rate
 
 
-def _prepare(server: Server, config: Path) -> tuple[Application, str]:
-    """The example configuration with many scopes, a person signed in: the agent, and her token for it."""
+@dataclass(frozen=True)
+class Stage:
+    """The example configuration in use.
+
+    Attributes:
+        subject: the token that a person's sign-in gave the agent, for the tool server.
+        cookie: what her browser sends from then on.
+    """
+
+    agent: Application
+    tool_server: Application
+    subject: str
+    cookie: str
+
+
+def prepare(server: Server, config: Path) -> Stage:
+    """The example configuration with many scopes, and a person signed in."""
     shutil.copytree(CONFIG, config)
     tools = config / "product" / "tools.yaml"
     text = tools.read_text("utf-8")
@@ -106,5 +123,9 @@ def _prepare(server: Server, config: Path) -> tuple[Application, str]:
     try:
         tokens = agent.sign_in(browser, CALLBACK, answer, scope="openid", resources=[TOOLS])
     finally:
+        cookie = "; ".join(
+            f"{each.name}={each.value}" for each in browser.client.cookies.jar if issuer.endswith(each.path)
+        )
         browser.close()
-    return agent, tokens["access_token"]
+    tool_server = Application(issuer, "calendar-tools", written_secret(written, "product", "calendar-tools"))
+    return Stage(agent, tool_server, tokens["access_token"], cookie)

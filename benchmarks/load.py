@@ -6,6 +6,7 @@ Reads one JSON object from standard input and prints one: see `Load` and `Outcom
 import asyncio
 import json
 import random
+import re
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+_CODE = re.compile(rb"location: [^\r\n]*[?&]code=([^&\r\n]+)", re.IGNORECASE)
 _CHOSEN = 5  # of the scopes, in each request
 
 
@@ -23,13 +25,18 @@ class Load:
     Attributes:
         body: the form; a GET is sent without one. With *scopes*, each request gets a random choice of them
             in a last field `scope` besides, so that hardly two requests are the same question.
-        bearer: who sends it, when that takes a token.
+        bearer, cookie: who sends it, when that takes one.
+        then_path, then_body: a form to post after each answer, which is a redirect then; the code in its
+            address stands for `{code}`. The two together are one request that is counted.
         seconds: how long requests are counted, after *warm_up* seconds in which they are not.
     """
 
     url: str
     body: str = ""
     bearer: str = ""
+    cookie: str = ""
+    then_path: str = ""
+    then_body: str = ""
     scopes: list[str] = field(default_factory=list)
     connections: int = 32
     warm_up: float = 1.0
@@ -61,10 +68,13 @@ class _Tally:
         method = "POST" if load.body else "GET"
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         bearer = f"Authorization: Bearer {load.bearer}\r\n" if load.bearer else ""
-        self.head = (
-            f"{method} {target} HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}"
+        cookie = f"Cookie: {load.cookie}\r\n" if load.cookie else ""
+        rest = (
+            f"HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}{cookie}"
             "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: "
-        ).encode()
+        )
+        self.head = f"{method} {target} {rest}".encode()
+        self.then_head = f"POST {load.then_path} {rest}".encode()
         self.random = random.Random(time.time_ns())
         self.fixed = self._request(load.body)
         self.counting = False
@@ -84,6 +94,14 @@ class _Tally:
             return self.fixed
         chosen = self.random.sample(scopes, _CHOSEN)
         return self._request(f"{self.load.body}&scope={'+'.join(chosen)}")
+
+    def following(self, head: bytes) -> bytes | None:
+        """What is sent after the answer with that head; None when it was the last of its round."""
+        code = _CODE.search(head) if self.load.then_path else None
+        if code is None:
+            return None
+        data = self.load.then_body.encode().replace(b"{code}", code[1])
+        return b"%s%d\r\n\r\n%s" % (self.then_head, len(data), data)
 
 
 class _Connection(asyncio.Protocol):
@@ -106,6 +124,7 @@ class _Connection(asyncio.Protocol):
         end = self.buffer.find(b"\r\n\r\n")
         if end < 0:
             return
+        following = self.tally.following(self.buffer[:end])
         head = self.buffer[:end].lower()
         at = head.find(b"content-length:")
         length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
@@ -113,6 +132,9 @@ class _Connection(asyncio.Protocol):
             return
         body, self.buffer = self.buffer[end + 4 : end + 4 + length], self.buffer[end + 4 + length :]
         tally = self.tally
+        if following is not None and not tally.stopped:
+            self.transport.write(following)  # type: ignore[attr-defined]
+            return
         if tally.counting:
             tally.took.append(time.perf_counter() - self.sent_at)
             if head[9:12] != b"200":
