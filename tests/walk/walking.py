@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from tests.runtime.management.conftest import Api
+from tests.walk.asking import at, check_selected, items_of, values
 from tests.walk.checking import CheckingClient
 from tests.walk.recipes import (
     BEFORE_THE_END,
@@ -15,12 +16,10 @@ from tests.walk.recipes import (
     DROP,
     MADE,
     PLACES,
-    QUERIES,
     SPECIAL,
 )
 
 from runtime.contract.answers import plain
-from runtime.contract.queries import Query
 from runtime.contract.routes import BY_OPERATION, IRREGULAR, ROUTES, Route
 from runtime.domain import kinds
 from runtime.domain.kinds import Kind, Verb
@@ -170,70 +169,17 @@ class Walk:
             return
         path = self.path_of(route)
         plain = self.client.send(route.operation_id, path)
-        items = _items(plain)
+        items = items_of(plain)
         for query in route.query:
-            for value in self._values(route, query, items):
+            for value in values(self, route, query, items):
                 asked = {**self.filled(BESIDE.get(query.name, {})), query.name: value}
                 if query.name in ("after", "before", "cursor"):
                     asked["limit"] = "1"
                 answer = self.client.send(route.operation_id, path, query=asked)
-                self._check_selected(route, query, value, answer)
+                check_selected(route, query, value, answer)
         if "If-None-Match" in route.headers:
             tag = self.api(route.method, re.sub(r"{(\w+)}", lambda m: path[m[1]], route.path)).headers["ETag"]
             self.client.send(route.operation_id, path, headers={"If-None-Match": tag}, status=304)
-
-    def _values(self, route: Route, query: Query, items: list[Any]) -> Iterator[str | list[str]]:
-        """What to ask a parameter for: everything it can say, or what the listed entities have."""
-        if query.name == "expand[]":
-            yield from query.values
-            yield list(query.values)
-        elif query.name == "sort":
-            yield from (
-                f"{sign}{name}" for name in query.values for sign in ("", "-") if name != "status" or not sign
-            )
-        elif query.name in ("after", "before", "cursor"):
-            yield from self._cursors(route, query.name)
-        elif query.values:
-            yield from query.values
-        elif query.type == "boolean":
-            yield from ("true", "false")
-        elif query.type == "integer":
-            yield from ("1", str(query.limit))
-        elif chosen := QUERIES.get(f"{route.operation_id} {query.name}", QUERIES.get(query.name)):
-            yield from (str(self.filled(value)) for value in chosen)
-        else:
-            yield self._told(route, query, items)
-
-    def _cursors(self, route: Route, name: str) -> Iterator[str]:
-        first = self.client.send(route.operation_id, self.path_of(route), query={"limit": "1"})
-        page = first["page_info"]
-        if (end := page.get("end_cursor")) is not None:
-            following = self.client.send(
-                route.operation_id, self.path_of(route), query={"limit": "1", "after": end}
-            )
-            yield end if name != "before" else following["page_info"].get("start_cursor") or end
-
-    def _told(self, route: Route, query: Query, items: list[Any]) -> str:
-        member = _member(route, query)
-        for item in items:
-            value = item.get(member) or _at(item, (member.removesuffix("_id"), "id"))
-            if isinstance(value, str) and value:
-                return value.upper()[1:-1] or value if query.name.startswith("query") else value
-        raise AssertionError(
-            f"{route.operation_id}: no item tells a value for `{query.name}`: give one in recipes.py"
-        )
-
-    @staticmethod
-    def _check_selected(route: Route, query: Query, value: Any, answer: Any) -> None:
-        """What was selected has what was asked for."""
-        if query.name.startswith(("filter[", "query[")) or query.name in _plain(route):
-            member = _member(route, query)
-            for item in _items(answer):
-                told = str(item.get(member, value)).lower()
-                wanted = str(value).lower()
-                assert wanted in told if query.name.startswith("query") else told == wanted, (
-                    f"{route.operation_id} {query.name}={value}: {item}"
-                )
 
     # --- changing
 
@@ -268,7 +214,7 @@ class Walk:
             answer = self.client.send(route.operation_id, path, body=body, status=None if nullable else 400)
             if nullable:
                 expected = default(model, place)
-                assert expected is ... or _at(answer, place) == expected, (
+                assert expected is ... or at(answer, place) == expected, (
                     f"{route.operation_id} {place}: {answer}"
                 )
             else:
@@ -324,22 +270,6 @@ def _another(body: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _items(answer: Any) -> list[Any]:
-    if isinstance(answer, list):
-        return answer
-    return list(answer.get("items", ())) if isinstance(answer, dict) else []
-
-
-def _plain(route: Route) -> dict[str, str]:
-    return route.kind.listing.plain if route.kind and route.kind.listing and route.verb else {}
-
-
-def _member(route: Route, query: Query) -> str:
-    """The member that a filter or a search is about."""
-    name = query.name.partition("[")[2].removesuffix("]") or query.name
-    return _plain(route).get(query.name, name)
-
-
 def default(model: type[BaseModel], place: tuple[str, ...]) -> Any:
     """What a member is where nothing is said of it; `...` where the service decides."""
     for step in place[:-1]:
@@ -348,9 +278,3 @@ def default(model: type[BaseModel], place: tuple[str, ...]) -> Any:
         model = part
     field = model.model_fields[place[-1]]
     return ... if field.is_required() else plain(field.get_default(call_default_factory=True))
-
-
-def _at(answer: Any, place: tuple[str, ...]) -> Any:
-    for step in place:
-        answer = answer.get(step) if isinstance(answer, dict) else None
-    return answer
