@@ -1,0 +1,83 @@
+"""The snapshot, changesets and the audit trail."""
+
+from runtime.contract import changes
+from runtime.contract.queries import (
+    AFTER,
+    AUDITED,
+    BEFORE,
+    LIMIT,
+    SINCE,
+    UNTIL,
+    Query,
+    expand,
+    paging,
+)
+from runtime.contract.routes.route import Route, by_hand
+from runtime.domain import kinds
+from runtime.domain.kinds.base import Envelope
+
+_ORGANIZATION = kinds.ORGANIZATION.item_path
+
+ROUTES: tuple[Route, ...] = (
+    by_hand(
+        "snapshot.retrieve",
+        "GET",
+        f"{_ORGANIZATION}/snapshot",
+        200,
+        "Stream everything the caller may read, with who owns it, one JSON object a line",
+        query=(Query("zone", many=True, about="slugs or ids; every zone when absent"),),
+        response=(changes.SnapshotStart, changes.SnapshotEntity, changes.SnapshotEnd),
+        media="application/x-ndjson",
+        headers=("If-None-Match",),
+        etag=True,
+        errors=(304, 400, 403, 404),
+    ),
+    by_hand(
+        "changesets.create",
+        "POST",
+        f"{_ORGANIZATION}/changesets",
+        200,
+        "Apply a list of operations, all or none; with `dry_run` only check them",
+        query=(Query("dry_run", "boolean"),),
+        body=(changes.Changeset,),
+        response=(changes.ChangesetResult,),
+        headers=("Idempotency-Key",),
+        errors=(400, 403, 404, 409, 412, 413),
+    ),
+    by_hand(
+        "changesets.list",
+        "GET",
+        f"{_ORGANIZATION}/changesets",
+        200,
+        "List what was applied, newest first",
+        query=paging("permissions", "total_count"),
+        response=(changes.Receipt,),
+        envelope=Envelope.ORGANIZATION,
+    ),
+    by_hand(
+        "changesets.retrieve",
+        "GET",
+        f"{_ORGANIZATION}/changesets/{{changeset_id}}",
+        200,
+        "Get the receipt of a changeset",
+        response=(changes.Receipt,),
+    ),
+    by_hand(
+        "audit_events.list",
+        "GET",
+        f"{_ORGANIZATION}/audit-events",
+        200,
+        "List who changed what, newest first",
+        query=(
+            AFTER,
+            BEFORE,
+            LIMIT,
+            *AUDITED,
+            SINCE,
+            UNTIL,
+            expand("permissions"),
+        ),
+        response=(changes.AuditEvent,),
+        envelope=Envelope.ORGANIZATION,
+    ),
+)
