@@ -27,6 +27,7 @@ __all__ = [
     "decide",
     "format_text",
     "from_json",
+    "measure",
     "parse_schema",
     "to_json",
 ]

@@ -11,6 +11,7 @@ MAX_NESTING = 50
 MAX_OPERATORS = 2_000  # in one statement; the engine nests them
 MAX_CONDITIONALS = 100  # `if` in one statement
 MAX_PATH = 32  # names in one dotted path
+MAX_ELEMENTS = 5_000  # commas in the text; the engine takes long to lay out long lists
 MAX_ESCAPES = 1_000  # of the rare sorts, in the text; the engine takes long over many wrong ones
 
 _TOKEN = re.compile(
@@ -112,6 +113,10 @@ def measure(text: str) -> list[PolicyProblem]:
     statements = split(text)
     if len(statements) > MAX_STATEMENTS:
         return [PolicyProblem(f"a policy text has at most {MAX_STATEMENTS} rules", 1, 1)]
+    commas = [token for statement in statements for token in statement.tokens if token.text == ","]
+    if len(commas) > MAX_ELEMENTS:
+        place = position(text, commas[MAX_ELEMENTS].offset)
+        return [PolicyProblem(f"a policy text has at most {MAX_ELEMENTS} commas", *place)]
     return [problem for statement in statements if (problem := _measure_statement(statement))]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +24,7 @@ from runtime.contract.routes import ROUTES
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, read, write
-from runtime.services.bundles import reading
+from runtime.services.bundles import keeping, reading
 from runtime.services.management.caller import Caller
 from runtime.services.parts import Parts
 
@@ -370,6 +371,41 @@ class TestContents:
         assert ann.put(archive_of(*few, files={f"p{n}": text for n in range(2)})).status_code == 200
         refused = ann.put(archive_of(*many, files={f"p{n}": text for n in range(3)}))
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+
+    @pytest.mark.threat(29)
+    def test_texts_that_grow_are_measured_as_they_are_kept(self, ann: Holder) -> None:
+        """A list of thousands is laid out one element a line: what is sent small would be kept large."""
+
+        def listing(count: int, depth: int = 1) -> str:
+            whole, part = (
+                "[" * depth + ",".join(["1"] * count) + "]" * depth,
+                "[" * (depth - 1) + "1" + "]" * (depth - 1),
+            )
+            return f"permit (principal, action, resource) when {{ {whole}.contains({part}) }};"
+
+        assert ann.put(archive_of({"new_policy": "p"}, files={"p": listing(1_000)})).status_code == 200
+        began = time.perf_counter()
+        for text, told in ((listing(30_000), "commas"), (listing(4_000, depth=20), "laid out")):
+            refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
+            assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+            assert told in refused.json()["message"]
+        assert time.perf_counter() - began < 4  # 6 s and more before lists were bounded
+        several, text = [{"new_policy": f"p{n}"} for n in range(6)], listing(4_000)
+        assert 6 * len(text) < reading.MAX_TEXT_BYTES
+        refused = ann.put(archive_of(*several, files={f"p{n}": text for n in range(6)}))
+        assert "together" in refused.json()["message"]
+
+    @pytest.mark.threat(31)
+    def test_writes_are_counted(self, ann: Holder, make: Callable[..., Holder]) -> None:
+        """Whoever writes without end waits; others do not, and reading goes on."""
+        one = archive_of({"new_policy": "p"})
+        assert ann.put(one).status_code == 200
+        for _ in range(keeping.WRITES_A_MINUTE):
+            last = ann("DELETE")
+        assert (last.status_code, last.json()["code"]) == (429, "rate_limit_exceeded")
+        assert ann.put(one).status_code == 429
+        assert ann("GET").status_code == 200
+        assert make().put(one).status_code == 200
 
     def test_a_policy_of_somebody_else_is_unknown(self, make: Callable[..., Holder]) -> None:
         """Another user's policy, and one of the zone, in the words of one that does not exist."""

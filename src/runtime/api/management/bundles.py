@@ -60,6 +60,7 @@ async def update(request: Request) -> HTTPResponse:
     parts, user = await _user(request)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
+    await keeping.admit(parts, user)
     data = await _body(request)
     wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
     bundle = await keeping.replace(
@@ -75,6 +76,7 @@ async def update(request: Request) -> HTTPResponse:
 async def reset(request: Request) -> HTTPResponse:
     """Go back to the default policies; the same when nothing was ever changed."""
     parts, user = await _user(request)
+    await keeping.admit(parts, user)
     await keeping.reset(parts, user, request_id_of(request))
     return HTTPResponse(status=204)
 

@@ -14,7 +14,7 @@ from typing import cast
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.bundles import Bundle, BundlePolicy
-from runtime.domain.errors import BundleInvalid, PreconditionFailed, Problem
+from runtime.domain.errors import BundleInvalid, PreconditionFailed, Problem, RateLimited
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
 from runtime.domain.kinds.policy import Policy, PolicySet, PolicySetVersion, PolicyVersion
 from runtime.domain.kinds.role import User
@@ -31,6 +31,7 @@ from runtime.services.parts import Parts
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
+WRITES_A_MINUTE = 30  # by one user
 _USER = PolicyTargetType.USER
 _ACTIVE = PolicySetMode.ACTIVE.value
 
@@ -66,6 +67,12 @@ async def fetch(parts: Parts, user: User, request_id: str) -> Bundle:
         async with _writing(parts, user, request_id) as unit:
             found = await _in_force(unit.conn, user) or await _seed(unit, user)
     return found.bundle
+
+
+async def admit(parts: Parts, user: User) -> None:
+    """Count a write. Raises RateLimited: each reads policies, and makes the organization's others wait."""
+    if await parts.state.count(f"bundle-writes:{user.id}", ttl_seconds=60) > WRITES_A_MINUTE:
+        raise RateLimited("too many changes of the policy bundle; wait a minute")
 
 
 async def replace(

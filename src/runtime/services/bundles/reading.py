@@ -1,7 +1,7 @@
 """What a policy bundle that was sent asks for: its manifest and its policies, each checked."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,15 +53,17 @@ def read(data: bytes, *, user_id: str) -> Wanted:
     missing = [entry.stem for entry in manifest.policies if entry.stem not in archive.policies]
     if missing:
         raise _invalid((f"policies/{stem}.cedar", "is in the manifest alone") for stem in missing)
-    if sum(len(archive.policies[entry.stem]) for entry in manifest.policies) > MAX_TEXT_BYTES:
-        raise BundleInvalid(f"the policies have more than {MAX_TEXT_BYTES} bytes together")
+    _require_little(len(archive.policies[entry.stem]) for entry in manifest.policies)
+    texts = _texts(manifest.policies, archive.policies, version)
+    _require_little(len(text.raw.encode()) for _, text in texts)  # laid out, as they are kept
     return Wanted(
-        version,
-        tuple(
-            WantedPolicy(entry.public_id, entry.new_policy, text)
-            for entry, text in _texts(manifest.policies, archive.policies, version)
-        ),
+        version, tuple(WantedPolicy(entry.public_id, entry.new_policy, text) for entry, text in texts)
     )
+
+
+def _require_little(sizes: Iterable[int]) -> None:
+    if sum(sizes) > MAX_TEXT_BYTES:
+        raise BundleInvalid(f"the policies have more than {MAX_TEXT_BYTES} bytes together")
 
 
 def _manifest(raw: bytes) -> BundleManifest:

@@ -71,7 +71,11 @@ def check(text: str, schema_version: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _canonical(text: str) -> PolicyText:
+    """The text as it is kept: laid out, it is longer, and must be a text that can be read again."""
     formatted = cedar.format_text(text)
+    if problems := cedar.measure(formatted):
+        told = f"laid out as it is kept: {problems[0].message}"
+        raise PolicyBroken([PolicyProblem(told, 1, 1)])
     try:
         as_json: Mapping[str, Any] | None = cedar.to_json(formatted)
     except PolicyBroken:
