@@ -58,10 +58,7 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
     """
     await _admit_fetch(parts, view)
     try:
-        # Slow sites of clients must not hold up what the zone asks its identity provider.
-        found = await parts.client_documents.get(
-            client_id, partition=f"clients of {view.id}", remembered=False
-        )
+        found = await parts.client_documents.get(client_id, partition=view.sites_of_clients, remembered=False)
     except (OutboundRefused, OutboundFailed) as failure:
         raise BadLink(
             "the document that describes the application cannot be read now", internal=str(failure)

@@ -176,6 +176,14 @@ class ZoneView:
         self._policies: Policies | None = None
         self._policies_read = False
 
+    @property
+    def sites_of_clients(self) -> str:
+        """The share of outbound requests in which sites are asked that clients have named.
+
+        It is not the zone's own: whoever names slow ones must not hold up its identity provider.
+        """
+        return f"clients of {self.id}"
+
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
         """Tell whether nothing newer was published; no, when it is not known what was."""
         return epoch is not None and denials is not None and epoch <= self.epoch and denials <= self.denials

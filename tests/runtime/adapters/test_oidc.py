@@ -1,5 +1,6 @@
 """Outside providers, at a provider that is faithful unless a test makes it lie."""
 
+import asyncio
 import base64
 import json
 from datetime import UTC, datetime
@@ -358,6 +359,34 @@ async def test_an_unknown_kid_asks_again_only_so_often(providers, outbound):
             await identify(providers, outbound, id_token(stranger))
 
     assert outbound.fetched.count("https://idp.example/jwks") == 1
+
+
+@pytest.mark.threat(7)
+async def test_nobody_waits_for_what_another_zone_fetches(providers, outbound):
+    """Fetches of one zone hang, of metadata and then of keys; the same provider serves another at once."""
+    fast, hangs = outbound.get_json, asyncio.Event()
+
+    async def get_json(url, *, max_bytes=None, partition=""):
+        if partition != "prompt" and url.endswith(slow):
+            await hangs.wait()
+        return await fast(url)
+
+    outbound.get_json = get_json
+    for slow in ("configuration", "jwks"):
+        others = settings(partition=f"slow {slow}")
+        endless = [asyncio.create_task(identify(providers, outbound, id_token(), others))]
+        if slow == "jwks":
+            logout = providers.logout_token(others, id_token(), now=NOW)
+            endless.append(asyncio.create_task(logout))
+        await asyncio.sleep(0.01)
+        own = settings(partition="prompt")
+        identity = await asyncio.wait_for(identify(providers, outbound, id_token(), own), 5)
+        assert identity.subject == "u1"
+        for task in endless:
+            assert not task.done()
+            task.cancel()
+        await asyncio.gather(*endless, return_exceptions=True)
+    hangs.set()
 
 
 async def test_a_rotated_key_is_found(outbound):

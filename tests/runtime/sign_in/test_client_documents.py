@@ -11,11 +11,13 @@ import httpx
 import pytest
 from sqlalchemy import update
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Page, Site, assert_page, claims
+from tests.support import publisher
 from tests.support.documents import Documents, publishing
 from tests.support.factories import Company
 from tests.support.server import serve
 
 from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.outbound import OutboundFailed
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
@@ -252,6 +254,46 @@ def test_a_few_at_a_time(site: Site, documents: Documents) -> None:
     assert {answer.status_code for answer in answers} == {303}
     assert 1 < documents.most_at_once <= 10
     assert documents.asked.count("/many/0") <= 2
+
+
+@pytest.mark.threat(7)
+def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> None:
+    """Whoever names slow addresses for keys keeps the zone from nothing that it fetches for itself."""
+    zone, key = admitting(site, "*"), SigningKey.generate("ES256")
+    slow = []
+    for number in range(12):
+        keys = documents.publish(f"/slow/keys/{number}", {"keys": [key.public_jwk]})
+        client_id = documents.client(
+            f"/slow/{number}", token_endpoint_auth_method="private_key_jwt", jwks_uri=keys
+        )
+        slow.append(site.stranger(zone, client_id, LOCAL))
+        assert let_in(slow[-1]).status_code == 303
+
+    def prove(client: Client) -> httpx.Response:
+        return client.redeem("code", **assertion(key, client))
+
+    async def its_own() -> float:
+        began = time.monotonic()
+        with pytest.raises(OutboundFailed, match="404"):
+            await site.parts.outbound.get_json(provider.url, partition=zone.id)
+        return time.monotonic() - began
+
+    assert prove(slow[0]).json()["error"] == "invalid_grant"
+    with publisher.publishing() as provider, ThreadPoolExecutor(12) as pool:
+        documents.delay, documents.most_at_once = 2, 0
+        try:
+            proving = [pool.submit(prove, client) for client in slow[1:]]
+            deadline = time.monotonic() + 10
+            while documents.at_once < 10 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            took = site.run(its_own())
+        finally:
+            documents.delay = 0
+        answers = [each.result() for each in proving]
+
+    assert documents.most_at_once == 10
+    assert took < 1
+    assert {answer.status_code for answer in answers} <= {400, 401}
 
 
 @pytest.mark.threat(7)

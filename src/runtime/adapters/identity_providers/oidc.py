@@ -199,7 +199,12 @@ class OpenIDProviders:
             raise ProviderRefused("invalid_id_token", "the provider sent no ID token")
         try:
             claims = await self._keys.verify(
-                tokens.id_token, jwks_uri=jwks_uri, issuer=settings.issuer, audience=client_id, now=now
+                tokens.id_token,
+                jwks_uri=jwks_uri,
+                issuer=settings.issuer,
+                audience=client_id,
+                now=now,
+                partition=settings.partition,
             )
             _check_id_token(claims, client_id, nonce, tokens)
         except InvalidToken as failure:
@@ -263,6 +268,7 @@ class OpenIDProviders:
                 audience=client_id,
                 now=now,
                 typ=LOGOUT_TOKEN_TYPE,
+                partition=settings.partition,
             )
             return read_logout_token(claims)
         except (InvalidToken, ValueError) as failure:
@@ -275,7 +281,8 @@ class OpenIDProviders:
                 raise OutboundFailed("the answer is not provider metadata", temporary=False)
             return fetched.json
 
-        document = await self._discovered.get(settings.issuer, fetch)
+        # For each zone by itself: one that holds up its own fetches must not hold up another's.
+        document = await self._discovered.get(f"{settings.partition} {settings.issuer}", fetch)
         if document.get("issuer") != settings.issuer:
             raise ProviderRefused("issuer_mismatch", "the provider publishes another issuer than configured")
         return document

@@ -44,7 +44,9 @@ class PublishedKey:
 
 
 class RemoteKeys:
-    """The JWK sets of others, remembered for five minutes and shared by everyone who asks.
+    """The JWK sets of others, remembered for five minutes and shared by all who ask in one partition.
+
+    A fetch waits its turn in the partition of whoever began it, so nobody waits for one of another's.
 
     Args:
         clock: seconds, never going back.
@@ -66,7 +68,7 @@ class RemoteKeys:
         now: datetime,
         leeway_seconds: int = 60,
         typ: str | None = None,
-        partition: str = "",
+        partition: str,
     ) -> dict[str, Any]:
         """The claims of a token signed by a key published at *jwks_uri*.
 
@@ -89,7 +91,7 @@ class RemoteKeys:
         return claims
 
     async def check_signature(
-        self, jws: CompactJws, jwks_uri: str, *, partition: str = "", strict: bool = False
+        self, jws: CompactJws, jwks_uri: str, *, partition: str, strict: bool = False
     ) -> None:
         """Check that a key published at *jwks_uri* has signed. Of the claims nothing is looked at.
 
@@ -111,7 +113,7 @@ class RemoteKeys:
             fetched = await self._outbound.get_json(jwks_uri, partition=partition)
             return parse_jwks(fetched.json)
 
-        return await self._sets.get(jwks_uri, fetch, newer_than_seconds=newer_than_seconds)
+        return await self._sets.get(f"{partition} {jwks_uri}", fetch, newer_than_seconds=newer_than_seconds)
 
 
 def check_with(document: object, jws: CompactJws) -> None:

@@ -42,7 +42,7 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
         raise InvalidClient(internal="a client without keys")
     if address is None:
         raise InvalidClient(internal="a client without keys")
-    await parts.remote_keys.check_signature(jws, address, partition=view.id, strict=True)
+    await parts.remote_keys.check_signature(jws, address, partition=view.sites_of_clients, strict=True)
 
 
 async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) -> ClientMetadata:
@@ -59,7 +59,7 @@ async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) ->
 
 async def _documented(parts: "Parts", view: ZoneView, client_id: str) -> str:
     """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
-    found = await parts.client_documents.get(client_id, partition=view.id)
+    found = await parts.client_documents.get(client_id, partition=view.sites_of_clients)
     return named_keys(found.document, client_id)
 
 

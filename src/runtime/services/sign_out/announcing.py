@@ -63,9 +63,11 @@ async def deliver(parts: "Parts", letter: Letter) -> None:
         "events": {LOGOUT_EVENT: {}},
     }
     token = view.signing(ID_TOKEN_ALGORITHM).sign(claims, typ=LOGOUT_TOKEN_TYPE)
+    # A client that does not answer holds up itself alone.
+    share = f"{view.sites_of_clients}, {letter.payload['client_id']}"
     try:
         status, _ = await parts.outbound.post_form(
-            letter.payload["address"], {"logout_token": token}, partition=view.id
+            letter.payload["address"], {"logout_token": token}, partition=share
         )
     except OutboundRefused as failure:
         raise Undeliverable(str(failure)) from None
