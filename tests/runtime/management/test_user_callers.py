@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.people import REDIRECT_URI, Someone, someone, status
 from tests.runtime.management.test_management_tenants import ADDRESSED, fill, id_of, parameters, send
-from tests.runtime.sign_in.support import claims
+from tests.runtime.sign_in.support import PASSWORD, Answer, Page, claims
 from tests.support.factories import Company
 
 from runtime.domain.identifiers import new_id
@@ -166,11 +166,44 @@ def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> Non
     theirs = ada.exchanged(mine)
     assert (status(mine), status(theirs)) == (200, 200)
     api.ok("DELETE", dependency)
-    assert (status(mine), status(theirs)) == (401, 200)
+    assert (status(mine), status(theirs)) == (401, 401)
     api.ok("PUT", dependency)
-    assert status(mine) == 200
+    assert (status(mine), status(theirs)) == (200, 200)
     api.ok("DELETE", zone.path(f"/applications/{app['id']}"))
     assert (status(mine), status(theirs)) == (401, 401)
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize("how", ["revoked", "deleted"])
+def test_what_a_person_takes_back_from_an_application_is_over_here_too(api: Api, how: str) -> None:
+    """The application asked for consent and got it; without it neither of its tokens works, while they stay
+    signed in, and an application of somebody else goes on.
+    """
+    zone, ada, bob = api.own_zone(), someone(api), someone(api)
+    redirects = {"oauth2": {"redirect_uris": [REDIRECT_URI]}}
+    app = zone.make("applications", protocols=redirects, consent="required")
+    credential = zone.make("application-credentials", type="public", application_id=app["id"])
+    (resource,) = api.ok("GET", zone.path(f"/resources?identifier={api.server.url}"))["items"]
+    api.ok("PUT", zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}"))
+    ada.client.app = replace(ada.client.app, client_id=credential["identifier"])
+    page = ada.browser.open(ada.client.url(resources=[api.server.url], scope="openid", nonce=None))
+    assert isinstance(page, Page)
+    asked = ada.browser.send(page, email=ada.email, password=PASSWORD)
+    assert isinstance(asked, Page)
+    answer = ada.browser.send(asked, decision="allow")
+    assert isinstance(answer, Answer)
+    mine = ada.with_token(ada.client.redeem(answer.code).json()["access_token"])
+    theirs, others = ada.exchanged(mine), bob.calling()
+    assert (status(mine), status(theirs), status(others)) == (200, 200, 200)
+
+    grants = api.ok("GET", zone.path("/delegated-grants?limit=100"))["items"]
+    (grant,) = [one for one in grants if one["user_id"] == ada.user.zone_user_id]
+    path = zone.path(f"/delegated-grants/{grant['id']}")
+    if how == "revoked":
+        api.ok("PATCH", path, {"status": "revoked"})
+    else:
+        api.ok("DELETE", path)
+    assert (status(mine), status(theirs), status(others)) == (401, 401, 200)
 
 
 @pytest.mark.threat(26)

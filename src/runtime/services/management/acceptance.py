@@ -96,7 +96,7 @@ async def guest_of(parts: Parts, authorization: str | None, presented: Presented
         return None
     if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
-    view, _, user, _ = await user_tokens.signed_in(parts, presented)
+    view, user = await user_tokens.signed_in(parts, presented)
     return Guest(view, user)
 
 

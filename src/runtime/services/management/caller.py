@@ -47,6 +47,7 @@ class SignIn:
     Attributes:
         zone_id, organization_id: where the account is at home and the session stands.
         expires_at: when the session ends.
+        client_id: of the application that the user signed in to.
         source: issuer of the provider that signed the user in.
         jkt: thumbprint of the key that the token is bound to, and what it is swapped for.
         at_home: whether the token is the home zone's own, and not one of a single organization.
@@ -56,6 +57,7 @@ class SignIn:
     organization_id: str
     zone_id: str
     session_id: str
+    client_id: str
     expires_at: datetime
     email: str
     source: str

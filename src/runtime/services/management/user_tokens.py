@@ -21,6 +21,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationStatus, UserStatus
 from runtime.services import possession
 from runtime.services.decisions import Decision
+from runtime.services.exchange.allowance import require_allowance
 from runtime.services.exchange.subject import bound_to
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE, confirmation
 from runtime.services.management import unverified
@@ -40,31 +41,36 @@ _HOME = "home_zone_id"  # the claim that says where the session of an organizati
 async def by_access_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
     try:
-        view, session, user, jkt = await signed_in(parts, presented)
+        view, session, user, jkt, client_id = await _signed_in(parts, presented)
         async with parts.database.reading() as conn:
-            sign_in, person = await _at_home(conn, view, session, user, jkt, at_home=True)
+            sign_in, person = await _at_home(conn, view, session, user, jkt, client_id, at_home=True)
             return await _caller(conn, view.id, person, sign_in)
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
 
-async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Session, User, str | None]:
-    """Who has signed in at which organization's own zone, member or not, and the key they proved to have.
+async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, User]:
+    """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
-    application must still be one that depends on the management API, as an administrator has decided. A
-    client that registered itself may ask users for any resource of a zone; a click must not be enough to hand
-    it an organization.
-
-    Raises: Unauthorized; Unavailable.
+    application must still be one that depends on the management API, as an administrator has decided, and the
+    user must not have taken it back. A client that registered itself may ask users for any resource of a
+    zone; a click must not be enough to hand it an organization.
     """
+    view, _, user, _, _ = await _signed_in(parts, presented)
+    return view, user
+
+
+async def _signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Session, User, str | None, str]:
+    """As `signed_in`, with the session, the key that was proved, and the application that has the token."""
     try:
         view = await _zone_of_key(parts, presented.token)
         claims = _verified(parts, view, presented.token, ACCESS_TOKEN_TYPE)
         if "act" in claims:
             raise Unauthorized(REFUSED, internal="an actor besides the user")
         jkt = await _possessed(parts, view, presented, claims)
-        await _require_application(view, str(claims["client_id"]), parts.settings.public_url)
+        client_id = str(claims["client_id"])
+        await _require_application(parts, view, str(claims["sid"]), client_id)
         async with parts.database.reading() as conn:
             await _owner(conn, view)
             session, user = await _standing(parts, conn, view, str(claims["sid"]))
@@ -72,15 +78,26 @@ async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Sessi
             raise Unauthorized(REFUSED, internal="the session is another user's")
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return view, session, user, jkt
+    return view, session, user, jkt, client_id
 
 
-async def _require_application(view: ZoneView, client_id: str, resource: str) -> None:
-    client, target = await view.client(client_id), await view.resource(resource)
+async def _require_application(parts: Parts, view: ZoneView, session_id: str, client_id: str) -> None:
+    """Check that the application may call the management API, for an administrator and for the user.
+
+    Raises: Unauthorized.
+    """
+    client, target = await view.client(client_id), await view.resource(parts.settings.public_url)
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
     if target.id not in await view.dependencies(client.application.id):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
+    root = await view.read_root(session_id)
+    if root is None:
+        raise Unauthorized(REFUSED, internal="the session is gone")
+    try:
+        await require_allowance(parts, view, client, root, target, wanted=None, now=parts.clock())
+    except OAuthError as failure:
+        raise Unauthorized(REFUSED, internal=failure.internal) from None
 
 
 async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
@@ -89,11 +106,12 @@ async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
         view = await _zone_of_key(parts, presented.token)
         claims = _verified(parts, view, presented.token, TOKEN_TYPE)
         jkt = await _possessed(parts, view, presented, claims)
-        home = await parts.zones.view(str(claims[_HOME]))
+        home, client_id = await parts.zones.view(str(claims[_HOME])), str(claims["client_id"])
+        await _require_application(parts, home, str(claims["sid"]), client_id)
         async with parts.database.reading() as conn:
             organization = await _owner(conn, view)
             session, user = await _standing(parts, conn, home, str(claims["sid"]))
-            sign_in, _ = await _at_home(conn, home, session, user, jkt, at_home=False)
+            sign_in, _ = await _at_home(conn, home, session, user, jkt, client_id, at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
             person = await _person(conn, organization.id, sign_in.account)
@@ -128,6 +146,7 @@ async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request
             "aud": parts.settings.public_url,
             "organization_id": found.id,
             "sid": sign_in.session_id,
+            "client_id": sign_in.client_id,
             _HOME: sign_in.zone_id,
             "iat": int(now.timestamp()),
             "exp": int(expires_at.timestamp()),
@@ -214,7 +233,14 @@ async def _possessed(
 
 
 async def _at_home(
-    conn: AsyncConnection, view: ZoneView, session: Session, user: User, jkt: str | None, *, at_home: bool
+    conn: AsyncConnection,
+    view: ZoneView,
+    session: Session,
+    user: User,
+    jkt: str | None,
+    client_id: str,
+    *,
+    at_home: bool,
 ) -> tuple[SignIn, OrganizationUser]:
     """The sign-in behind a session, and who that is in the organization whose zone it is.
 
@@ -228,6 +254,7 @@ async def _at_home(
         organization.id,
         view.id,
         session.id,
+        client_id,
         session.expires_at,
         email=user.email,
         source=person.source,
