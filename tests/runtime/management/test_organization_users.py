@@ -74,6 +74,20 @@ def test_the_last_administrator_stays(company: Api) -> None:
     company.refused(404, "GET", f"{base}/{second.id}")
 
 
+def test_the_last_administrator_stays_in_the_zone_too(company: Api) -> None:
+    """Who is disabled as a user of the zone cannot sign in: they are nobody to count on, and not the last."""
+    first, second = company.person("org_admin"), company.person("org_admin")
+    zone, base = company.own_zone(), people(company)
+    as_user = zone.path(f"/users/{first.zone_user_id}")
+    company.ok("PATCH", as_user, {"status": "disabled"})
+    company.refused(409, "PATCH", f"{base}/{second.id}", {"role": "org_viewer"})
+    company.refused(409, "DELETE", f"{base}/{second.id}")
+    company.refused(409, "PATCH", zone.path(f"/users/{second.zone_user_id}"), {"status": "disabled"})
+    company.ok("PATCH", as_user, {"status": "active"})
+    company.ok("PATCH", f"{base}/{second.id}", {"role": "org_viewer"})
+    company.ok("PATCH", zone.path(f"/users/{second.zone_user_id}"), {"status": "disabled"})
+
+
 def test_of_two_demotions_at_once_one_is_refused(company: Api) -> None:
     """Each administrator demotes the other at the same moment: one stays."""
     pair = [company.person("org_admin"), company.person("org_admin")]

@@ -6,7 +6,7 @@ from typing import Any, cast
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import User, UserCredential
-from runtime.domain.kinds.values import UserStatus
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -61,6 +61,8 @@ async def update(
         return before
     if after.identifier != before.identifier:
         await _require_no_account(unit, before, "renamed")
+    if after.status is not before.status and after.status is UserStatus.DISABLED:
+        await _require_another_admin(unit, before)
     if after.email.lower() != before.email.lower():
         after = after.model_copy(update={"email_verified": False})
         await organization_users.change_email(unit.conn, before.organization_id, before.id, after.email)
@@ -101,6 +103,16 @@ async def _require_no_account(unit: Unit, user: User, what: str) -> None:
             f"User `{user.id}` acts for the organization and cannot be {what}; "
             f"delete OrganizationUser `{found.id}` first"
         )
+
+
+async def _require_another_admin(unit: Unit, user: User) -> None:
+    """Refuse to disable whom an organization needs: nobody else could administrate it. Raises Conflict."""
+    await unit.revision()
+    found = await organization_users.of_zone_user(unit.conn, user.organization_id, user.id)
+    if found is None or (found.role, found.status) != (OrganizationRole.ADMIN, OrganizationStatus.ACTIVE):
+        return
+    if not await organization_users.count_other_admins(unit.conn, user.organization_id, found.id):
+        raise Conflict(f"User `{user.id}` is the last active `org_admin`: make another one first")
 
 
 async def _end_sessions(unit: Unit, user: User) -> None:

@@ -7,10 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.policy import ActorUser
-from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType, ZoneRole
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, OwnerType, UserStatus, ZoneRole
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _people = TABLES["OrganizationUser"]
+_users = TABLES["User"]
 _assignments = TABLES["RoleAssignment"]
 _members = METADATA.tables["group_members"]
 _organizations = TABLES["Organization"]
@@ -149,9 +150,12 @@ async def by_zone_user(
 
 
 async def count_other_admins(conn: AsyncConnection, organization_id: str, user_id: str) -> int:
-    """How many active administrators there are besides that organization user."""
+    """How many administrators besides that organization user are active, as users of the zone too."""
     found = await conn.scalar(
-        select(func.count()).where(
+        select(func.count())
+        .select_from(_people.join(_users, _users.c.id == _people.c.zone_user_id))
+        .where(
+            _users.c.status == UserStatus.ACTIVE,
             _people.c.organization_id == organization_id,
             _people.c.id != user_id,
             _people.c.role == OrganizationRole.ADMIN,
