@@ -24,6 +24,8 @@ from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
+from runtime.domain.oauth.logout import LOGOUT_EVENT
+from runtime.services.sign_out import backchannel
 from runtime.storage.sql import users
 from runtime.storage.state.memory import InProcessState
 
@@ -191,6 +193,23 @@ async def test_whom_it_does_not_let_in(stage: Stage) -> None:
     await company.update(USER, zone.id, bob.id, status="disabled")
     with pytest.raises(InvalidGrant):
         await stage.redeem(sub="bob-1")
+
+
+@pytest.mark.threat(18)
+async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
+    """A logout token about the user ends what was opened on the provider's word; one of another, nothing."""
+    scene, view = stage.scene, await stage.scene.parts.zones.view(stage.scene.zone.id)
+    token = (await stage.redeem())["access_token"]
+    said = {name: value for name, value in stage.claims().items() if name not in ("auth_time", "acr")}
+    said |= {"aud": "zone", "events": {LOGOUT_EVENT: {}}}
+    for subject, ended in (("bob-2", 0), ("ann-1", 1)):
+        assert await scene.exchange(stage.app, token, stage.api)
+        claims = said | {"sub": subject, "jti": secrets.token_hex(8)}
+        meant = await backchannel.receive(scene.parts, view, KEY.sign(claims, typ="logout+jwt"))
+        assert (meant > 0) == bool(ended)
+
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(stage.app, token, stage.api)
 
 
 async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:

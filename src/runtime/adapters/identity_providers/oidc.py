@@ -194,7 +194,7 @@ class OpenIDProviders:
         Spec: OpenID Connect Core section 3.1.3.7.
         """
         client_id = _required(settings.client_id, "client id")
-        jwks_uri = _required((await self.endpoints(settings, needs_keys=True)).jwks_uri, "JWK set address")
+        jwks_uri = await self._keys_address(settings)
         if tokens.id_token is None:
             raise ProviderRefused("invalid_id_token", "the provider sent no ID token")
         try:
@@ -216,10 +216,8 @@ class OpenIDProviders:
 
         Raises: InvalidToken; ProviderRefused; OutboundRefused, OutboundFailed when keys are unavailable.
         """
-        jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
-        await self._keys.check_signature(
-            jws, _required(jwks_uri, "JWK set address"), partition=settings.partition, strict=True
-        )
+        jwks_uri = await self._keys_address(settings)
+        await self._keys.check_signature(jws, jwks_uri, partition=settings.partition, strict=True)
 
     async def userinfo(
         self, settings: ProviderSettings, tokens: ProviderTokens, *, subject: str
@@ -259,7 +257,7 @@ class OpenIDProviders:
         Spec: OpenID Connect Back-Channel Logout section 2.6.
         """
         client_id = _required(settings.client_id, "client id")
-        jwks_uri = _required((await self.endpoints(settings, needs_keys=True)).jwks_uri, "JWK set address")
+        jwks_uri = await self._keys_address(settings)
         try:
             claims = await self._keys.verify(
                 token,
@@ -273,6 +271,11 @@ class OpenIDProviders:
             return read_logout_token(claims)
         except (InvalidToken, ValueError) as failure:
             raise ProviderRefused("invalid_logout_token", str(failure)) from failure
+
+    async def _keys_address(self, settings: ProviderSettings) -> str:
+        """Where the provider's keys are: nothing is discovered where that is configured."""
+        jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
+        return _required(jwks_uri, "JWK set address")
 
     async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
         async def fetch() -> Mapping[str, Any]:

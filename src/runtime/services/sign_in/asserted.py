@@ -41,6 +41,7 @@ class Vouched:
 
     Attributes:
         subject: what the provider calls the user, by the claim that it is configured with.
+        told_subject: `sub`, by which it speaks of the user when it ends a session.
         at: when the user proved to the provider who they are.
         ends: seconds since 1970.
     """
@@ -48,6 +49,7 @@ class Vouched:
     provider: Provider
     issuer: str
     subject: str
+    told_subject: str
     at: datetime
     acr: str | None
     amr: list[str]
@@ -135,12 +137,12 @@ def _read(
         raise rules.NotAcceptable("meant for another client")
     if settings.external_id_claim == "email" and claims.get("email_verified") not in (True, "true"):
         raise rules.NotAcceptable("an address that nobody has verified tells users apart")
-    rules.named(claims, "sub")
     acr, amr = claims.get("acr"), claims.get("amr")
     return Vouched(
         provider=provider,
         issuer=settings.issuer,
         subject=rules.named(claims, settings.external_id_claim),
+        told_subject=rules.named(claims, "sub"),
         at=_authenticated_at(claims, now),
         acr=acr if isinstance(acr, str) else None,
         amr=[each for each in amr if isinstance(each, str)][:10] if isinstance(amr, list) else [],
@@ -196,5 +198,6 @@ def _session(
         provider_id=vouched.provider.id,
         issuer=vouched.issuer,
         subject=vouched.subject,
+        provider_subject=vouched.told_subject,
         metadata={"name": client.application.name},
     )

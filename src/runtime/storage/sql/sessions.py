@@ -123,14 +123,18 @@ async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id:
 async def of_provider(
     conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str | None, session: str | None
 ) -> list[str]:
-    """Ids of the standing browser sessions that a provider means by `sub`, by `sid`, or by both."""
+    """Ids of the standing sessions that a provider means by `sub`, by `sid`, or by both.
+
+    They are those of browsers, and those that an application has by the provider's word alone.
+    """
+    vouched_for = and_(_sessions.c.session_type == "application", _sessions.c.parent_id.is_(None))
     named = [_sessions.c.provider_subject == subject] if subject is not None else []
     named += [_sessions.c.provider_session == session] if session is not None else []
     found = await conn.execute(
         select(_sessions.c.id).where(
             _sessions.c.zone_id == zone_id,
             _sessions.c.issuer == issuer,
-            _sessions.c.session_type == "browser",
+            or_(_sessions.c.session_type == "browser", vouched_for),
             _sessions.c.status == "active",
             *named,
         )
