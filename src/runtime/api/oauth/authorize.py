@@ -1,20 +1,23 @@
 """The authorization endpoint. Spec: RFC 6749 section 4.1.1, RFC 9207, RFC 8707; OpenID Connect Core 3.1.2."""
 
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
+from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
 from runtime.api.oauth.forms import CONTENT_TYPE
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.kinds.user_agent import Registration
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import flow, pushed, requests
 from runtime.services.sign_in.flow import Step
-from runtime.services.sign_in.requests import Parameters
+from runtime.services.sign_in.requests import Parameters, ReturnAddress
 from runtime.services.zones import ZoneView
 
 _MAX_BYTES = 64 * 1024
@@ -27,17 +30,33 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 @answering_pages
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
+    """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered.
+
+    Anybody can register a client and send people to it by a request that is wrong on purpose. So a site that
+    nobody here has checked is not gone to before its user has been asked.
+    Spec: RFC 9700 section 4.11.2.
+    """
     parameters = await pushed.unfold(parts, view, read_parameters(request))
     client, address = await requests.recognise(parts, view, parameters)
     try:
         wanted = await requests.check(parts, view, parameters, client=client, address=address)
         step = await flow.begin(parts, view, wanted, browser_of(request, view))
-    except OAuthError as refusal:
-        step = Step(address.refusal(refusal))
+    except OAuthError as failure:
+        return _refused(parts, view, client, address, failure)
     except Unavailable:
-        step = Step(address.refusal(TemporarilyUnavailable("please try again shortly")))
+        return _refused(parts, view, client, address, TemporarilyUnavailable("please try again shortly"))
     return follow(step, parts, view)
+
+
+def _refused(
+    parts: Parts, view: ZoneView, client: Client, address: ReturnAddress, refusal: OAuthError
+) -> HTTPResponse:
+    """The refusal, told to the client, or to the person at the browser, who may go on to the client."""
+    site = urlsplit(address.redirect_uri)
+    if client.registration is Registration.MANAGED or site.scheme != "https":
+        return follow(Step(address.refusal(refusal)), parts, view)
+    onward = pages.Onward(client.name, site.netloc, address.refusal(refusal))
+    return pages.error(view, refusal, onward=onward)
 
 
 def read_parameters(request: Request) -> Parameters:

@@ -57,17 +57,40 @@ def page(
     return _rendered(name, status, headers or {}, **standing, **values)
 
 
-def error(view: ZoneView, refusal: ServiceError, *, headers: dict[str, str] | None = None) -> HTTPResponse:
-    """The page that tells a person what is wrong, because no application can be told."""
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Where somebody may go on to who trusts it: nobody is sent there unasked."""
+
+    application: str
+    host: str
+    address: str
+
+
+def error(
+    view: ZoneView,
+    refusal: ServiceError,
+    *,
+    headers: dict[str, str] | None = None,
+    onward: Onward | None = None,
+) -> HTTPResponse:
+    """The page that tells a person what is wrong, because no application can be told, or none is trusted."""
     title = _TITLES.get(refusal.status, _TITLES[400])
     message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
-    return page(view, "error", status=refusal.status, headers=headers, title=title, message=message)
+    values = {"title": title, "message": message, "onward": onward}
+    return page(view, "error", status=refusal.status, headers=headers, **values)
 
 
 def nowhere() -> HTTPResponse:
     """The page for an address of a zone that does not exist."""
     return _rendered(
-        "error", 404, {}, zone=None, base=None, title=_TITLES[404], message="This address leads to no zone."
+        "error",
+        404,
+        {},
+        zone=None,
+        base=None,
+        title=_TITLES[404],
+        message="This address leads to no zone.",
+        onward=None,
     )
 
 

@@ -30,10 +30,15 @@ async def whom_to_ask(
 
 
 async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser) -> str:
-    """End the browser's session; the address to go on to, which may be the provider's."""
+    """End the browser's session; the address to go on to, which may be the provider's.
+
+    Where nobody is signed in a link through here would lead to whatever address somebody has registered: an
+    application that registered itself is returned to only by who was its user until now.
+    Spec: RFC 9700 section 4.11.2.
+    """
     signed_in = await sessions.current(parts, view, browser.session)
     if signed_in is None:
-        return destination(view, request)
+        return _own_page(view) if request.self_registered else destination(view, request)
     onward = await _provider_address(parts, view, request, signed_in.session)
     await revocation.end(parts, view.id, session_id=signed_in.session.id)
     return onward or destination(view, request)
@@ -41,12 +46,16 @@ async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Br
 
 def destination(view: ZoneView, request: SignOutRequest) -> str:
     """Where the browser ends up."""
-    return request.return_to or f"{view.issuer}/oauth/signed-out"
+    return request.return_to or _own_page(view)
 
 
 def callback_address(view: ZoneView) -> str:
     """Where the provider sends a browser back to that has signed out there; to be registered with it."""
     return f"{view.issuer}/openid/logout/callback"
+
+
+def _own_page(view: ZoneView) -> str:
+    return f"{view.issuer}/oauth/signed-out"
 
 
 async def _provider_address(

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import BadLink, InvalidRequest
+from runtime.domain.kinds.user_agent import Registration
 from runtime.services.exchange.tokens import ID_TOKEN_TYPE
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -29,6 +30,7 @@ class SignOutRequest(BaseModel):
         application: name of the application that sends the user, when it is known.
         subject: identifier of the user its ID token is about.
         return_to: registered by the application, `state` included; None for this zone's own page.
+        self_registered: the application introduced itself, and could have registered any address.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +38,7 @@ class SignOutRequest(BaseModel):
     application: str | None = None
     subject: str | None = None
     return_to: str | None = None
+    self_registered: bool = False
 
 
 async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOutRequest:
@@ -52,6 +55,7 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         application=client.name if client else None,
         subject=hinted.get("sub"),
         return_to=_with_state(address, state) if address is not None else None,
+        self_registered=client is not None and client.registration is not Registration.MANAGED,
     )
 
 
