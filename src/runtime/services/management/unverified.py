@@ -1,15 +1,20 @@
 """Reading a token before its signature is checked, for the one question where to find what checks it."""
 
+import re
+
 from runtime.adapters.keys.jose import MalformedToken, parse, same_type
+
+# What an id may look like. A database does not take every text there is, and nobody has proved anything yet.
+_ID = re.compile(r"[!-~]{1,255}")
 
 
 def claim(token: str, name: str) -> str | None:
-    """A string claim of a token that proves nothing yet; None when it has none, or is no token at all."""
+    """An id in a token that proves nothing yet; None when it has none, or is no token at all."""
     try:
         value = parse(token).payload.get(name)
     except MalformedToken:
         return None
-    return value if isinstance(value, str) else None
+    return _id(value)
 
 
 def is_of_type(token: str, typ: str) -> bool:
@@ -26,4 +31,8 @@ def key_id(token: str) -> str | None:
         value = parse(token).header.get("kid")
     except MalformedToken:
         return None
-    return value if isinstance(value, str) else None
+    return _id(value)
+
+
+def _id(value: object) -> str | None:
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
