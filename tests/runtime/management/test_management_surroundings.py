@@ -118,6 +118,19 @@ def test_expand_user_names_the_person_behind_a_change(api: Api) -> None:
     assert "created_by_user" not in api.ok("GET", zone.path(f"/policies/{made['id']}?expand=user"))
 
 
+@pytest.mark.threat(27)
+def test_who_may_not_see_people_is_not_told_of_them(api: Api) -> None:
+    """A key for zones alone reads the policy; who made it is no more its business than a list."""
+    zone, person = api.zone(), api.person()
+    path = next(iter(by_a_person(api, zone, person)))
+    viewer = api.with_role("zone_viewer")
+    assert api.ok("GET", f"{path}?expand[]=user")["created_by_user"]["email"] == person.email
+    viewer.refused(404, "GET", f"/organizations/{api.organization_id}/users")
+    told = viewer.ok("GET", f"{path}?expand[]=user")
+    assert told["created_by"] == person.id
+    assert "created_by_user" not in told
+
+
 def test_people_cost_one_query_however_many_entities(api: Api) -> None:
     """The statements of a list with `expand=user` do not grow with its rows."""
     zone, counted = api.zone(), [0]

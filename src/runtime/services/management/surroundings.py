@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from runtime.domain.kinds import APPLICATION, BY_NAME, Entity, Kind, Verb
+from runtime.domain.kinds import APPLICATION, BY_NAME, ORGANIZATION_USER, Entity, Kind, Verb
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.marks import members, part_of
 from runtime.services.management import applications, permissions
@@ -40,10 +40,14 @@ async def _one(unit: Unit, name: str, kind: Kind, id_: str, *, zone_id: str) -> 
 async def with_people(unit: Unit, found: Sequence[BaseModel], expands: frozenset[str]) -> list[Any]:
     """The entities with who made their changes, when that is asked: one query, however many there are.
 
-    Keys and service accounts are nobody.
+    Keys and service accounts are nobody; nor is anybody told of people who may not see the organization's.
     """
     if "user" not in expands:
         return list(found)
+    if not permissions.allows(unit.caller.role, ORGANIZATION_USER.operations, Verb.RETRIEVE):
+        return [
+            one.model_copy(update=dict.fromkeys((name for name, _ in _actors(type(one))))) for one in found
+        ]
     ids = {getattr(one, by) for one in found for _, by in _actors(type(one))} - {None}
     people = await organization_users.actors(unit.conn, unit.organization_id, ids) if ids else {}
     return [
