@@ -45,10 +45,14 @@ def test_a_message_is_plain_and_says_that_a_machine_wrote_it():
         ("ada@acme.example", "Come in\nBcc: eve@evil.example"),
         ("ada", "Come in"),
         ("@acme.example", "Come in"),
+        ("ada@acme.example,root", "Come in"),
+        ("ada@acme.example;root", "Come in"),
+        ("ada@acme.example:25", "Come in"),
+        ("ada@[127.0.0.1]", "Come in"),
     ],
 )
 def test_no_value_adds_a_header(to: str, subject: str):
-    """What would begin another header line is refused; an odd address stays one address."""
+    """What would begin another header line, or another recipient, is refused."""
     assert message().keys().count("To") == 1
     with pytest.raises(MailRefused):
         message(to, subject)

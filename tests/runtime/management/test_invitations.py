@@ -12,6 +12,7 @@ from tests.runtime.management.conftest import Api
 from tests.support.mail import delivered
 
 from runtime.domain.identifiers import new_id
+from runtime.services.management import invitations
 from runtime.services.parts import Parts
 
 
@@ -200,6 +201,36 @@ def test_unknown_tokens_are_alike(api: Api) -> None:
             response = stranger(api, method, f"/{wrong}{rest}")
             answers.add((response.status_code, response.json()["message"]))
     assert answers == {(404, "there is no such invitation")}
+
+
+def test_names_do_not_write_the_mail(api: Api) -> None:
+    """A name is one line of what a reader sees, and short: no second paragraph, and the mail arrives."""
+    organization = f"/organizations/{api.organization_id}"
+    name = api.ok("GET", organization)["name"]
+    api.ok("PATCH", organization, {"name": f"Acme\u2028\u2028Pay here:\u202e {'now ' * 50}"})
+    email = address()
+    api.invite(email)
+    api.ok("PATCH", organization, {"name": name})
+    sent = delivered(api.server, email)
+    assert token_of(api, email)
+    assert sent["Subject"].startswith("Invitation to Acme Pay here: now now")
+    assert len(sent["Subject"]) < 100
+    first, *_ = sent.get_content().splitlines()
+    assert '"Acme Pay here: now' in first
+    assert first.endswith('…" as a member.')
+
+
+@pytest.mark.threat(31)
+def test_mail_to_strangers_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleting and inviting again is no way to fill somebody's mailbox, nor is asking for many."""
+    email = address()
+    for _ in range(invitations.INVITATIONS_A_DAY_TO_ONE):
+        api.ok("DELETE", path(api, f"/{api.invite(email)['id']}"))
+    told = api.refused(429, "POST", path(api), {"email": email.upper(), "role": "org_viewer"})
+    assert told["code"] == "rate_limit_exceeded"
+    api.invite()
+    monkeypatch.setattr(invitations, "INVITATIONS_A_DAY", 0)
+    api.refused(429, "POST", path(api), {"email": address(), "role": "org_viewer"})
 
 
 @pytest.mark.threat(32)

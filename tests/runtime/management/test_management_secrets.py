@@ -10,6 +10,7 @@ from tests.runtime.management.conftest import Api, Zone
 
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.services import keys
+from runtime.services.management import secrets
 from runtime.services.parts import Parts
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -89,6 +90,24 @@ def test_what_a_body_must_not_say(api: Api, zone: Zone, owner: str) -> None:
         ({"metadata": None}, "metadata"),
     ):
         assert api.refused(400, "PATCH", path, patch)["details"][0]["field"] == field
+
+
+@pytest.mark.threat(31)
+def test_a_list_without_pages_is_bounded(api: Api, owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how many there are, and by what is told of each: everybody's memory holds the whole list."""
+    zone = api.zone()
+    owner = str(zone.make("applications")["id"])
+    body = {"name": "n", "entity_id": owner, "data": TOKEN}
+    made = zone.secret(owner, metadata={"note": "x" * 4_000})
+    for wrong in ({"note": "x" * 4_096}, {"note": ["\U0001f600" * 500]}):
+        told = api.refused(400, "POST", zone.path("/secrets"), {**body, "metadata": wrong})
+        assert told["details"][0]["field"] == "metadata"
+        api.refused(400, "PATCH", zone.path(f"/secrets/{made['id']}"), {"metadata": wrong})
+    monkeypatch.setattr(secrets, "MAX_SECRETS", 2)
+    zone.secret(owner)
+    api.refused(409, "POST", zone.path("/secrets"), body)
+    api.ok("DELETE", zone.path(f"/secrets/{made['id']}"))
+    zone.secret(owner)
 
 
 def test_an_owner_takes_its_secrets_along(api: Api) -> None:

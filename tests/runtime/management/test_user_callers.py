@@ -1,5 +1,6 @@
 """People call the management API: signed in at their organization's own zone, for as long as that stands."""
 
+import base64
 import json
 from dataclasses import replace
 from datetime import datetime
@@ -344,6 +345,33 @@ def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> 
     assert status(there) == 200
     api.ok("PATCH", ada_at_home.path, {"status": "disabled"})
     assert (status(there), status(mine)) == (401, 401)
+
+
+@pytest.mark.threat(31)
+def test_organizations_made_in_a_day_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs keys, a zone and mail; whoever makes many waits, others do not."""
+    ada, bob = someone(api, "org_admin").calling(), someone(api, "org_admin").calling()
+    monkeypatch.setattr(organizations, "ORGANIZATIONS_A_DAY", 1)
+    ada.ok("POST", "/organizations", {"name": api.named()}, status=201)
+    assert ada.refused(429, "POST", "/organizations", {})["code"] == "rate_limit_exceeded"
+    bob.ok("POST", "/organizations", {"name": api.named()}, status=201)
+
+
+@pytest.mark.threat(11)
+def test_what_a_token_says_of_itself_is_no_text_for_a_database(api: Api) -> None:
+    """Nobody has signed it yet: an id that is more than an id is a 401 and no failure."""
+    ada = someone(api).tokens()["access_token"]
+    assert status(caller(api.server, ada, api.organization_id)) == 200
+
+    def part(members: dict[str, str]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(members).encode()).decode().rstrip("=")
+
+    for odd in ("x", "a\0b", "\ud800", "' or 1=1", "x" * 5000):
+        for typ in ("at+jwt", "m2m+jwt"):
+            for claim in ("sid", "organization_id"):
+                token = f"{part({'alg': 'ES256', 'typ': typ, 'kid': odd})}.{part({claim: odd})}.AAAA"
+                mine = caller(api.server, token, api.organization_id)
+                assert status(mine) == status(mine, "/policy/bundle") == 401, (odd, typ, claim)
 
 
 def test_only_people_make_organizations_and_swap_tokens(api: Api) -> None:

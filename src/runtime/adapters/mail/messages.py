@@ -1,5 +1,6 @@
 """Messages as they are written: every header set through `email`, so that no value can add a header."""
 
+import re
 from datetime import datetime
 from email.errors import HeaderParseError
 from email.headerregistry import Address
@@ -8,6 +9,9 @@ from email.policy import SMTP
 from email.utils import format_datetime
 
 from runtime.adapters.mail.failures import MailRefused
+
+# A domain as it stands in a header, where a comma or a semicolon would begin another recipient.
+_DOMAIN = re.compile(r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 
 
 def compose(
@@ -42,7 +46,10 @@ def address_of(address: str) -> Address:
     if not local or not domain:
         raise ValueError("not an e-mail address")
     try:
-        return Address(username=local, domain=domain.encode("idna").decode("ascii"))
+        domain = domain.encode("idna").decode("ascii")
+        if not _DOMAIN.fullmatch(domain):
+            raise ValueError("not an e-mail address")
+        return Address(username=local, domain=domain)
     except (HeaderParseError, IndexError) as failure:
         raise ValueError(str(failure)) from None
 

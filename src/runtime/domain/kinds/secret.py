@@ -1,6 +1,9 @@
 """Secrets: values that the service keeps for another entity, sealed, and gives back when asked for one."""
 
+import json
 from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from runtime.domain.kinds.base import Kind, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Mark
@@ -10,6 +13,14 @@ from runtime.domain.kinds.zone import ZONE
 # The kinds whose entities can have secrets, by name.
 SECRET_OWNERS = ("Application", "Resource", "Provider", "User")
 
+_MAX_METADATA_BYTES = 4_096
+
+
+def _little(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+    if metadata is not None and len(json.dumps(metadata)) > _MAX_METADATA_BYTES:
+        raise ValueError(f"must have at most {_MAX_METADATA_BYTES} bytes as JSON")
+    return metadata
+
 
 class Secret(ZoneEntity):
     """A token or a password that belongs to an entity of the zone; everything about it but its value."""
@@ -17,7 +28,7 @@ class Secret(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     description: Annotated[Description | None, Mark.KEPT] = None
     entity_id: Annotated[Id, Mark.FIXED]
-    metadata: Annotated[dict[str, Any] | None, Mark.KEPT] = None  # not sealed
+    metadata: Annotated[dict[str, Any] | None, Mark.KEPT, AfterValidator(_little)] = None  # not sealed
     name: Name
     type: Annotated[SecretType, Mark.SERVER]
     version: Annotated[int, Mark.SERVER] = 1  # grows when the value changes

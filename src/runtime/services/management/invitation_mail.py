@@ -6,13 +6,14 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.management.unit import Unit
 from runtime.services.outbox import mail
 
+_MAX_SHOWN_CHARS = 80
 _ROLES = {
     OrganizationRole.ADMIN: "an administrator",
     OrganizationRole.MEMBER: "a member",
     OrganizationRole.VIEWER: "a viewer",
 }
 _TEXT = """\
-{inviter} invites you to act for {organization} as {role}.
+{inviter} invites you to act for "{organization}" as {role}.
 
 To accept, open this address and follow what it says:
 
@@ -36,8 +37,8 @@ async def put(unit: Unit, invitation: Invitation, token: str, organization: str,
         zone: the organization's own, where the person registers.
     """
     text = _TEXT.format(
-        inviter=invitation.inviter_name,
-        organization=organization,
+        inviter=_shown(invitation.inviter_name),
+        organization=_shown(organization),
         role=_ROLES[invitation.role],
         page=f"{zone.protocols.oauth2.issuer}/oauth/sign-up?invitation={token}",
         api=f"{unit.parts.settings.public_url.rstrip('/')}/invitations/{token}",
@@ -48,7 +49,7 @@ async def put(unit: Unit, invitation: Invitation, token: str, organization: str,
         unit.parts,
         organization_id=unit.organization_id,
         recipient=invitation.email,
-        subject=f"Invitation to {organization}",
+        subject=f"Invitation to {_shown(organization)}",
         text=text,
     )
 
@@ -56,3 +57,9 @@ async def put(unit: Unit, invitation: Invitation, token: str, organization: str,
         unit.parts.outbox.poke()
 
     unit.after_commit(send)
+
+
+def _shown(name: str) -> str:
+    """A name as a mail shows it: one line, nothing that a reader does not see, and no room for a letter."""
+    line = " ".join("".join(each if each.isprintable() else " " for each in name).split())
+    return line if len(line) <= _MAX_SHOWN_CHARS else f"{line[: _MAX_SHOWN_CHARS - 1]}…"

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, cast
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.mail import address_of
-from runtime.domain.errors import Conflict, Forbidden, ValidationFailed
+from runtime.domain.errors import Conflict, Forbidden, RateLimited, ValidationFailed
 from runtime.domain.kinds import INVITATION, Entity, Kind, Verb
 from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import InvitationStatus, OrganizationRole
@@ -17,6 +18,10 @@ from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 
+# Mails that a stranger gets in the service's name.
+INVITATIONS_A_DAY = 500
+INVITATIONS_A_DAY_TO_ONE = 5
+_DAY = 24 * 3600
 # From the least to the most: nobody gives what is above their own.
 _RANKS = [role.value for role in (OrganizationRole.VIEWER, OrganizationRole.MEMBER, OrganizationRole.ADMIN)]
 
@@ -39,6 +44,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     _require_mailable(body["email"])
     address = str(body["email"]).lower()
     await _require_new(unit, address)
+    await _require_calm(unit, address)
     token = new_secret()
     made = await entities.new_entity(
         unit,
@@ -79,6 +85,17 @@ def _require_mailable(email: str) -> None:
         address_of(email)
     except ValueError:
         raise ValidationFailed.of("email", "is no address that mail can be sent to") from None
+
+
+async def _require_calm(unit: Unit, address: str) -> None:
+    """Raise RateLimited for an organization that would send mail without end, to many or to one."""
+    addressee = sha256(address.encode()).hexdigest()
+    for key, limit, whose in (
+        (f"invitations:{unit.organization_id}", INVITATIONS_A_DAY, "this organization"),
+        (f"invitations:{unit.organization_id}:{addressee}", INVITATIONS_A_DAY_TO_ONE, "that address"),
+    ):
+        if await unit.parts.state.count(key, ttl_seconds=_DAY) > limit:
+            raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
 
 
 async def _require_new(unit: Unit, address: str) -> None:

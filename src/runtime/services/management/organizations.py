@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from runtime.contract.answers import OrganizationRoleInfo
-from runtime.domain.errors import Conflict
+from runtime.domain.errors import Conflict, RateLimited
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
@@ -22,6 +22,8 @@ from runtime.storage.sql import ledger
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
+
+ORGANIZATIONS_A_DAY = 20  # made by one account: each has keys, a zone and mail of its own
 
 ROLES: tuple[OrganizationRoleInfo, ...] = (
     OrganizationRoleInfo(
@@ -111,10 +113,14 @@ async def any_label(parts: Parts) -> str | None:
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an organization that the calling user administrates.
 
-    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone.
+    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone;
+        RateLimited.
     """
     entities.require(unit, ORGANIZATION, Verb.CREATE, {})
     sign_in = own_sign_in(unit.caller, "create an organization")
+    key = f"organizations-made:{sign_in.account.id}"
+    if await unit.parts.state.count(key, ttl_seconds=24 * 3600) > ORGANIZATIONS_A_DAY:
+        raise RateLimited("too many new organizations today; try again tomorrow")
     founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
     async with within(unit, founder) as inner:
         made = await _found(inner, body.get("name") or "New organization")

@@ -6,7 +6,7 @@ from typing import Any, cast
 import orjson
 
 from runtime.contract.secrets import SecretWithData
-from runtime.domain.errors import ValidationFailed
+from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import SECRET, Entity, Kind, Verb
 from runtime.domain.kinds.secret import Secret
@@ -17,6 +17,8 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import secret_owners
+
+MAX_SECRETS = 1_000  # of a zone: they are listed without pages
 
 
 async def list_(
@@ -44,7 +46,9 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     zone_id = scope["zone_id"]
     if body.get("zone_id", zone_id) != zone_id:
         raise ValidationFailed.of("zone_id", "must be the zone that the address names")
-    await unit.revision()  # from here on nobody takes the owner away
+    await unit.revision()  # from here on nobody takes the owner away, or adds another
+    if await storage.count(unit.conn, SECRET, within=scope) >= MAX_SECRETS:
+        raise Conflict(f"a zone keeps at most {MAX_SECRETS} secrets")
     if not await secret_owners.exists(unit.conn, body["entity_id"], zone_id=zone_id):
         raise ValidationFailed.of(
             "entity_id", f"`{body['entity_id']}` is no application, resource, provider or user of this zone"
