@@ -7,6 +7,7 @@ Nothing that is missing is remembered, so what is new is seen at once wherever i
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -313,7 +314,8 @@ class ZoneView:
             own = await roots.own_policies(conn, self.id, user_id) if user else None
             found = await self._viewed(conn, user, own_policies=own) if user else None
         if found:
-            await epochs.publish(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
+            with suppress(Unavailable):
+                await epochs.remember(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
         return found
 
     async def _viewed(
@@ -446,10 +448,9 @@ class Zones:
                 self._parsed_keys.pop(zone_id, None)
                 self._loading.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
-        await epochs.publish(
-            self.parts.state,
-            {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials},
-        )
+        read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
+        with suppress(Unavailable):
+            await epochs.remember(self.parts.state, read)
         return view
 
     async def locate(self, slug: str) -> str:

@@ -1,7 +1,9 @@
 """What an exchange costs in trips, and what it answers when something it asks is away."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -126,6 +128,44 @@ async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", parts=parts)
+
+
+class Blinking(Away):
+    """A state that is away now and then, and has lost nothing when it is back."""
+
+    is_away = False
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        answering = super() if self.is_away else super(Away, self)
+        return await answering.fetch(keys)
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        answering = super() if self.is_away else super(Away, self)
+        return await answering.raise_to(key, number, ttl_seconds=ttl_seconds)
+
+
+@pytest.mark.threat(18)
+@pytest.mark.threat(35)
+async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: Resource) -> None:
+    """The state comes back with the epochs of before, and vouches for nothing that was ended meanwhile."""
+    bob = await scene.company.person(scene.zone, "rob@acme.test")
+    subject = await scene.company.token(scene.zone, agent, bob)
+    state = Blinking()
+    revoking, other = (with_state(scene.parts, state) for _ in range(2))
+    for parts in (revoking, other):
+        assert await scene.exchange(agent, subject, api, "read", parts=parts)
+
+    state.is_away = True
+    await revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
+    state.is_away = False
+
+    async def going_on(*, until: float) -> None:
+        while monotonic() < until:
+            await scene.exchange(agent, subject, api, "read", parts=other)
+            await asyncio.sleep(0.02)
+
+    with pytest.raises(InvalidGrant):
+        await going_on(until=monotonic() + 5 * epochs.RETRY_SECONDS)
 
 
 @pytest.mark.threat(35)

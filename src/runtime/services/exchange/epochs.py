@@ -5,8 +5,11 @@ published epoch asks the database; so what a crash or a lost key leaves unpublis
 of an epoch's entry.
 """
 
+import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from weakref import WeakKeyDictionary
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,6 +20,7 @@ from runtime.storage.sql import revocations
 from runtime.storage.state import State
 
 TTL_SECONDS = 60
+RETRY_SECONDS = 0.2
 
 
 def zone_key(zone_id: str) -> str:
@@ -40,15 +44,61 @@ def session_key(session_id: str) -> str:
 
 
 async def publish(state: State, epochs: Mapping[str, int]) -> None:
-    """Let every worker hear of these epochs: after the commit that bumped them, or after reading them.
+    """Let every worker hear of these epochs, after the commit that bumped them.
 
-    A state that is away costs nothing but speed: readers that find no epoch ask the database.
+    A state that is away for a moment still has the old ones when it is back, and would vouch for what has
+    just been ended. So it is told again until it has heard, or has forgotten the old ones by itself.
     """
     try:
-        for key, epoch in epochs.items():
-            await state.raise_to(key, epoch, ttl_seconds=TTL_SECONDS)
+        await remember(state, epochs)
     except Unavailable as failure:
-        log.warning("epochs not published", reason=failure.internal or failure.detail)
+        log.warning("epochs not published yet", reason=failure.internal or failure.detail)
+        _owe(state, epochs)
+    except asyncio.CancelledError:  # whoever asked has hung up; the commit stands
+        _owe(state, epochs)
+        raise
+
+
+async def remember(state: State, epochs: Mapping[str, int]) -> None:
+    """Let every worker hear of epochs that were read. Raises Unavailable, which costs nothing but speed:
+    readers that find no epoch ask the database.
+    """
+    for key, epoch in epochs.items():
+        await state.raise_to(key, epoch, ttl_seconds=TTL_SECONDS)
+
+
+@dataclass
+class _Debt:
+    """What a state has yet to hear: key -> epoch, and until when that matters, on the clock of the loop."""
+
+    epochs: dict[str, tuple[int, float]] = field(default_factory=dict)
+    settling: asyncio.Task[None] | None = None
+
+
+_DEBTS: WeakKeyDictionary[State, _Debt] = WeakKeyDictionary()
+
+
+def _owe(state: State, epochs: Mapping[str, int]) -> None:
+    """Tell the state later, in the background."""
+    debt = _DEBTS.setdefault(state, _Debt())
+    until = asyncio.get_running_loop().time() + TTL_SECONDS
+    for key, epoch in epochs.items():
+        debt.epochs[key] = (max(epoch, debt.epochs.get(key, (0, 0.0))[0]), until)
+    if debt.settling is None or debt.settling.done():
+        debt.settling = asyncio.get_running_loop().create_task(_settle(state, debt.epochs))
+
+
+async def _settle(state: State, owed: dict[str, tuple[int, float]]) -> None:
+    while owed:
+        await asyncio.sleep(RETRY_SECONDS)
+        for key, (epoch, until) in list(owed.items()):
+            if until > asyncio.get_running_loop().time():
+                try:
+                    await remember(state, {key: epoch})
+                except Unavailable:
+                    break
+            if owed.get(key) == (epoch, until):
+                del owed[key]
 
 
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The one trip to the short-lived state: do zone, session and user still stand as they are known?"""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,11 +91,10 @@ async def _standing(
         if found is None:
             return None
         current = found
-    await epochs.publish(
-        parts.state,
-        {
-            epochs.session_key(current.session.id): current.session.epoch,
-            epochs.user_key(current.session.user_id): current.session.user_epoch,
-        },
-    )
+    read = {
+        epochs.session_key(current.session.id): current.session.epoch,
+        epochs.user_key(current.session.user_id): current.session.user_epoch,
+    }
+    with suppress(Unavailable):
+        await epochs.remember(parts.state, read)
     return current
