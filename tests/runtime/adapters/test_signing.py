@@ -138,7 +138,8 @@ def forgeries():
         None,
         ["a"],
     ):
-        yield f"kid {str(kid)[:20]!r}", signed({**header, "kid": kid}, payload)
+        name = "of another key" if kid == OTHER.kid else repr(str(kid)[:20])
+        yield f"kid {name}", signed({**header, "kid": kid}, payload)
 
 
 @pytest.mark.standard("RFC 8725", "RFC 7515")
