@@ -1,5 +1,5 @@
 # Every target does its own set-up: python3 (3.11 or newer), make and git are enough.
-#   make demo [KEEP=1]      make test [ARGS="-k exchange"]      make bench [ONLY=exchange]
+#   make demo [KEEP=1]      make test [ARGS="-k exchange" WORKERS=1]      make bench [ONLY=exchange]
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -7,6 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 KEEP   ?=
 ARGS   ?=
+WORKERS ?= auto
 ONLY   ?=
 SHELL  := /bin/sh
 
@@ -23,8 +24,8 @@ help: ## show this list
 demo: $(RUNTIME) ## run the whole product once and tell what happened (KEEP=1 leaves the server running)
 	@KEEP='$(KEEP)' $(BIN)/python examples/demo.py
 
-test: $(DEV) ## run every test, PostgreSQL and Redis included
-	$(BIN)/python -m pytest $(ARGS)
+test: $(DEV) ## run every test on all cores, PostgreSQL and Redis included
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 lint: $(DEV) ## check style and types
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.postgres import PostgresServer, running_postgres
@@ -26,6 +27,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_started] = {}
 
 
+def _note(config: pytest.Config, name: str, version: str) -> None:
+    """Remember that a real server runs, also where this is one of several processes."""
+    config.stash[_started][name] = version
+    if hasattr(config, "workeroutput"):
+        config.workeroutput.setdefault("started", {})[name] = version
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of its own has noted."""
+    node.config.stash[_started].update(getattr(node, "workeroutput", {}).get("started", {}))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say which real servers the run was against."""
     if started := config.stash[_started]:
@@ -37,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """The session's PostgreSQL server."""
     with running_postgres() as server:
-        request.config.stash[_started]["PostgreSQL"] = server.version
+        _note(request.config, "PostgreSQL", server.version)
         yield server
 
 
@@ -45,7 +59,7 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """The session's Redis server."""
     with running_redis() as server:
-        request.config.stash[_started]["Redis"] = server.version
+        _note(request.config, "Redis", server.version)
         yield server
 
 
