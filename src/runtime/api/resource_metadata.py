@@ -14,7 +14,7 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import CORS, bind_zone_route, host_pattern
+from runtime.api.oauth.addresses import bind_zone_route, for_any_origin
 from runtime.api.oauth.discovery import MAX_AGE_SECONDS, SCOPES
 from runtime.api.oauth.errors import answering_oauth
 from runtime.domain.errors import NotFound
@@ -28,13 +28,10 @@ _OF_ORGANIZATION = re.compile(r"/organizations/([0-9a-z]{26})(?:/|\Z)")
 
 def bind(app: Sanic[Any, Any]) -> None:
     """Serve the documents of the management API and of every zone."""
-    bind_zone_route(app, of_zone, PATH, cors=True, insertion=True)
-    # With a host for each zone, the zones' own route serves this address on their hosts.
-    if host_pattern(app.ctx.settings) is None:
-        app.add_route(of_management, PATH, name="resource_metadata.management")
-    app.add_route(
-        of_organization, f"{PATH}/organizations/<organization_id:str>", name="resource_metadata.own"
-    )
+    management, own = for_any_origin(of_management), for_any_origin(of_organization)
+    bind_zone_route(app, of_zone, PATH, cors=True, insertion=True, elsewhere=management)
+    below = f"{PATH}/organizations/<organization_id:str>"
+    app.add_route(own, below, methods=("GET", "OPTIONS"), name="resource_metadata.own")
 
 
 def challenge_of(public_url: str, path: str) -> str:
@@ -90,5 +87,5 @@ def _management(parts: Parts) -> dict[str, Any]:
 
 
 def _answer(document: dict[str, Any]) -> HTTPResponse:
-    headers = {**CORS, "Cache-Control": f"max-age={MAX_AGE_SECONDS}"}
+    headers = {"Cache-Control": f"max-age={MAX_AGE_SECONDS}"}
     return HTTPResponse(orjson.dumps(document), headers=headers, content_type="application/json")

@@ -1,7 +1,7 @@
 """The policy engine."""
 
 from datetime import UTC, datetime
-from time import perf_counter
+from time import thread_time
 
 import pytest
 
@@ -217,10 +217,10 @@ def test_texts_made_to_exhaust_are_refused_before_the_engine_reads_them(conditio
     """Nesting and size that would take the process down are problems like any other, and told at once."""
     assert check("permit(principal, action, resource) when { //\r (true)\n };", SCHEMA) == []
     text = f"permit(principal, action, resource) when {{ {condition} }};"
-    started = perf_counter()
+    began = thread_time()  # what this thread has worked: what else the machine does is not counted
 
     assert check(text, SCHEMA)
-    assert perf_counter() - started < 2
+    assert thread_time() - began < 2
     for read in (cedar.format_text, cedar.to_json, lambda text: policies(text)):
         with pytest.raises(PolicyBroken):
             read(text)

@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from pydantic import ValidationError as PydanticError
 from tests.support.factories import Company, found_company, opened_parts
 
 from runtime.domain.errors import Conflict, NotFound, ServiceError, ValidationFailed
@@ -68,3 +70,17 @@ async def test_the_operator_brings_in_the_first_person(company: Company) -> None
     for refusal, asked in refusals:
         with pytest.raises(refusal):
             await add(**asked)
+
+
+async def test_the_operator_brings_in_somebody_wholly_or_not_at_all(company: Company) -> None:
+    """Where the second half fails, nobody is left behind with a password, and it can be tried again."""
+    ((organization, _),) = await organizations.every(company.parts)
+
+    async def add(role: OrganizationRole) -> None:
+        await first_people.add(
+            company.parts, organization.id, email="dan@acme.example", role=role, password=PASSWORD
+        )
+
+    with pytest.raises(PydanticError):
+        await add(cast(Any, "no role"))
+    await add(OrganizationRole.MEMBER)

@@ -172,3 +172,15 @@ def test_zone_with_a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -
         for other in ("zones.test", "x.zones.test", f"{host}.evil.test", f"evil-{host}", "127.0.0.1"):
             assert get("/.well-known/openid-configuration", other).status_code == 404
         assert get(f"/z/{zone.id}/.well-known/openid-configuration", "127.0.0.1").status_code == 404
+
+        own, resource = server.url.removeprefix("http://"), "/.well-known/oauth-protected-resource"
+        challenge = httpx.get(f"{server.url}/zones").headers["WWW-Authenticate"]
+        assert f'"{server.url}{resource}"' in challenge
+        assert get(resource, own).json()["resource"] == server.url
+        assert get(resource, host).json()["resource"] == f"https://{host}"
+        assert get(resource, "x.zones.test").status_code == 404
+        assert get(resource, "127.0.0.1").status_code == 404
+        of_own = httpx.get(f"{server.url}{resource}/organizations/{server.organization_id}").json()
+        assert (of_own["resource"], len(of_own["authorization_servers"])) == (server.url, 1)
+        preflight = httpx.options(f"{server.url}{resource}", headers={"Origin": "https://inspector.test"})
+        assert (preflight.status_code, preflight.headers["Access-Control-Allow-Origin"]) == (204, "*")

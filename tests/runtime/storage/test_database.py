@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 from sqlalchemy import insert, select, text, update
@@ -225,3 +226,13 @@ def test_other_databases_are_refused():
     """Only two databases are supported, and the message says which."""
     with pytest.raises(ValueError, match="sqlite"):
         Database.open("mysql://localhost/x")
+
+
+async def test_a_file_that_cannot_be_opened_leaves_no_thread(tmp_path):
+    """The driver's thread is gone when the failure is told, so it tells nothing of its own afterwards."""
+    database = Database.open(f"sqlite+aiosqlite:///{tmp_path}/not/there.db")
+
+    for _ in range(20):
+        with pytest.raises(DBAPIError, match="unable to open"):
+            await database.ping()
+        assert not [each.name for each in threading.enumerate() if "_connection_worker" in each.name]

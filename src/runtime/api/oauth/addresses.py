@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
 from sanic import Sanic
 from sanic.request import Request
@@ -17,6 +18,7 @@ from runtime.domain.errors import NotFound
 from runtime.settings import Settings
 
 ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
+Handler = Callable[..., Coroutine[Any, Any, HTTPResponse]]
 CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate"}
 _PREFLIGHT = {
     **CORS,
@@ -45,12 +47,14 @@ def bind_zone_route(
     methods: tuple[str, ...] = ("GET",),
     cors: bool = False,
     insertion: bool = False,
+    elsewhere: Handler | None = None,
 ) -> None:
     """Serve a handler at `{issuer}{uri}` of every zone.
 
     Args:
         cors: answer any origin, without credentials.
         insertion: serve it at `{origin}{uri}{issuer path}` too, where path mode puts well-known documents.
+        elsewhere: what answers at that address of the service itself, which is no zone's.
     """
     settings: Settings = app.ctx.settings
     hosts = host_pattern(settings)
@@ -61,33 +65,47 @@ def bind_zone_route(
     if hosts is not None:
         if uri.startswith("//"):
             return  # the router takes a leading double slash for a single one: the plain form serves it
-        app.add_route(_at_host(bound, hosts), uri, methods=served, name=f"{name}.host")
+        own = urlsplit(settings.public_url).netloc.lower()
+        at_host = _at_host(bound, hosts, own, elsewhere)
+        app.add_route(at_host, uri, methods=served, name=f"{name}.host")
         return
+    if elsewhere is not None:
+        app.add_route(elsewhere, uri, methods=served, name=f"{name}.elsewhere")
     app.add_route(bound, f"/z/<name:str>{uri}", methods=served, name=name)
     if insertion:
         app.add_route(bound, f"{uri}/z/<name:str>", methods=served, name=f"{name}.insertion")
 
 
-def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
+def for_any_origin(handler: Handler) -> Handler:
+    """The handler for scripts of any origin, without credentials. Spec: Fetch, section 3.2 (CORS)."""
+
     @wraps(handler)
-    async def answer(request: Request, name: str) -> HTTPResponse:
-        if cors and request.method == "OPTIONS":
+    async def answer(request: Request, *arguments: Any, **named: Any) -> HTTPResponse:
+        if request.method == "OPTIONS":
             return HTTPResponse(status=204, headers=_PREFLIGHT)
-        zone_id = await request.app.ctx.parts.zones.locate(name) if by_slug else name
-        response = await handler(request, zone_id)
-        if cors:
-            response.headers.update(CORS)
+        response = await handler(request, *arguments, **named)
+        response.headers.update(CORS)
         return response
 
     return answer
 
 
-def _at_host(
-    bound: ZoneHandler, hosts: re.Pattern[str]
-) -> Callable[[Request], Coroutine[Any, Any, HTTPResponse]]:
+def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
+    @wraps(handler)
+    async def answer(request: Request, name: str) -> HTTPResponse:
+        zone_id = await request.app.ctx.parts.zones.locate(name) if by_slug else name
+        return await handler(request, zone_id)
+
+    return for_any_origin(answer) if cors else answer
+
+
+def _at_host(bound: ZoneHandler, hosts: re.Pattern[str], own: str, elsewhere: Handler | None) -> Handler:
     @wraps(bound)
     async def answer(request: Request) -> HTTPResponse:
-        found = hosts.match(request.headers.get("host", "").lower())
+        host = request.headers.get("host", "").lower()
+        if elsewhere is not None and host == own:  # first: the service's own host may look like a zone's
+            return await elsewhere(request)
+        found = hosts.match(host)
         if found is None:
             raise NotFound("there is no such zone")
         return await bound(request, found[1])

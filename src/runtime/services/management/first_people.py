@@ -1,5 +1,7 @@
 """The first people of an organization, whom nobody there could have invited: brought in by the operator."""
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
@@ -28,22 +30,27 @@ async def add(
         found = await organizations.named(conn, organization)
     if found is None or found.zone_id is None:
         raise NotFound(f"there is no Organization `{organization}`")
-    if password is None:
-        user = await _known(parts, found.zone_id, email)
-    else:
-        user = await users.create_local_user(parts, found.zone_id, email, password, verified=True)
+    view = await parts.zones.view(found.zone_id)
+    hashed = None
+    if password is not None:
+        email, chosen = users.checked_email(email), users.checked_password(password)
+        hashed = await parts.passwords.hash(chosen)
     operator = Caller("zoned", "system", found.id, OrganizationRole.ADMIN.value, "zoned")
     async with unit_of_work(parts, operator, new_id()) as unit:
+        await unit.revision()
+        if hashed is None:
+            user = await _known(unit.conn, view.id, email)
+        else:
+            user = await users.add_local_user(unit.conn, view, email, hashed, verified=True, now=unit.now)
         return await organization_users.join(unit, user, role)
 
 
-async def _known(parts: Parts, zone_id: str, email: str) -> User:
-    async with parts.database.reading() as conn:
-        known = await directory.users_by_email(conn, [email.strip().lower()], zone_id=zone_id)
-        verified = [user_id for user_id, _, is_verified in known if is_verified]
-        if not verified:
-            raise NotFound(
-                f"nobody with the verified address `{email}` is known to the organization's own zone: "
-                "let them sign in there first, or give them a password"
-            )
-        return await user_storage.get(conn, verified[0], zone_id=zone_id)
+async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:
+    known = await directory.users_by_email(conn, [email.strip().lower()], zone_id=zone_id)
+    verified = [user_id for user_id, _, is_verified in known if is_verified]
+    if not verified:
+        raise NotFound(
+            f"nobody with the verified address `{email}` is known to the organization's own zone: "
+            "let them sign in there first, or give them a password"
+        )
+    return await user_storage.get(conn, verified[0], zone_id=zone_id)

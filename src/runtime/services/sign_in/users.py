@@ -36,16 +36,22 @@ async def create_local_user(parts: Parts, zone_id: str, email: str, password: st
     address, chosen = checked_email(email), checked_password(password)
     view = await parts.zones.view(zone_id)
     hashed = await parts.passwords.hash(chosen)
-    now = parts.clock()
     async with parts.database.transaction() as conn:
-        await storage.lock_zone(conn, zone_id)
-        if await storage.find_by_password(conn, zone_id=zone_id, email=address) is not None:
-            raise Conflict(f"there is a user with the address `{address}` already")
-        user = _new(view, address, now, verified=verified)
-        await storage.add(conn, user)
-        await storage.add_password(conn, user, password_hash=hashed, now=now)
-        if verified:
-            await storage.bind_invitations(conn, user, now=now)
+        return await add_local_user(conn, view, address, hashed, verified=verified, now=parts.clock())
+
+
+async def add_local_user(
+    conn: AsyncConnection, view: ZoneView, email: str, password_hash: str, *, verified: bool, now: datetime
+) -> User:
+    """As `create_local_user`, within a transaction of the caller's, of a checked address and password."""
+    await storage.lock_zone(conn, view.id)
+    if await storage.find_by_password(conn, zone_id=view.id, email=email) is not None:
+        raise Conflict(f"there is a user with the address `{email}` already")
+    user = _new(view, email, now, verified=verified)
+    await storage.add(conn, user)
+    await storage.add_password(conn, user, password_hash=password_hash, now=now)
+    if verified:
+        await storage.bind_invitations(conn, user, now=now)
     return user
 
 

@@ -4,6 +4,7 @@ The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execut
 a trip costs more than most statements do.
 """
 
+import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Callable
@@ -88,7 +89,21 @@ class Driver(AsyncAdapt_aiosqlite_dbapi):
         super().__init__(aiosqlite, sqlite3)
 
     def connect(self, *arg: Any, **kw: Any) -> AsyncAdapt_aiosqlite_connection:
-        return _Connection(self, super().connect(*arg, **kw)._connection)
+        return _Connection(self, super().connect(*arg, async_creator_fn=_opened, **kw)._connection)
+
+
+async def _opened(*arg: Any, **kw: Any) -> aiosqlite.Connection:
+    """A new connection; when it cannot be made, its thread has ended with it."""
+    opening: Any = aiosqlite.connect(*arg, **kw)
+    opening._thread.daemon = True
+    try:
+        connection: aiosqlite.Connection = await opening
+    except Exception:
+        # The thread still tells the event loop that it ends; a loop that is closed by then would be one
+        # traceback more, of a failure that is being told already.
+        await asyncio.to_thread(opening._thread.join)
+        raise
+    return connection
 
 
 def _execute(operation: str, parameters: Any, connection: sqlite3.Connection) -> tuple[_Outcome, list[Any]]:
