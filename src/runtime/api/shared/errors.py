@@ -62,7 +62,7 @@ def answer_failure(request: Request, failure: Exception) -> HTTPResponse:
     ):
         log.warning("database away", request_id=request_id_of(request), reason=type(failure).__name__)
         return refused(request, Unavailable("please try again shortly"))
-    log.error("request failed", request_id=request_id_of(request), path=request.path, exc_info=failure)
+    log.error("request failed", request_id=request_id_of(request), path=_path(request), exc_info=failure)
     return error_response(request, 500, "internal_error", "something went wrong here")
 
 
@@ -95,7 +95,7 @@ def error_body(
             for problem in problems
         ]
     return body | {
-        "path": request.path,
+        "path": _path(request),
         "request_id": request_id_of(request),
         "timestamp": rfc3339(datetime.now(UTC)),
     }
@@ -109,6 +109,11 @@ def error_response(
     return HTTPResponse(
         body, status=status, headers={"Cache-Control": "no-store"}, content_type="application/json"
     )
+
+
+def _path(request: Request) -> str:
+    """The path of a request; its pattern, when what stands in it opens something: an invitation's token."""
+    return str(request.uri_template if "token" in request.match_info else request.path)
 
 
 def _sanic(request: Request, failure: SanicException) -> HTTPResponse:

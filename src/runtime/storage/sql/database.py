@@ -60,6 +60,7 @@ class Database:
         options: dict[str, Any] = {
             "json_serializer": _dumps,
             "json_deserializer": orjson.loads,
+            "hide_parameters": True,  # in what failures say: they are logged
             "pool_size": pool_size,
             "max_overflow": pool_size,
             "pool_timeout": 10,

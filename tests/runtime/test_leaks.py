@@ -1,0 +1,475 @@
+"""Secrets stand nowhere: every way through the service once, then a search of all that it keeps and tells."""
+
+import asyncio
+import io
+import logging
+import secrets
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stderr
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from sqlalchemy import text
+from tests.runtime.sign_in.inviting import address, call, invite, ok, own_zone, token_to, zonectl
+from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site
+from tests.runtime.sign_in.test_pushed import bring, push
+from tests.support.canaries import Canaries, short_lived, tables
+from tests.support.factories import Company
+from tests.support.possession import Holder
+from tests.support.publisher import publishing
+from tests.support.server import serve
+
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER, ZONE, Verb
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.management.caller import Caller
+from runtime.services.sign_in import users
+
+ADA = "ada@acme.example"
+API = "https://api.example"
+
+
+def canary() -> str:
+    """A word that is nowhere else."""
+    return f"canary-{secrets.token_urlsafe(24)}"
+
+
+class _Records(logging.Handler):
+    """What libraries log at the levels that the service lets through."""
+
+    def __init__(self, into: io.StringIO) -> None:
+        super().__init__(logging.WARNING)
+        self.into = into
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.into.write(self.format(record) + "\n")
+
+
+@dataclass
+class Search:
+    """A site whose secrets are all known, and what has been seen of it so far."""
+
+    site: Site
+    log: io.StringIO
+    canaries: Canaries = field(default_factory=Canaries)
+    refusals: list[httpx.Response] = field(default_factory=list)
+    pages: list[httpx.Response] = field(default_factory=list)
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Keep what stands in the database and in the short-lived state at this moment."""
+        parts = self.site.parts
+        self.site.run(parts.decisions.flush())
+        for place, content in {**self.site.run(tables(parts)), **short_lived(parts)}.items():
+            if content not in (before := self.kept.get(place, b"")):
+                self.kept[place] = before + b"\n" + content
+
+    def refused(self, answer: httpx.Response, *statuses: int) -> None:
+        """Keep an answer that must be a refusal."""
+        assert answer.status_code in (statuses or (400, 401)), answer.text
+        self.refusals.append(answer)
+
+    def seen(self, browser: Browser) -> None:
+        """Keep what a browser was shown, and its cookies."""
+        self.canaries.keep_visits(browser.visited, "code")
+        for response in browser.visited:
+            if response.headers.get("content-type", "").startswith("text/html"):
+                self.pages.append(response)
+                if token := Page(response).fields.get("form_token"):
+                    self.canaries.keep("form token", token)
+        for cookie in browser.http.cookies.jar:
+            self.canaries.keep(f"cookie {cookie.name}", cookie.value)
+
+    def client(self, client: Client) -> Client:
+        """Keep what a client knows."""
+        self.canaries.keep("code verifier", client.verifier)
+        if client.app.secret:
+            self.canaries.keep("client secret", client.app.secret)
+        self.canaries.told |= {client.state: "state", client.nonce: "nonce"}
+        return client
+
+
+@pytest.fixture(params=["embedded", "servers"])
+def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
+    """A server that logs everything, on either form of storage."""
+    settings: dict[str, Any] = {"log_level": "debug", "log_format": "json"}
+    if request.param == "servers":
+        redis = request.getfixturevalue("redis_server")
+        redis.clear()
+        settings |= {
+            "database_url": asyncio.run(request.getfixturevalue("postgres").migrated()),
+            "redis_url": redis.url,
+        }
+    log = io.StringIO()
+    records = _Records(log)
+    logging.getLogger().addHandler(records)
+    with ExitStack() as running:
+        with redirect_stderr(log):
+            server = running.enter_context(serve(tmp_path_factory.mktemp("server"), **settings))
+        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
+        yield Search(Site(server, Company(server.parts, caller, server.organization_id, server.api_key)), log)
+    logging.getLogger().removeHandler(records)
+
+
+@pytest.mark.threat(32)
+def test_no_secret_is_found_anywhere(search: Search) -> None:
+    """Not in logs, audit records, metrics, refusals, the database and the short-lived state.
+
+    What is found there is sealed or hashed. Addresses are logged without their parameters, and no page lets
+    the browser tell the next one where it has been.
+    """
+    site, canaries = search.site, search.canaries
+    canaries.keep("API key", site.server.api_key)
+    zone, password = site.zone("Home"), canaries.keep("password", canary())
+    site.run(users.create_local_user(site.parts, zone.id, ADA, password, verified=True))
+    api = site.run(site.company.resource(zone, API, scopes=["read"]))
+    client = search.client(site.app(zone, "notes", dependencies=[api]))
+
+    sign_in_and_use(search, client, password)
+    push_and_prove(search, zone, password)
+    assert_and_register(search, zone, password)
+    sign_in_elsewhere(search, zone, password)
+    manage(search, zone)
+    invited(search)
+    fail(search, client)
+
+    search.look()
+    there = Canaries({client.app.client_id: "client id", ADA: "address"})  # found, so the search finds
+    assert "client id in application_credentials.identifier" in there.found_in(search.kept)
+    assert "address in users.email" in there.found_in(search.kept)
+    assert {"state code", "state pushed", "state interaction"} < set(search.kept)
+    assert canaries.found_in(search.kept) == []
+    metrics = httpx.get(f"{site.server.url}/metrics")
+    told = {
+        "audit": call(site, "GET", "/audit-events?limit=100").content,
+        "metrics": metrics.content,
+        "log": search.log.getvalue().encode(),
+        **{
+            f"token_events and audit, {name}": search.kept[name] for name in search.kept if "_events." in name
+        },
+    }
+    assert b"zoned_token_requests_total" in told["metrics"]
+    assert b"request failed" in told["log"] or b"database away" in told["log"]
+    assert canaries.found_in(told, told=True) == []
+    bodies = {f"the refusal {one.request.url.path} {one.status_code}": one.content for one in search.refusals}
+    assert canaries.found_in(bodies) == []
+    for address_of in (f"{site.server.url}/docs", f"{site.server.url}/z/unknown/oauth/authorize"):
+        search.pages.append(httpx.get(address_of))
+    for page in search.pages:
+        assert page.headers["content-type"].startswith("text/html")
+        assert page.headers["referrer-policy"] == "no-referrer", page.url
+    assert len(search.pages) > 10
+    assert len(canaries.secrets) > 50
+
+
+def sign_in_and_use(search: Search, client: Client, password: str) -> None:
+    """Wrongly, then rightly; the tokens used, rotated, exchanged, introspected, revoked, signed out with."""
+    canaries, browser = search.canaries, Browser()
+    page = browser.open(client.url())
+    assert isinstance(page, Page)
+    search.look()
+    wrong = canaries.keep("wrong password", canary())
+    again = browser.send(page, email=ADA, password=wrong)
+    assert isinstance(again, Page)
+    code = browser.sign_in(again, ADA, password).code
+    search.seen(browser)
+    canaries.keep("code", code)
+    search.look()
+    for changes in ({"code_verifier": canary() + "x" * 20}, {"client_secret": canary()}, {"code": canary()}):
+        (value,) = changes.values()
+        canaries.keep(f"wrong {next(iter(changes))}", value)
+    bad_secret = next(word for word, what in canaries.secrets.items() if what == "wrong client_secret")
+    bad_code = next(word for word, what in canaries.secrets.items() if what == "wrong code")
+    search.refused(client.redeem(code, client_secret=bad_secret))
+    search.refused(client.redeem(bad_code))
+    tokens = canaries.keep_tokens("sign-in", client.redeem(code))
+    search.look()
+    search.refused(client.redeem(code))
+    tokens = canaries.keep_tokens("second sign-in", client.redeem(_code(search, browser, client)))
+    rotated = canaries.keep_tokens("refresh", client.refresh(tokens["refresh_token"]))
+    assert client.refresh(tokens["refresh_token"]).json()["refresh_token"] == rotated["refresh_token"]
+    search.look()
+    canaries.keep_tokens("client credentials", client.token(grant_type="client_credentials"))
+    exchange = {"grant_type": GRANT_TYPE, "subject_token_type": ACCESS_TOKEN, "resource": API}
+    exchanged = client.token(**exchange, subject_token=rotated["access_token"])
+    canaries.keep_tokens("exchange", exchanged)
+    search.look()
+    search.refused(
+        client.token(**exchange, subject_token=canaries.keep("wrong subject", f"e30.e30.{canary()}"))
+    )
+    assert client.userinfo(rotated["access_token"]).status_code == 200
+    search.refused(client.userinfo(canaries.keep("wrong bearer", canary())))
+    for endpoint in ("introspect", "revoke"):
+        form = {**client.app.form, "token": rotated["access_token"]}
+        assert httpx.post(f"{client.issuer}/oauth/{endpoint}", data=form).status_code == 200
+        unknown = {**client.app.form, "token": canaries.keep("unknown token", canary())}
+        assert httpx.post(f"{client.issuer}/oauth/{endpoint}", data=unknown).status_code == 200
+    account = browser.open(f"{client.issuer}/account")
+    assert isinstance(account, Page)
+    search.look()
+    state = canary()
+    canaries.told[state] = "state of a sign-out"
+    query = {"id_token_hint": rotated.get("id_token", tokens["id_token"]), "state": state}
+    browser.visited.append(browser.http.get(f"{client.issuer}/openid/logout", params=query))
+    hint = canaries.keep("wrong hint", f"e30.e30.{canary()}")
+    browser.visited.append(browser.http.get(f"{client.issuer}/openid/logout", params={"id_token_hint": hint}))
+    logout_token = canaries.keep("logout token", f"e30.e30.{canary()}")
+    search.refused(httpx.post(f"{client.issuer}/openid/backchannel", data={"logout_token": logout_token}))
+    browser.open(client.url(prompt="none", redirect_uri=f"https://evil.example/{state}"))
+    search.seen(browser)
+    search.look()
+
+
+def push_and_prove(search: Search, zone: Zone, password: str) -> None:
+    """A pushed request and a key that is proven, at a public client."""
+    canaries, browser, holder = search.canaries, Browser(), Holder()
+    tool = search.client(search.site.app(zone, "tool", public=True))
+    pushed = push(tool)
+    request_uri = canaries.keep("request_uri", pushed.json()["request_uri"].rpartition(":")[2])
+    search.look()
+    place = browser.open(bring(tool, pushed.json()["request_uri"]))
+    assert isinstance(place, Page)
+    code = canaries.keep("code", browser.sign_in(place, ADA, password).code)
+    assert request_uri
+    search.refused(httpx.get(bring(tool, pushed.json()["request_uri"])))
+    endpoint = f"{tool.issuer}/oauth/token"
+    form = {
+        **tool.app.form,
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": tool.redirect_uri,
+        "code_verifier": tool.verifier,
+    }
+    proof = canaries.keep("proof", holder.proof(endpoint))
+    first = canaries.keep_tokens("bound", httpx.post(endpoint, data=form, headers={"DPoP": proof}))
+    again = {**tool.app.form, "grant_type": "refresh_token", "refresh_token": first["refresh_token"]}
+    search.refused(httpx.post(endpoint, data=again, headers={"DPoP": proof}))
+    uri = f"{tool.issuer}/openid/userinfo"
+    presented = canaries.keep("proof", holder.proof(uri, "GET", access_token=first["access_token"]))
+    headers = {"Authorization": f"DPoP {first['access_token']}", "DPoP": presented}
+    assert httpx.get(uri, headers=headers).status_code == 200
+    search.refused(httpx.get(uri, headers=headers))
+    search.seen(browser)
+    search.look()
+
+
+def assert_and_register(search: Search, zone: Zone, password: str) -> None:
+    """A client that signs assertions, and one that registers itself and asks."""
+    canaries, site, key = search.canaries, search.site, SigningKey.generate("ES256")
+    issuer = str(zone.protocols.oauth2.issuer)
+    with publishing() as publisher:
+        app = site.app(zone, "signer").app
+        made = site.run(
+            site.company.create(
+                APPLICATION_CREDENTIAL,
+                zone.id,
+                application_id=app.id,
+                type="public-key",
+                identifier="signing-client",
+                jwks_uri=publisher.publish("/keys", {"keys": [key.public_jwk]}),
+            )
+        )
+        now = int(site.parts.clock().timestamp())
+        said = {"iss": made.identifier, "sub": made.identifier, "aud": issuer, "iat": now, "exp": now + 60}
+        for changes, is_right in (({}, True), ({"aud": "https://other.example"}, False)):
+            claims = {**said, "jti": secrets.token_hex(8), **changes}
+            assertion = canaries.keep("assertion", key.sign(claims, typ="JWT"))
+            form = {
+                "grant_type": "client_credentials",
+                "client_assertion_type": CLIENT_ASSERTION_TYPE,
+                "client_assertion": assertion,
+            }
+            answer = httpx.post(f"{issuer}/oauth/token", data=form)
+            if is_right:
+                canaries.keep_tokens("asserted", answer)
+            else:
+                search.refused(answer)
+    grant = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", **app.form}
+    grant["assertion"] = canaries.keep("bearer assertion", f"e30.e30.{canary()}")
+    search.refused(httpx.post(f"{issuer}/oauth/token", data=grant))
+    metadata = {"redirect_uris": ["https://app.example/callback"], "client_name": "Registered"}
+    search.refused(
+        httpx.post(
+            f"{issuer}/oauth/register",
+            json=metadata | {"software_statement": canaries.keep("statement", f"e30.e30.{canary()}")},
+        )
+    )
+    registered = httpx.post(f"{issuer}/oauth/register", json=metadata).json()
+    stranger = search.client(site.stranger(zone, registered["client_id"], metadata["redirect_uris"][0]))
+    browser = Browser()
+    page = browser.open(stranger.url())
+    assert isinstance(page, Page)
+    asked = browser.send(page, email=ADA, password=password)
+    assert isinstance(asked, Page)
+    search.look()
+    answer = browser.send(asked, decision="allow")
+    assert isinstance(answer, Answer)
+    canaries.keep("code", answer.code)
+    search.look()
+    canaries.keep_tokens("registered", stranger.redeem(answer.code))
+    search.seen(browser)
+
+
+def sign_in_elsewhere(search: Search, home: Zone, password: str) -> None:
+    """A zone that signs its people in at another one, with a secret, and signs them out there."""
+    site, canaries = search.site, search.canaries
+    product = site.zone("Product")
+    addresses = {
+        "redirect_uris": [str(product.protocols.oauth2.redirect_uri)],
+        "post_logout_redirect_uris": [f"{product.protocols.oauth2.issuer}/openid/logout/callback"],
+    }
+    door = search.client(site.app(home, "door", protocols={"oauth2": addresses})).app
+    issuer = str(home.protocols.oauth2.issuer)
+    provider = site.run(
+        site.company.create(
+            PROVIDER,
+            product.id,
+            identifier=issuer,
+            name="Home",
+            client_id=door.client_id,
+            client_secret=door.secret,
+            protocols={"oauth2": {"issuer": issuer}, "openid": {"single_logout_enabled": True}},
+        )
+    )
+    site.run(site.company.run(ZONE, Verb.UPDATE, {}, product.id, {"user_identity_provider_id": provider.id}))
+    client, browser = search.client(site.app(product, "board")), Browser()
+    page = browser.open(client.url())
+    assert isinstance(page, Page)
+    search.look()
+    code = canaries.keep("code", browser.sign_in(page, ADA, password).code)
+    tokens = canaries.keep_tokens("federated", client.redeem(code))
+    search.seen(browser)
+    search.look()
+    browser.open(f"{client.issuer}/openid/logout?id_token_hint={tokens['id_token']}")
+    search.seen(browser)
+    search.look()
+
+
+def manage(search: Search, zone: Zone) -> None:
+    """Secrets, keys, the sign-in of an organization's people elsewhere; rightly and wrongly."""
+    site, canaries = search.site, search.canaries
+    url, headers = f"{site.server.url}/zones/{zone.id}", site.server.headers
+    owner = site.app(zone, "owner").app.id
+    for kind, member in (("token", "token"), ("password", "password")):
+        data = {"type": kind, member: canaries.keep(f"secret data {kind}", canary())}
+        data |= {"username": "svc"} if kind == "password" else {}
+        body = {"name": kind, "entity_id": owner, "data": data, "zone_id": zone.id}
+        made = httpx.post(f"{url}/secrets", json=body, headers=headers)
+        assert made.status_code == 200, made.text
+        path = f"{url}/secrets/{made.json()['id']}"
+        assert httpx.get(path, headers=headers).json()["data"] == data
+        search.refused(httpx.patch(path, json={"data": {**data, "type": data[member]}}, headers=headers))
+        search.refused(httpx.patch(path, json={"data": {**data, "more": 1}}, headers=headers))
+    secret = canaries.keep("SSO client secret", canary())
+    sso = {"client_id": "organization", "client_secret": secret, "identifier": "https://login.acme.example"}
+    search.refused(call(site, "POST", "/sso-connection", {**sso, "more": secret}))
+    ok(site, "POST", "/sso-connection", sso)
+    ok(site, "PATCH", "/sso-connection", {"client_secret": canaries.keep("SSO client secret", canary())})
+    search.look()
+    ok(site, "DELETE", "/sso-connection")
+    account = ok(site, "POST", "/service-accounts", {"name": "robot"})
+    credential = ok(site, "POST", f"/service-accounts/{account['id']}/credentials", {"name": "key"})
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": credential["client_id"],
+        "client_secret": canaries.keep("service account secret", credential["client_secret"]),
+    }
+    issued = httpx.post(f"{site.server.url}/service-account-token", data=form)
+    canaries.keep_tokens("service account", issued)
+    search.refused(
+        httpx.post(
+            f"{site.server.url}/service-account-token",
+            data={**form, "client_secret": canaries.keep("wrong service account secret", canary())},
+        )
+    )
+    key = canaries.keep("wrong key", canary())
+    search.refused(httpx.get(f"{site.server.url}/zones", headers={"Authorization": f"Bearer {key}"}))
+    query = canary()
+    canaries.told[query] = "query of a list"
+    search.refused(httpx.get(f"{site.server.url}/zones?cursor={query}", headers=headers))
+    assert call(site, "GET", f"/snapshot?zone={zone.id}").status_code == 200
+    search.look()
+
+
+def invited(search: Search) -> None:
+    """Invited by mail, registered, signed in to the organization, and its token."""
+    site, canaries = search.site, search.canaries
+    waiting, email = address(), address()
+    ok(site, "POST", "/invitations", {"email": waiting, "role": "org_viewer"})
+    search.look()  # the letter waits
+    canaries.keep("invitation token", token_to(site, waiting))
+    _, token = invite(site, email)
+    canaries.keep("invitation token", token)
+    assert httpx.get(f"{site.server.url}/invitations/{token}").status_code == 200
+    issuer, browser = own_zone(site).protocols.oauth2.issuer, Browser()
+    page = browser.open(f"{issuer}/oauth/sign-up?invitation={token}")
+    assert isinstance(page, Page)
+    search.look()
+    password = canaries.keep("password", canary())
+    short = browser.send(page, password=canary()[:11])
+    assert isinstance(short, Page)
+    assert isinstance(browser.send(short, password=password), Page)
+    search.refused(httpx.post(f"{site.server.url}/invitations/{token}/accept"), 409)
+    search.refused(httpx.get(f"{site.server.url}/invitations/{canaries.keep('unknown', 'x' * 43)}"), 404)
+    person = search.client(zonectl(site))
+    answer = browser.sign_in(
+        browser.open(person.url(resources=[site.server.url], scope="openid")), email, password
+    )
+    code = canaries.keep("code", answer.code)
+    access = canaries.keep_tokens("person", person.redeem(code))["access_token"]
+    path = f"{site.server.url}/organizations/{site.server.organization_id}/token"
+    canaries.keep_tokens("organization", httpx.post(path, headers={"Authorization": f"Bearer {access}"}))
+    search.seen(browser)
+    search.look()
+
+
+def fail(search: Search, client: Client) -> None:
+    """What nobody has foreseen: tables are gone, and what could not be done is logged."""
+    site = search.site
+    token = next(word for word, what in search.canaries.secrets.items() if what == "invitation token")
+    refresh = next(word for word, what in search.canaries.secrets.items() if what == "refresh: refresh_token")
+    gone = ("invitations", "refresh_families")
+
+    async def rename(there: str, here: str) -> None:
+        async with site.parts.database.transaction() as conn:
+            for name in gone:
+                await conn.execute(text(f"ALTER TABLE {there}{name} RENAME TO {here}{name}"))
+
+    site.run(rename("", "gone_"))
+    try:
+        for method in ("GET", "POST"):
+            path = f"/invitations/{token}" + ("/accept" if method == "POST" else "")
+            search.refused(httpx.request(method, site.server.url + path), 500, 503)
+        search.refused(client.refresh(refresh), 500, 503)
+    finally:
+        site.run(rename("gone_", ""))
+
+
+def _code(search: Search, browser: Browser, client: Client) -> str:
+    place = browser.open(client.url())
+    assert isinstance(place, Answer), place
+    return search.canaries.keep("code", place.code)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda word: b"..." + word + b"...",
+        lambda word: quote(word, safe="").encode(),
+        lambda word: word.hex().encode(),
+        *(lambda word, lead=lead: b64encode(b"x" * lead + word + b"end") for lead in range(4)),
+        lambda word: urlsafe_b64encode(b"??" + word),
+    ],
+)
+def test_a_search_knows_a_secret_in_other_letters(form: Callable[[bytes], bytes]) -> None:
+    """As it is, as part of an address, in hexadecimal digits and in either Base64, wherever it begins."""
+    word = b"canary~/?>\xc3\xa9-0123456789"
+    canaries = Canaries({word.decode(): "it"})
+    assert canaries.found_in({"here": form(word), "there": b"nothing"}) == ["it in here"]
+    assert canaries.found_in({"here": form(word[::-1])}) == []
