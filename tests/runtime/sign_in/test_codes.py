@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 
+from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import USER, Verb
 from runtime.services.sign_in import revocation
 from runtime.storage.sql import sessions
@@ -161,6 +162,29 @@ def test_reuse_ends_what_the_code_produced_and_nothing_else(site: Site, browser:
     assert error_of(client.refresh(tokens["refresh_token"])) == "invalid_grant"
     assert client.userinfo(other["access_token"]).status_code == 200
     assert code_for(client, browser, prompt="none")
+
+
+@pytest.mark.threat(35)
+def test_reuse_counts_where_it_cannot_be_marked(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be written to the short-lived state: what the first use produced ends all the same."""
+    zone = site.zone()
+    site.user(zone)
+    client = site.app(zone)
+    code = code_for(client, browser)
+    tokens = client.redeem(code).json()
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+
+    async def away(*_: Any, **__: Any) -> None:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(site.parts.state, "put", away)
+        assert error_of(client.redeem(code)) == "temporarily_unavailable"
+
+    assert client.userinfo(tokens["access_token"]).status_code == 401
+    assert error_of(client.refresh(tokens["refresh_token"])) == "invalid_grant"
 
 
 def test_code_expires(site: Site, browser: Browser) -> None:

@@ -88,6 +88,8 @@ def test_refusals(site: Site) -> None:
     zone = site.zone()
     client = site.app(zone)
     assert push(client).status_code == 201
+    assert push(client, **{f"ignored{number}": "x" * 4000 for number in range(3)}).status_code == 201
+    changes: dict[str, str | None]
     for changes, status, error in (
         ({"request_uri": f"{PREFIX}x"}, 400, "invalid_request"),
         ({"request": "x.y.z"}, 400, "request_not_supported"),
@@ -101,6 +103,7 @@ def test_refusals(site: Site) -> None:
         ({"client_secret": None}, 401, "invalid_client"),
         ({"client_id": "nobody"}, 401, "invalid_client"),
         ({"scope": "x" * 70_000}, 413, "invalid_request"),
+        ({f"ignored{number}": "x" * 4000 for number in range(5)}, 413, "invalid_request"),
     ):
         refused = push(client, **changes)
         assert (refused.status_code, refused.json()["error"]) == (status, error), (changes, refused.text)

@@ -75,9 +75,12 @@ async def redeem(parts: Parts, zone_id: str, code: str) -> tuple[CodeGrant, Prod
         if stored is not None:
             return CodeGrant.model_validate_json(stored), produced
     elif (earlier := await parts.state.get(mark)) is not None:
-        # The mark goes first: a winner who has not written yet finds it afterwards.
-        await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
-        await _end(parts, zone_id, Produced.model_validate_json(earlier))
+        # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
+        # where no mark can be kept.
+        try:
+            await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
+        finally:
+            await _end(parts, zone_id, Produced.model_validate_json(earlier))
         raise InvalidGrant(REFUSED, internal="the code was used before")
     raise InvalidGrant(REFUSED, internal="unknown or expired code")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import BadLink, InvalidRequest, PageError
+from runtime.domain.errors import BadLink, FormTooLarge, InvalidRequest, PageError
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import requests
@@ -19,6 +19,7 @@ from runtime.services.sign_in.requests import Parameters
 from runtime.services.zones import ZoneView
 
 PUSHED_SECONDS = 60
+MAX_CHARS = 16 * 1024  # of all names and values: as much as a browser could bring by itself
 PREFIX = "urn:ietf:params:oauth:request_uri:"
 # How the client authenticated is no part of what it asks for.
 _OF_AUTHENTICATION = frozenset({"client_secret", "client_assertion", "client_assertion_type"})
@@ -38,9 +39,11 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
     """Keep a request for a minute; the `request_uri` it goes by.
 
     Raises: InvalidRequest, also for a `request_uri` in the request and for a redirect URI that is not
-        registered; whatever else an authorize request is refused with.
+        registered; FormTooLarge; whatever else an authorize request is refused with.
     """
     pairs = [(name, value) for name, value in sent if name not in _OF_AUTHENTICATION]
+    if sum(len(name) + len(value) for name, value in pairs) > MAX_CHARS:
+        raise FormTooLarge("the request is too long to be kept")
     if not any(name == "client_id" for name, _ in pairs):
         pairs.append(("client_id", client.client_id))
     try:
