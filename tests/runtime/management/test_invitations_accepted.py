@@ -5,9 +5,10 @@ import pytest
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.people import Someone, someone
 from tests.runtime.management.test_invitations import accept, address, path, stranger, token_of
-from tests.runtime.sign_in.support import PASSWORD, Browser, Page
+from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page
 from tests.runtime.sign_in.test_upstream import running, sign_in
 
+from runtime.domain.identifiers import new_id
 from runtime.services.parts import Parts
 from runtime.services.sign_in import users
 
@@ -71,6 +72,44 @@ def test_somebody_else_is_refused(api: Api, other: Api) -> None:
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
     assert stranger(api, "GET", f"/{token}").json()["status"] == "pending"
     assert accept(api, token, **bearer(access_token(ada))).status_code == 200
+
+
+@pytest.mark.threat(22)
+@pytest.mark.parametrize("protocols", [{"oauth2": "jwks_uri"}, {"openid": "external_id_claim"}], ids=str)
+def test_who_acts_elsewhere_is_signed_in_by_the_issuer_itself(
+    api: Api, other: Api, protocols: dict[str, str]
+) -> None:
+    """An administrator who describes the provider by hand could be anybody it knows, elsewhere too."""
+    place = someone(other).client
+    email, subject = address(), new_id()
+    with running() as provider:
+        keys = httpx.get(f"{provider.issuer}/.well-known/openid-configuration").json()["jwks_uri"]
+        values = {"jwks_uri": keys, "external_id_claim": "nickname"}
+        by_hand = {part: {name: values[name]} for part, name in protocols.items()}
+        connection = f"/organizations/{other.organization_id}/sso-connection"
+        body = {"client_id": "organization", "client_secret": "s", "identifier": provider.issuer}
+        other.ok("POST", connection, body)
+        told = {"email": email, "email_verified": True, "nickname": subject}
+        assert httpx.put(f"{provider.issuer}/users/{subject}", json=told).status_code == 204
+        try:
+            other.invite(email)
+            assert token_of(other, email)  # this mail has left before the next one to the address
+            ada = Someone(other, email, someone(other).user, place)
+            assert isinstance(sign_in(ada.browser, place, subject), Answer)
+            access = access_token(ada)
+            other.ok("PATCH", connection, {"protocols": by_hand})
+            assert isinstance(sign_in(Browser(), place, subject), Answer)
+            other.ok("PATCH", connection, {"protocols": None})
+            api.invite(email)
+            assert accept(api, token_of(api, email), **bearer(access)).status_code == 200
+            assert isinstance(sign_in(Browser(), place, subject), Answer)
+            other.ok("PATCH", connection, {"protocols": by_hand})
+            refused = sign_in(Browser(), place, subject)
+        finally:
+            other.ok("DELETE", connection)
+    assert isinstance(refused, Page)
+    assert refused.response.status_code == 403
+    assert "other organizations" in refused.text
 
 
 @pytest.mark.threat(13)

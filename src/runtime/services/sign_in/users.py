@@ -104,6 +104,8 @@ async def admit_federated(
     if user is None:
         return await _create_federated(conn, view, provider, identity, claims, now=now), {}
     require_active(user)
+    if provider.owner_type is OwnerType.PLATFORM and not _speaks_for_itself(provider):
+        await _require_at_home_alone(conn, view, user)
     if user.provider_id != provider.id:
         await storage.renew_provider(conn, user, provider_id=provider.id, now=now, **of_identity)
     current, more = await _bring_up_to_date(conn, user, provider, claims, now=now)
@@ -145,14 +147,7 @@ async def _take_over_local(
     if len(found) != 1:
         return None
     user = found[0]
-    elsewhere = await organization_users.acts_elsewhere(
-        conn, view.organization_id, issuer=view.issuer, subject=user.identifier
-    )
-    if elsewhere:
-        raise SignInRefused(
-            "the account with your address acts for other organizations too, and signs in with its password; "
-            "ask the people who run this zone"
-        )
+    await _require_at_home_alone(conn, view, user)
     bound = {"provider_id": provider.id, "issuer": identity.issuer, "subject": identity.subject}
     await storage.add_federation(
         conn, user, provider_id=provider.id, issuer=identity.issuer, subject=identity.subject, now=now
@@ -160,6 +155,32 @@ async def _take_over_local(
     await storage.change(conn, user, **bound)
     await organization_users.change_source(conn, view.organization_id, user.id, identity.issuer)
     return user.model_copy(update=bound)
+
+
+def _speaks_for_itself(provider: Provider) -> bool:
+    """Tell whether it is the issuer that says who somebody is.
+
+    Where an administrator has written down by hand whose keys count, where codes are redeemed, or which claim
+    is the subject, it is the administrator.
+    """
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    openid = _openid(provider)
+    by_hand = (oauth2 and (oauth2.jwks_uri or oauth2.token_endpoint)) or openid.userinfo_endpoint
+    return not by_hand and openid.external_id_claim in (None, "sub")
+
+
+async def _require_at_home_alone(conn: AsyncConnection, view: ZoneView, user: User) -> None:
+    """Refuse an account that acts for other organizations too: they have not agreed to trust this provider.
+
+    Raises: SignInRefused.
+    """
+    if await organization_users.acts_elsewhere(
+        conn, view.organization_id, issuer=view.issuer, subject=user.identifier
+    ):
+        raise SignInRefused(
+            "your account acts for other organizations too, which have not agreed to this way of signing in; "
+            "ask the people who run this zone"
+        )
 
 
 async def _create_federated(
