@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.identifiers import new_id
@@ -15,6 +16,7 @@ from runtime.services.parts import Parts
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.tables import token_events
 
 
 @pytest.fixture
@@ -77,6 +79,10 @@ async def test_the_unused_are_forgotten(parts: Parts) -> None:
     later = replace(parts, clock=lambda: unused.used_at + timedelta(days=31))
     assert await unused_clients.run(later) == 2
 
+    async with parts.database.reading() as conn:
+        recorded = (await conn.execute(select(token_events).where(token_events.c.zone_id == zone.id))).all()
+    told = {(row.event, row.outcome, row.user_agent_id) for row in recorded}
+    assert told == {("client-forgotten", "ended", each.id) for each in (unused, ended)}
     view = await parts.zones.view(zone.id)
     assert await view.client(unused.identifier) is None
     assert await view.client(ended.identifier) is None

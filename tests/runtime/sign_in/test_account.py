@@ -111,6 +111,9 @@ def test_an_application_loses_what_it_had(site: Site, browser: Browser) -> None:
     desk.press(application=desk.portal.app.id)
     assert desk.exchanges(desk.portal, portals) == "invalid_grant"
     assert "No application acts for you" in desk.page().text
+    recorded = desk.rows("token_events", "event", "application_id")
+    for client in (desk.agent, desk.helper, desk.portal):
+        assert recorded.count(("withdrawal", client.app.id)) == 1
 
 
 def test_a_resource_taken_back_stops_everybody(site: Site, browser: Browser) -> None:
@@ -123,6 +126,9 @@ def test_a_resource_taken_back_stops_everybody(site: Site, browser: Browser) -> 
 
     assert desk.exchanges(desk.agent, agents) == desk.exchanges(desk.portal, portals) == "access_denied"
     assert desk.rows("delegated_grants", "status") == [("revoked",)]
+    assert ("withdrawal", "ended", desk.files.id) in desk.rows(
+        "token_events", "event", "outcome", "resource_id"
+    )
     assert "What may be used" not in desk.page().text
     assert desk.exchanges(desk.portal, desk.agree(desk.portal)) is None
 

@@ -27,7 +27,7 @@ from tests.support.certificates import self_signed, serving, trusting
 
 from runtime.adapters.outbound import Outbound
 from runtime.domain.oauth.logout import LOGOUT_EVENT
-from runtime.storage.sql.tables import METADATA
+from runtime.storage.sql.tables import METADATA, token_events
 
 _sessions = METADATA.tables["sessions"]
 
@@ -87,6 +87,11 @@ def alive(client: Client, tokens: dict[str, Any]) -> bool:
     return client.userinfo(tokens["access_token"]).status_code == 200
 
 
+async def _scalars(site: Site, query: Any) -> list[Any]:
+    async with site.parts.database.reading() as conn:
+        return list(await conn.scalars(query))
+
+
 @pytest.mark.standard("OpenID Connect Back-Channel Logout")
 @pytest.mark.parametrize("left_out", [(), ("sid",), ("sub",)])
 def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...]) -> None:
@@ -108,6 +113,10 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
     assert alive(client, second) is ("sid" not in left_out)
     assert alive(client, grace)
     assert provider.send(token) == 400
+    ended = select(token_events.c.event).where(
+        token_events.c.zone_id == chain.product.id, token_events.c.outcome == "ended"
+    )
+    assert site.run(_scalars(site, ended)) == ["provider-sign-out"] * (2 if "sid" in left_out else 1)
 
 
 @pytest.mark.threat(13)

@@ -4,7 +4,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, chained, claims
+
+from runtime.storage.sql.tables import token_events
 
 BYE = "https://app.example/bye"
 PROTOCOLS = {
@@ -24,6 +27,13 @@ def leave(browser: Browser, client: Client, method: str = "GET", **query: str) -
     """Send the browser to the logout endpoint; its answer."""
     where = {"params" if method == "GET" else "data": query}
     return browser.http.request(method, f"{client.issuer}/openid/logout", **where)
+
+
+async def recorded(site: Site, client: Client) -> list[str]:
+    """What the record says has ended in the client's zone."""
+    of_zone = (token_events.c.zone_id == client.zone.id) & (token_events.c.outcome == "ended")
+    async with site.parts.database.reading() as conn:
+        return list(await conn.scalars(select(token_events.c.event).where(of_zone)))
 
 
 def is_signed_in(browser: Browser, client: Client) -> bool:
@@ -57,6 +67,7 @@ class TestWithTheApplicationsToken:
         assert (answer.status_code, answer.headers["location"]) == (303, f"{BYE}?state=a+b")
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
         assert not is_signed_in(browser, client)
+        assert site.run(recorded(site, client)) == ["sign-out"]
         for app, ended in ((client, tokens), (other, others)):
             assert app.userinfo(ended["access_token"]).status_code == 401
             assert app.refresh(ended["refresh_token"]).json()["error"] == "invalid_grant"

@@ -1,5 +1,7 @@
 """Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
 
+from runtime.services import endings
+from runtime.services.endings import Ending
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
@@ -25,6 +27,14 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
         for session in standing:
             if session.session_type != "browser" and session.party.id == party_id:
                 bumped |= await revocation.revoke(conn, parts, view.id, session.id)
+        parties = {each.party for each in given}
+        parties |= {each.party for each in standing if each.session_type != "browser"}
+        lost = [
+            Ending("withdrawal", view.organization_id, view.id, user_id, **each.columns)
+            for each in parties
+            if each.id == party_id
+        ]
+        await endings.record(conn, lost, now=now)
         bumped |= await epochs.bump_user(conn, view.id, user_id)
     await revocation.publish(parts, bumped)
 
@@ -41,6 +51,8 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
             return
         await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
         await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
+        lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
+        await endings.record(conn, [lost], now=parts.clock())
         bumped = await epochs.bump_user(conn, view.id, signed_in.user.id)
     await epochs.publish(parts.state, bumped)
 
@@ -53,4 +65,6 @@ async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id:
         if session_id not in {each.id for each in standing}:
             return
         bumped = await revocation.revoke(conn, parts, view.id, session_id)
+        ending = Ending("session-end", view.organization_id, view.id, signed_in.user.id, session_id)
+        await endings.record(conn, [ending], now=now)
     await revocation.publish(parts, bumped)

@@ -6,6 +6,8 @@ One that comes back registers again, or is read from its document again, and its
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from runtime.services import endings
+from runtime.services.endings import Ending
 from runtime.services.exchange import epochs
 from runtime.storage.sql import exchange, user_agents
 
@@ -22,11 +24,17 @@ async def run(parts: "Parts") -> int:
     while True:
         now = parts.clock()
         async with parts.database.transaction() as conn:
-            zones = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
+            gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
+            lost = [
+                Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
+                for organization_id, zone_id, client_id in gone
+            ]
+            await endings.record(conn, lost, now=now)
             bumped = {
-                epochs.zone_key(zone_id): await exchange.bump_zone(conn, zone_id) for zone_id in set(zones)
+                epochs.zone_key(zone_id): await exchange.bump_zone(conn, zone_id)
+                for zone_id in {zone_id for _, zone_id, _ in gone}
             }
         await epochs.publish(parts.state, bumped)
-        forgotten += len(zones)
-        if len(zones) < _BATCH:
+        forgotten += len(gone)
+        if len(gone) < _BATCH:
             return forgotten

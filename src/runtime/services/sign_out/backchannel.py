@@ -4,6 +4,8 @@ from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
+from runtime.services import endings
+from runtime.services.endings import Ending
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, upstream
 from runtime.services.zones import ZoneView
@@ -49,5 +51,9 @@ async def _end(parts: Parts, view: ZoneView, issuer: str, said: LogoutToken) -> 
         )
         for session_id in meant:
             bumped |= await revocation.revoke(conn, parts, view.id, session_id)
+        said_so = [
+            Ending("provider-sign-out", view.organization_id, view.id, session_id=each) for each in meant
+        ]
+        await endings.record(conn, said_so, now=parts.clock())
     await revocation.publish(parts, bumped)
     return len(meant)

@@ -7,6 +7,8 @@ every exchange that starts there. What was granted for offline use goes on: that
 from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
+from runtime.services import endings
+from runtime.services.endings import Ending
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, sessions, upstream
 from runtime.services.sign_in.sessions import Browser, SignedIn
@@ -40,7 +42,11 @@ async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Br
     if signed_in is None:
         return _own_page(view) if request.self_registered else destination(view, request)
     onward = await _provider_address(parts, view, request, signed_in.session)
-    await revocation.end(parts, view.id, session_id=signed_in.session.id)
+    ending = Ending("sign-out", view.organization_id, view.id, signed_in.user.id, signed_in.session.id)
+    async with parts.database.transaction() as conn:
+        ended = await revocation.revoke(conn, parts, view.id, signed_in.session.id)
+        await endings.record(conn, [ending], now=parts.clock())
+    await revocation.publish(parts, ended)
     return onward or destination(view, request)
 
 

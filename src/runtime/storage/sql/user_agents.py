@@ -35,8 +35,10 @@ async def touch(conn: AsyncConnection, user_agent_id: str, *, zone_id: str, now:
     )
 
 
-async def forget_unused(conn: AsyncConnection, *, before: datetime, now: datetime, limit: int) -> list[str]:
-    """Delete user agents unused since then, of whatever zone; the zone of each that is gone.
+async def forget_unused(
+    conn: AsyncConnection, *, before: datetime, now: datetime, limit: int
+) -> list[tuple[str, str, str]]:
+    """Delete user agents unused since then, of whatever zone; organization, zone and id of each that is gone.
 
     What still works is in use: a refresh family, or a session. Nothing but what goes with it by foreign key
     refers to a user agent.
@@ -58,6 +60,6 @@ async def forget_unused(conn: AsyncConnection, *, before: datetime, now: datetim
     gone = await conn.execute(
         delete(_user_agents)
         .where(tuple_(_user_agents.c.zone_id, _user_agents.c.id).in_(unused))
-        .returning(_user_agents.c.zone_id)
+        .returning(_user_agents.c.organization_id, _user_agents.c.zone_id, _user_agents.c.id)
     )
-    return list(gone.scalars())
+    return [tuple(row) for row in gone]
