@@ -56,9 +56,9 @@ class Office:
         return await self.outbox.deliver_due()
 
 
-def opened(parts: Parts, *, sealer: Sealer | None = None, attempts: int = 3) -> Office:
+def opened(parts: Parts, *, sealer: Sealer | None = None, attempts: int = 3, **more: Topic) -> Office:
     office = Office(parts)
-    topics = {"test": Topic(office.deliver, attempts=attempts, first_delay_seconds=60)}
+    topics = {"test": Topic(office.deliver, attempts=attempts, first_delay_seconds=60), **more}
     outbox = Outbox(sealer or Sealer(new_data_key()), topics)
     office.parts = replace(parts, outbox=outbox, clock=lambda: office.now)
     outbox.attach(office.parts)
@@ -110,6 +110,40 @@ async def test_what_is_put_in_leaves_once(office: Office):
 
     assert [letter.payload for letter in office.delivered] == [{"value": CANARY}]
     assert CANARY not in repr(office.delivered)
+    assert await office.rows() == []
+
+
+async def test_slow_letters_hold_up_no_other_topic(parts: Parts):
+    """Strangers choose where some letters go, and how long that takes: others wait for one round at most."""
+    left: asyncio.Queue[str] = asyncio.Queue()
+
+    async def deliver(_parts: Parts, letter: Letter) -> None:
+        left.put_nowait(letter.payload["value"])
+
+    async def put_prompt(value: str) -> None:
+        async with parts.database.transaction() as conn:
+            await office.outbox.put(conn, "prompt", {"value": value}, now=office.now)
+
+    office = opened(parts, prompt=Topic(deliver))
+    first, second = asyncio.Event(), asyncio.Event()
+    office.gate = first
+    for _ in range(45):
+        await office.put()
+    await put_prompt("before")
+    delivering = asyncio.create_task(office.outbox.deliver_due())
+    async with asyncio.timeout(20):
+        assert await left.get() == "before"
+        await office.holding.wait()
+        await put_prompt("meanwhile")
+        assert office.delivered == []
+
+        office.gate = second
+        first.set()
+        assert await left.get() == "meanwhile"
+        assert len(office.delivered) == 20
+
+        second.set()
+        assert await delivering == 47
     assert await office.rows() == []
 
 

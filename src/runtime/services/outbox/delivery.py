@@ -78,18 +78,28 @@ class Outbox:
         self._attached.jobs.poke(JOB)
 
     async def deliver_due(self) -> int:
-        """Deliver everything that is due now; how many letters have left. Raises what the database raises."""
-        parts, delivered = self._attached, 0
+        """Deliver everything that is due now; how many letters have left. Raises what the database raises.
+
+        It goes round by round, a few letters of every topic in each: addresses of some are chosen by
+        strangers and can be slow, and another topic's letters wait for one round of that at most. Letters of
+        a topic that is not known here wait for a version that knows it.
+        """
+        delivered = 0
         while True:
-            async with parts.database.transaction() as conn:
-                now = parts.clock()
-                rows = await storage.due(conn, now=now, limit=_BATCH)
-                await storage.postpone(
-                    conn, {row.id: now + self._delay(row.topic, row.attempts + 1) for row in rows}
-                )
-            delivered += sum(await asyncio.gather(*(self._deliver(row) for row in rows)))
-            if len(rows) < _BATCH:
+            done = await asyncio.gather(*(self._deliver_some(name) for name in self._topics))
+            delivered += sum(count for count, _ in done)
+            if not any(is_more for _, is_more in done):
                 return delivered
+
+    async def _deliver_some(self, name: str) -> tuple[int, bool]:
+        """Deliver a few letters of a topic: how many have left, and whether more may be due."""
+        parts, topic = self._attached, self._topics[name]
+        async with parts.database.transaction() as conn:
+            now = parts.clock()
+            rows = await storage.due(conn, name, now=now, limit=_BATCH)
+            await storage.postpone(conn, {row.id: now + _delay(topic, row.attempts + 1) for row in rows})
+        delivered = sum(await asyncio.gather(*(self._deliver(topic, row) for row in rows)))
+        return delivered, len(rows) == _BATCH
 
     async def tend(self) -> int:
         """What the job does: deliver what no poke has delivered, forget what was given up long ago."""
@@ -107,18 +117,9 @@ class Outbox:
             raise RuntimeError("attach() comes first")
         return self._parts
 
-    def _delay(self, topic: str, attempts: int) -> timedelta:
-        """From the start of an attempt to the next one, with jitter so that not all come at once."""
-        known = self._topics.get(topic)
-        first = known.first_delay_seconds if known else _MAX_DELAY_SECONDS
-        seconds = min(first * 2 ** min(attempts - 1, 20), _MAX_DELAY_SECONDS)
-        return timedelta(seconds=seconds * random.uniform(1, 1.25))  # noqa: S311 - spreads load, hides nothing
-
-    async def _deliver(self, row: Row) -> bool:
+    async def _deliver(self, topic: Topic, row: Row) -> bool:
         """Try one letter that this process has claimed."""
-        topic, attempts = self._topics.get(row.topic), row.attempts + 1
-        if topic is None:  # put in by a newer version of the service, which will know it
-            return False
+        attempts = row.attempts + 1
         try:
             async with asyncio.timeout(topic.first_delay_seconds):
                 await topic.deliver(self._attached, self._opened(row, attempts))
@@ -149,6 +150,12 @@ class Outbox:
         log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
         async with self._attached.database.transaction() as conn:
             await storage.park(conn, row.id, now=self._attached.clock())
+
+
+def _delay(topic: Topic, attempts: int) -> timedelta:
+    """From the start of an attempt to the next one, with jitter so that not all come at once."""
+    seconds = min(topic.first_delay_seconds * 2 ** min(attempts - 1, 20), _MAX_DELAY_SECONDS)
+    return timedelta(seconds=seconds * random.uniform(1, 1.25))  # noqa: S311 - spreads load, hides nothing
 
 
 def _place(letter_id: str) -> str:

@@ -47,8 +47,8 @@ async def add(
     )
 
 
-async def due(conn: AsyncConnection, *, now: datetime, limit: int) -> list[Row]:
-    """Letters whose time has come, the longest waiting first, locked until the transaction ends.
+async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[Row]:
+    """Letters of a topic whose time has come, the longest waiting first, locked until the transaction ends.
 
     What another worker is about to claim is passed over.
     """
@@ -61,7 +61,7 @@ async def due(conn: AsyncConnection, *, now: datetime, limit: int) -> list[Row]:
             _outbox.c.payload_sealed,
             _outbox.c.attempts,
         )
-        .where(_outbox.c.parked_at.is_(None), _outbox.c.next_attempt_at <= now)
+        .where(_outbox.c.topic == topic, _outbox.c.parked_at.is_(None), _outbox.c.next_attempt_at <= now)
         .order_by(_outbox.c.next_attempt_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
