@@ -6,7 +6,7 @@ import logging
 import secrets
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -77,7 +77,7 @@ class Search:
 
     def seen(self, browser: Browser) -> None:
         """Keep what a browser was shown, and its cookies."""
-        self.canaries.keep_visits(browser.visited, "code")
+        self.canaries.keep_visits(browser.visited, "code", "request")
         for response in browser.visited:
             if response.headers.get("content-type", "").startswith("text/html"):
                 self.pages.append(response)
@@ -342,13 +342,30 @@ def sign_in_elsewhere(search: Search, home: Zone, password: str) -> None:
     page = browser.open(client.url())
     assert isinstance(page, Page)
     search.look()
-    code = canaries.keep("code", browser.sign_in(page, ADA, password).code)
+    with listening_in(search):
+        code = canaries.keep("code", browser.sign_in(page, ADA, password).code)
     tokens = canaries.keep_tokens("federated", client.redeem(code))
     search.seen(browser)
     search.look()
     browser.open(f"{client.issuer}/openid/logout?id_token_hint={tokens['id_token']}")
     search.seen(browser)
     search.look()
+
+
+@contextmanager
+def listening_in(search: Search) -> Iterator[None]:
+    """Keep what the service itself sends to a provider's token endpoint: the code, and its own verifier."""
+    outbound = search.site.parts.outbound
+    post_form = outbound.post_form
+
+    async def heard(url: str, fields: dict[str, str], **more: Any) -> Any:
+        for name in ("code", "code_verifier"):
+            search.canaries.keep(f"the service's own {name}", fields[name])
+        return await post_form(url, fields, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbound, "post_form", heard)
+        yield
 
 
 def manage(search: Search, zone: Zone) -> None:

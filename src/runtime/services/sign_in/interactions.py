@@ -89,7 +89,7 @@ async def finish(parts: Parts, zone_id: str, handle: str) -> None:
 async def new_form(parts: Parts, zone_id: str, handle: str, purpose: str) -> str:
     """A token for one submission of one form of an interaction."""
     token = new_secret()
-    value = f"{purpose} {handle}".encode()
+    value = parts.hasher.hash(f"{purpose} {handle}")
     await parts.state.put(_key(parts, "form", zone_id, token), value, ttl_seconds=INTERACTION_SECONDS)
     return token
 
@@ -97,7 +97,7 @@ async def new_form(parts: Parts, zone_id: str, handle: str, purpose: str) -> str
 async def take_form(parts: Parts, zone_id: str, handle: str, purpose: str, token: str | None) -> None:
     """Accept a submission, once. Raises ForgedForm."""
     stored = await parts.state.take(_key(parts, "form", zone_id, token)) if token else None
-    if stored != f"{purpose} {handle}".encode():
+    if stored != parts.hasher.hash(f"{purpose} {handle}"):
         raise ForgedForm("this form was sent already, or did not come from this page; go back and try again")
 
 

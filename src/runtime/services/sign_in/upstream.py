@@ -123,9 +123,9 @@ async def depart(
         raise TemporarilyUnavailable(
             "the identity provider of this zone cannot be reached", internal=str(failure)
         ) from None
-    await parts.state.put(
-        _key(parts, view.id, state), trip.model_dump_json().encode(), ttl_seconds=TRIP_SECONDS
-    )
+    key = _key(parts, view.id, state)
+    sealed = view.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
+    await parts.state.put(key, sealed, ttl_seconds=TRIP_SECONDS)
     return address
 
 
@@ -204,10 +204,11 @@ def provider_settings(view: ZoneView, provider: Provider) -> ProviderSettings:
 
 
 async def _take(parts: Parts, view: ZoneView, state: str | None) -> Trip:
-    stored = await parts.state.take(_key(parts, view.id, state)) if state else None
-    if stored is None:
+    key = _key(parts, view.id, state) if state else None
+    stored = await parts.state.take(key) if key else None
+    if key is None or stored is None:
         raise BadLink(_LOST)
-    return Trip.model_validate_json(stored)
+    return Trip.model_validate_json(view.sealer.open(stored, bound_to=key))
 
 
 async def _identify(
