@@ -15,14 +15,16 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo test fuzz lint serve bench schemas documents lock clean
+.PHONY: help demo environment test fuzz lint serve bench schemas documents lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## run the whole product once and tell what happened (KEEP=1 leaves the server running)
 	@KEEP='$(KEEP)' $(BIN)/python examples/demo.py
+
+environment: $(DEV) ## install everything that the guides and the tests need, and no more
 
 test: $(DEV) ## run every test on all cores, PostgreSQL and Redis included
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)

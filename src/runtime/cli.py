@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import os
 import sys
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from runtime.services.management import api_keys, organizations
 from runtime.services.management import audit as audit_trail
 from runtime.services.parts import Parts
 from runtime.services.sign_in import users
-from runtime.settings import Settings, SettingsUnreadable
+from runtime.settings import Settings, SettingsUnreadable, meant, misspelt
 from runtime.storage.sql import migrate as migrations
 
 
@@ -42,6 +42,8 @@ from runtime.storage.sql import migrate as migrations
 @click.pass_context
 def main(context: click.Context, config: Path | None) -> None:
     """Serve identity zones: a management API, and an OAuth 2.1 / OpenID Connect server for every zone."""
+    for name, setting in misspelt(os.environ):
+        click.echo(f"Warning: {name} is no setting; did you mean {setting}?", err=True)
     try:
         context.obj = Settings.load(config)
         check(context.obj)
@@ -55,8 +57,8 @@ def _told(error: ErrorDetails) -> str:
     name = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
         return f"{name}: {error['msg']}"
-    close = get_close_matches(name, Settings.model_fields, n=1)
-    return f"unknown setting `{name}`" + (f"; did you mean `{close[0]}`?" if close else "")
+    setting = meant(name)
+    return f"unknown setting `{name}`" + (f"; did you mean `{setting}`?" if setting else "")
 
 
 @main.command()
@@ -64,7 +66,10 @@ def _told(error: ErrorDetails) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def init(settings: Settings, organization: str, as_json: bool) -> None:
-    """Create storage, keys, the first organization and its API key. The key is shown once."""
+    """Create storage, keys and an organization.
+
+    The organization comes with an API key, which is shown once.
+    """
     with in_one_line():
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         key_encryption_of(settings, create=True)
@@ -232,7 +237,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
 @main.group()
 def zone() -> None:
-    """Zones, where no member of the management API says what is wanted."""
+    """Switches of zones that no manifest has."""
 
 
 @zone.command("set")
@@ -285,7 +290,10 @@ def _line(verdict: audit_trail.Verdict) -> str:
 @main.command()
 @click.pass_obj
 def doctor(settings: Settings) -> None:
-    """Check settings, keys and storage; exit 1 when something is wrong."""
+    """Check settings, keys and storage.
+
+    Exits with 1 when something is wrong.
+    """
 
     async def look(parts: Parts) -> list[tuple[str, str]]:
         found = []

@@ -16,7 +16,7 @@ _ROLES = click.Choice([role.value for role in OrganizationRole])
 
 @click.group()
 def organization() -> None:
-    """Organizations: each has zones, keys and people of its own."""
+    """Organizations, each with zones, keys and people."""
 
 
 @organization.command("add")

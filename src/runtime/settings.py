@@ -4,6 +4,8 @@ A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file 
 lower-case names), then from the default here.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from os import environ
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -47,8 +49,10 @@ class Settings(BaseSettings):
         ge=0,
         description="how long a zone's key signs; 0 leaves rotation to `zoned keys`",
     )
-    log_format: Literal["text", "json"] = Field("text", description="how log lines look")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="what is logged")
+    log_format: Literal["text", "json"] = Field("text", description="how log lines look: `text` or `json`")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="what is logged: `debug`, `info`, `warning` or `error` and above"
+    )
     key_encryption_key: SecretStr | None = Field(
         None, description="32 bytes in base64 that wrap all data keys; a file in `data_dir` when unset"
     )
@@ -62,7 +66,8 @@ class Settings(BaseSettings):
         2_592_000, ge=300, description="how long a refresh family lasts unused"
     )
     mail_transport: Literal["file", "smtp"] = Field(
-        "file", description="how mail leaves: as a file each in `data_dir`/mail, or through a mail server"
+        "file",
+        description="how mail leaves: `file`, into `data_dir`/mail, or `smtp`, through a mail server",
     )
     mail_from: str = Field(
         "zonewright@localhost", description="sender of mail, with a name or without: `Name <address>`"
@@ -72,7 +77,8 @@ class Settings(BaseSettings):
         None, ge=1, le=65_535, description="its port; 587, 465 or 25 by `mail_smtp_security` when unset"
     )
     mail_smtp_security: Literal["starttls", "tls", "none"] = Field(
-        "starttls", description="how the connection is protected; it never falls back to clear text"
+        "starttls",
+        description="`starttls`, `tls` or `none`; it never falls back to clear text",
     )
     mail_smtp_username: str | None = Field(None, description="whom to sign in as; nobody when unset")
     mail_smtp_password: SecretStr | None = Field(None, description="the password of `mail_smtp_username`")
@@ -106,6 +112,23 @@ class Settings(BaseSettings):
     def mail_folder(self) -> Path:
         """Where mail goes that no server carries."""
         return self.data_dir / "mail"
+
+
+def meant(name: str, cutoff: float = 0.6) -> str | None:
+    """The setting that an unknown name, in either spelling, was probably meant to be."""
+    close = get_close_matches(name.lower().removeprefix("zoned_"), Settings.model_fields, n=1, cutoff=cutoff)
+    return close[0] if close else None
+
+
+def misspelt(variables: Iterable[str]) -> list[tuple[str, str]]:
+    """Variables that look like a setting and are none, each with the one that was probably meant.
+
+    Others are left alone: Kubernetes makes `ZONED_SERVICE_HOST` and more for a service `zoned`.
+    """
+    known = {f"ZONED_{name.upper()}" for name in Settings.model_fields}
+    unknown = sorted(name for name in variables if name.startswith("ZONED_") and name not in known)
+    found = [(name, meant(name, cutoff=0.8)) for name in unknown]
+    return [(name, f"ZONED_{setting.upper()}") for name, setting in found if setting]
 
 
 def _read(config: Path) -> dict[str, Any]:

@@ -148,6 +148,7 @@ def test_a_port_that_cannot_be_listened_on_is_one_line(server: Server):
     ("text", "told"),
     [
         ("lisen: 127.0.0.1:0", "unknown setting `lisen`; did you mean `listen`?"),
+        ("ZONED_LISTEN: 127.0.0.1:0", "unknown setting `ZONED_LISTEN`; did you mean `listen`?"),
         ("[listen]", "expected settings"),
         ("a: [", "cannot be read"),
     ],

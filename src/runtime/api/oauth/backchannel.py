@@ -7,7 +7,7 @@ from typing import Any
 
 from sanic import Sanic
 from sanic.request import Request
-from sanic.response import HTTPResponse
+from sanic.response import HTTPResponse, text
 
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
@@ -32,4 +32,4 @@ async def receive(request: Request, zone_id: str) -> HTTPResponse:
         await backchannel.receive(parts, view, form.values.get("logout_token"))
     except Unavailable as failure:
         raise InvalidRequest("the logout failed; please send it again", internal=failure.detail) from None
-    return HTTPResponse(status=200, headers=NO_STORE)
+    return text("", headers=NO_STORE)

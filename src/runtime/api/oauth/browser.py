@@ -9,7 +9,7 @@ from functools import wraps
 from urllib.parse import urlsplit
 
 from sanic.request import Request
-from sanic.response import HTTPResponse
+from sanic.response import HTTPResponse, text
 
 from runtime.api import pages
 from runtime.api.oauth.addresses import ZoneHandler
@@ -63,7 +63,7 @@ def browser_of(request: Request, view: ZoneView) -> Browser:
 
 def follow(step: Step, parts: Parts, view: ZoneView) -> HTTPResponse:
     """The answer that takes a browser further. 303: a form is never sent on to the next address."""
-    response = HTTPResponse(status=303, headers={"Location": step.location, **pages.PRIVATE})
+    response = text("", status=303, headers={"Location": step.location, **pages.PRIVATE})
     if step.session is not None:
         _set(response, view, "session", step.session, parts.settings.session_lifetime_seconds)
     if step.pre_login is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sanic import Sanic
 from sanic.request import Request
-from sanic.response import HTTPResponse
+from sanic.response import HTTPResponse, text
 
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import refuse_query, require_client
@@ -43,4 +43,4 @@ async def revocation(request: Request, zone_id: str) -> HTTPResponse:
         raise
     finally:
         parts.decisions.record(decision)
-    return HTTPResponse(b"", headers=NO_STORE)
+    return text("", headers=NO_STORE)
