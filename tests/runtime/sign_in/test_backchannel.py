@@ -79,6 +79,7 @@ class Provider:
         issuer = self.chain.product.protocols.oauth2.issuer
         answer = httpx.post(f"{issuer}/openid/backchannel", data={"logout_token": token} if token else {})
         assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["content-type"] != "None"
         return answer.status_code
 
 

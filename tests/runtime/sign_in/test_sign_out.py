@@ -65,6 +65,7 @@ class TestWithTheApplicationsToken:
         )
 
         assert (answer.status_code, answer.headers["location"]) == (303, f"{BYE}?state=a+b")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"  # Sanic would say `None`
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]
         assert not is_signed_in(browser, client)
         assert site.run(recorded(site, client)) == ["sign-out"]
