@@ -90,42 +90,51 @@ class Stage:
 
     Attributes:
         subject: the token that a person's sign-in gave the agent, for the tool server.
-        cookie: what her browser sends from then on.
+        cookies: what browsers of people who are signed in send; of one person, unless more were asked for.
     """
 
     agent: Application
     tool_server: Application
     subject: str
-    cookie: str
+    cookies: list[str]
 
 
-def prepare(server: Server, config: Path) -> Stage:
-    """The example configuration with many scopes, and a person signed in."""
+def prepare(server: Server, config: Path, *, people: int = 1, browsers: int = 1) -> Stage:
+    """The example configuration with many scopes, and people signed in.
+
+    Args:
+        browsers: of each person, every one with a session of its own.
+    """
     shutil.copytree(CONFIG, config)
     tools = config / "product" / "tools.yaml"
     text = tools.read_text("utf-8")
     tools.write_text(text.replace("scopes: [calendar.use]", f"scopes: [{', '.join(SCOPES)}]"), "utf-8")
     written = config.parent / f"secrets-{server.port}"
     server.zonectl("apply", str(config), "--yes", "--secrets-dir", str(written))
-    password = secrets.token_urlsafe(12)
-    server.run(
-        "user", "add", "--zone", "acme-workforce", "--email", PERSON, "--password-stdin", stdin=password
-    )
     issuer = server.zone("acme-product")["protocols"]["oauth2"]["issuer"]
     agent = Application(issuer, "calendar-agent", written_secret(written, "product", "calendar-agent"))
+    password = secrets.token_urlsafe(12)
+    addresses = [PERSON, *(f"person-{number}@acme.example" for number in range(1, people))]
+    for address in addresses:
+        add = ("user", "add", "--zone", "acme-workforce", "--email", address, "--password-stdin")
+        server.run(*add, stdin=password)
+    signed_in = [_signed_in(agent, address, password) for address in addresses for _ in range(browsers)]
+    tool_server = Application(issuer, "calendar-tools", written_secret(written, "product", "calendar-tools"))
+    return Stage(agent, tool_server, signed_in[0][0], [cookie for _, cookie in signed_in])
+
+
+def _signed_in(agent: Application, address: str, password: str) -> tuple[str, str]:
+    """A person's token for the tool server, and the cookies of the zone in the browser it was got with."""
 
     def answer(browser: Browser, page: Page, until: str) -> Page | str:
         if "password" in page.forms[0]["fields"]:
-            return browser.submit(page, {"email": PERSON, "password": password}, until=until)
+            return browser.submit(page, {"email": address, "password": password}, until=until)
         return browser.submit(page, {}, button="allow", until=until)
 
     browser = Browser()
     try:
         tokens = agent.sign_in(browser, CALLBACK, answer, scope="openid", resources=[TOOLS])
+        jar = [each for each in browser.client.cookies.jar if agent.issuer.endswith(each.path)]
+        return tokens["access_token"], "; ".join(f"{each.name}={each.value}" for each in jar)
     finally:
-        cookie = "; ".join(
-            f"{each.name}={each.value}" for each in browser.client.cookies.jar if issuer.endswith(each.path)
-        )
         browser.close()
-    tool_server = Application(issuer, "calendar-tools", written_secret(written, "product", "calendar-tools"))
-    return Stage(agent, tool_server, tokens["access_token"], cookie)

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 import uvloop
@@ -25,7 +26,8 @@ class Load:
     Attributes:
         body: the form; a GET is sent without one. With *scopes*, each request gets a random choice of them
             in a last field `scope` besides, so that hardly two requests are the same question.
-        bearer, cookie: who sends it, when that takes one.
+        bearer: who sends it, when that takes one.
+        cookies: whose browsers send it, when that takes one: the connections have them in turn.
         then_path, then_body: a form to post after each answer, which is a redirect then; the code in its
             address stands for `{code}`. The two together are one request that is counted.
         seconds: how long requests are counted, after *warm_up* seconds in which they are not.
@@ -34,7 +36,7 @@ class Load:
     url: str
     body: str = ""
     bearer: str = ""
-    cookie: str = ""
+    cookies: list[str] = field(default_factory=list)
     then_path: str = ""
     then_body: str = ""
     scopes: list[str] = field(default_factory=list)
@@ -68,45 +70,46 @@ class _Tally:
         method = "POST" if load.body else "GET"
         target = f"{parts.path}?{parts.query}" if parts.query else parts.path
         bearer = f"Authorization: Bearer {load.bearer}\r\n" if load.bearer else ""
-        cookie = f"Cookie: {load.cookie}\r\n" if load.cookie else ""
         rest = (
-            f"HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}{cookie}"
-            "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: "
+            f"HTTP/1.1\r\nHost: {parts.netloc}\r\n{bearer}Content-Type: application/x-www-form-urlencoded\r\n"
         )
         self.head = f"{method} {target} {rest}".encode()
         self.then_head = f"POST {load.then_path} {rest}".encode()
+        self.cookies = [f"Cookie: {each}\r\n".encode() for each in load.cookies] or [b""]
         self.random = random.Random(time.time_ns())
-        self.fixed = self._request(load.body)
         self.counting = False
         self.stopped = False
         self.took: list[float] = []
         self.refused = 0
         self.sample = ""
 
-    def _request(self, body: str) -> bytes:
-        data = body.encode()
-        return b"%s%d\r\n\r\n%s" % (self.head, len(data), data)
+    def cookie_of(self, connection: int) -> bytes:
+        """The header that a connection sends with what it begins with; empty without one."""
+        return self.cookies[connection % len(self.cookies)]
 
-    def request(self) -> bytes:
+    def request(self, cookie: bytes) -> bytes:
         """The next request, complete."""
-        scopes = self.load.scopes
-        if not scopes:
-            return self.fixed
-        chosen = self.random.sample(scopes, _CHOSEN)
-        return self._request(f"{self.load.body}&scope={'+'.join(chosen)}")
+        body, scopes = self.load.body, self.load.scopes
+        if scopes:
+            body = f"{body}&scope={'+'.join(self.random.sample(scopes, _CHOSEN))}"
+        return _complete(self.head + cookie, body.encode())
 
     def following(self, head: bytes) -> bytes | None:
         """What is sent after the answer with that head; None when it was the last of its round."""
         code = _CODE.search(head) if self.load.then_path else None
         if code is None:
             return None
-        data = self.load.then_body.encode().replace(b"{code}", code[1])
-        return b"%s%d\r\n\r\n%s" % (self.then_head, len(data), data)
+        return _complete(self.then_head, self.load.then_body.encode().replace(b"{code}", code[1]))
+
+
+def _complete(head: bytes, body: bytes) -> bytes:
+    return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, tally: _Tally) -> None:
+    def __init__(self, tally: _Tally, number: int) -> None:
         self.tally = tally
+        self.cookie = tally.cookie_of(number)
         self.buffer = b""
         self.sent_at = 0.0
         self.closed = asyncio.get_running_loop().create_future()
@@ -117,7 +120,7 @@ class _Connection(asyncio.Protocol):
 
     def _send(self) -> None:
         self.sent_at = time.perf_counter()
-        self.transport.write(self.tally.request())  # type: ignore[attr-defined]
+        self.transport.write(self.tally.request(self.cookie))  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -158,8 +161,8 @@ async def run(load: Load) -> Outcome:
     tally = _Tally(load)
     loop = asyncio.get_running_loop()
     connections = [
-        (await loop.create_connection(lambda: _Connection(tally), tally.host, tally.port))[1]
-        for _ in range(load.connections)
+        (await loop.create_connection(partial(_Connection, tally, number), tally.host, tally.port))[1]
+        for number in range(load.connections)
     ]
     await asyncio.sleep(load.warm_up)
     tally.counting, started = True, time.perf_counter()

@@ -15,6 +15,9 @@ from benchmarks.exchange import CALLBACK, TOOLS, Stage, empty_rate, prepare, put
 from benchmarks.load import Load
 from benchmarks.table import Row
 
+# A session of its own for each connection: whoever redeems a code holds the session it stands below.
+_PEOPLE, _BROWSERS = 4, 8
+
 
 def measure(directory: Path) -> Iterator[Row]:
     """Rows for both forms of storage."""
@@ -32,7 +35,8 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
     server.start()
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(server.stop)
-        stage = prepare(server, directory / f"tokens-config-{server.port}")
+        config = directory / f"tokens-config-{server.port}"
+        stage = prepare(server, config, people=_PEOPLE, browsers=_BROWSERS)
         issuer, caller = stage.agent.issuer, stage.tool_server
         form = {"token": stage.subject, "client_id": caller.client_id, "client_secret": caller.secret or ""}
         body = urlencode(form)
@@ -48,7 +52,7 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
 
 
 def _sign_in(stage: Stage) -> Load:
-    """A person who is signed in goes to the agent: authorize answers with a code, which is redeemed."""
+    """People who are signed in go to the agent: authorize answers with a code, which is redeemed."""
     verifier = secrets.token_urlsafe(48)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
     query = {
@@ -71,7 +75,7 @@ def _sign_in(stage: Stage) -> Load:
     }
     return Load(
         f"{stage.agent.issuer}/oauth/authorize?{urlencode(query)}",
-        cookie=stage.cookie,
+        cookies=stage.cookies,
         then_path=f"{urlsplit(stage.agent.issuer).path}/oauth/token",
         then_body=f"{urlencode(redeemed)}&code={{code}}",
     )
