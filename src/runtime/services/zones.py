@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -45,6 +46,7 @@ _KEPT = 20_000  # of each sort, in one view
 _KEPT_SMALL = 2_000
 _KEPT_ZONES = 1_000
 _BOUNDARIES = ("/", "?")
+RECENT_SECONDS = 1.0
 
 
 class Kept(Generic[T]):
@@ -131,6 +133,7 @@ class ZoneView:
         denials: how many single tokens of the zone were ever revoked, an epoch of its own.
         denied: the ids of those of them that may be alive.
         sealer: seals under the zone's data key.
+        checked_at: seconds on the monotonic clock, when it was last found to be the newest.
         memo: what other modules worked out from this view and want to work out only once an epoch.
     """
 
@@ -156,6 +159,7 @@ class ZoneView:
         self.jwks = ring.published
         self.valid_until = ring.changes_at
         self.denials, self.denied = denied
+        self.checked_at = monotonic()
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
         self.introspected: Kept[Any] = Kept()
@@ -170,6 +174,7 @@ class ZoneView:
         self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
         self._resources: Kept[Resource] = Kept()
+        self._resources_by_id: Kept[Resource] = Kept()
         self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
         self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self._roots: Kept[RootView] = Kept()
@@ -272,10 +277,14 @@ class ZoneView:
 
     async def default_resource(self) -> Resource | None:
         """The resource that is meant when a request names none."""
-        if (resource_id := self.zone.default_resource_id) is None:
-            return None
-        async with self._parts.database.querying() as conn:
-            return await storage.resource(conn, self.id, resource_id)
+        resource_id = self.zone.default_resource_id
+        return await self.resource_of(resource_id) if resource_id else None
+
+    async def resource_of(self, resource_id: str) -> Resource | None:
+        """The resource of that id."""
+        return await self._kept(
+            self._resources_by_id, resource_id, lambda conn: storage.resource(conn, self.id, resource_id)
+        )
 
     async def dependencies(self, application_id: str) -> frozenset[str]:
         """Ids of the resources that an application declares."""
@@ -426,15 +435,28 @@ class Zones:
         """The zone as it stands now. Raises NotFound."""
         held = self.held(zone_id)
         if held is not None:
+            asked_at = monotonic()
             epoch, denials = await self.published([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
             if held.is_as_new_as(epoch, denials):
+                held.checked_at = asked_at
                 return held
         return await self.refresh(zone_id)
+
+    async def recent(self, zone_id: str) -> ZoneView:
+        """The zone as it stood a second ago at most. Raises NotFound.
+
+        For what is public, and kept for minutes by those who read it.
+        """
+        held = self.held(zone_id)
+        if held is not None and monotonic() - held.checked_at < RECENT_SECONDS:
+            return held
+        return await self.view(zone_id)
 
     async def refresh(self, zone_id: str) -> ZoneView:
         """The zone as the database has it now. Raises NotFound."""
         lock = self._loading.setdefault(zone_id, asyncio.Lock())
         async with lock:
+            asked_at = monotonic()
             async with self.parts.database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
                 view = self.held(zone_id)
@@ -448,6 +470,7 @@ class Zones:
                 self._parsed_keys.pop(zone_id, None)
                 self._loading.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
+            view.checked_at = asked_at
         read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
         with suppress(Unavailable):
             await epochs.remember(self.parts.state, read)

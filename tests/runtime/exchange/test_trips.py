@@ -14,10 +14,11 @@ from tests.support.scene import Scene
 from runtime.api.oauth.errors import as_oauth_error
 from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
 from runtime.domain.kinds.resource import Resource
+from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
-from runtime.services.zones import Zones
+from runtime.services.zones import RECENT_SECONDS, Zones
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 
@@ -112,6 +113,21 @@ async def test_warm_exchange_is_one_trip_and_no_statement(
 
     assert state.calls == ["fetch"] * 5
     assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
+
+
+async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
+    """Metadata and keys come from the view at hand; a change made elsewhere is in it about a second later."""
+    state = Counting(scene.parts.state)
+    parts = with_state(scene.parts, state)
+    first = await parts.zones.view(scene.zone.id)
+    state.calls.clear()
+
+    assert await parts.zones.recent(scene.zone.id) is first
+    assert state.calls == []
+
+    kid = await keys.rotate(scene.parts, scene.zone.id, "ES256")
+    await asyncio.sleep(RECENT_SECONDS)
+    assert kid in {jwk["kid"] for jwk in (await parts.zones.recent(scene.zone.id)).jwks}
 
 
 @pytest.mark.threat(35)

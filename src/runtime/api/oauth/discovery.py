@@ -1,6 +1,7 @@
 """What a zone says of itself: metadata in both standards' forms, and its keys.
 
-Every form of the metadata's address answers with the same bytes, made once an epoch.
+Every form of the metadata's address answers with the same bytes, made once an epoch. A change of the zone is
+in them within a second: whoever keeps them for the five minutes they may be kept waits much longer.
 Spec: RFC 8414; OpenID Connect Discovery; zone interface, section 2.
 """
 
@@ -36,14 +37,14 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def metadata(request: Request, zone_id: str) -> HTTPResponse:
     """The zone's authorization server metadata, which serves as its OpenID configuration too."""
-    view = await request.app.ctx.parts.zones.view(zone_id)
+    view = await request.app.ctx.parts.zones.recent(zone_id)
     return _answer(request, view, "metadata")
 
 
 @answering_oauth
 async def jwks(request: Request, zone_id: str) -> HTTPResponse:
     """The zone's public keys."""
-    view = await request.app.ctx.parts.zones.view(zone_id)
+    view = await request.app.ctx.parts.zones.recent(zone_id)
     return _answer(request, view, "jwks")
 
 
