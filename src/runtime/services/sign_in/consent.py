@@ -19,7 +19,7 @@ from runtime.services.zones import ZoneView
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import entities
 from runtime.storage.sql import exchange as lookups
-from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
+from runtime.storage.sql.consents import SIGN_IN, Agreed, ConsentRecord
 
 _IN_WORDS = {
     "openid": "know who you are",
@@ -66,28 +66,23 @@ async def is_needed(
     """Tell whether the user has to be asked before this request is granted."""
     if "consent" in request.prompts:
         return True
-    of_this = {"zone_id": view.id, "user_id": user.id}
     asked = [each.id for each in request.resources]
-    async with parts.database.reading() as conn:
-        # A grant that has ended starts again only with the user's word, whatever the application's setting.
-        if asked and await storage.withdrawn(conn, resource_ids=asked, now=parts.clock(), **of_this):
-            return True
-        if client.consent is Consent.IMPLICIT:
-            return False
-        given = await storage.given(conn, party=client.party, **of_this)
-    return not _covers(given, request)
+    if not asked and client.consent is Consent.IMPLICIT:
+        return False
+    agreed = await _agreed(parts, view, client, user, asked)
+    # A grant that has ended starts again only with the user's word, whatever the application's setting.
+    if agreed.withdrawn:
+        return True
+    return client.consent is not Consent.IMPLICIT and not _covers(agreed.given, request)
 
 
 async def stands(parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource) -> bool:
     """Tell whether what the user allowed for a resource has not been taken back since."""
-    of_this = {"zone_id": view.id, "user_id": user.id}
-    async with parts.database.reading() as conn:
-        if await storage.withdrawn(conn, resource_ids=[asked.id], now=parts.clock(), **of_this):
-            return False
-        if client.consent is Consent.IMPLICIT:
-            return True
-        given = await storage.given(conn, party=client.party, **of_this)
-    return asked.id in given and asked.scopes <= given[asked.id].scopes
+    agreed = await _agreed(parts, view, client, user, [asked.id])
+    if agreed.withdrawn:
+        return False
+    given = agreed.given.get(asked.id)
+    return client.consent is Consent.IMPLICIT or (given is not None and asked.scopes <= given.scopes)
 
 
 async def covers_sign_in(
@@ -154,6 +149,21 @@ async def record(
             )
         bumped = await epochs.bump_user(conn, view.id, user.id)
     await epochs.publish(parts.state, bumped)
+
+
+async def _agreed(
+    parts: Parts, view: ZoneView, client: Client, user: User, resource_ids: Collection[str]
+) -> Agreed:
+    """How the user's word stands now."""
+    async with parts.database.querying() as conn:
+        return await storage.agreed(
+            conn,
+            zone_id=view.id,
+            user_id=user.id,
+            party=client.party,
+            resource_ids=resource_ids,
+            now=parts.clock(),
+        )
 
 
 def _covers(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:

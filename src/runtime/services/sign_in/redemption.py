@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
+from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import pkce
@@ -18,7 +18,7 @@ from runtime.services.sign_in.codes import REFUSED, CodeGrant, Produced
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import refresh as families
-from runtime.storage.sql import sessions, users
+from runtime.storage.sql import sessions, signed_in
 from runtime.storage.sql.sessions import Session
 
 
@@ -104,13 +104,12 @@ def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> No
 
 async def _signed_in(parts: Parts, view: ZoneView, grant: CodeGrant, now: datetime) -> tuple[Session, User]:
     """The browser session and the user of the code, both still good. Raises InvalidGrant."""
-    try:
-        async with parts.database.reading() as conn:
-            root = await sessions.find(conn, grant.session_id, zone_id=view.id)
-            user = await users.get(conn, grant.user_id, zone_id=view.id)
-    except NotFound:
-        raise InvalidGrant(REFUSED, internal="the user is gone") from None
-    if root is None or not root.is_active(now) or user.status is not UserStatus.ACTIVE:
+    async with parts.database.querying() as conn:
+        found = await signed_in.by_session(conn, grant.session_id, zone_id=view.id)
+    if found is None or found[1].id != grant.user_id:
+        raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+    root, user = found
+    if not root.is_active(now) or user.status is not UserStatus.ACTIVE:
         raise InvalidGrant(REFUSED, internal="session over or user disabled")
     return root, user
 

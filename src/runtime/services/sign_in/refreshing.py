@@ -10,7 +10,7 @@ from hmac import compare_digest
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import InvalidGrant, InvalidRequest, NotFound
+from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.parties import Client
@@ -19,9 +19,8 @@ from runtime.services.sign_in import clients, revocation, tokens
 from runtime.services.sign_in.requests import RequestedResource
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import exchange as lookups
 from runtime.storage.sql import refresh as storage
-from runtime.storage.sql import sessions, users
+from runtime.storage.sql import sessions, signed_in
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.sessions import Session
 
@@ -77,7 +76,7 @@ async def refresh(
     await _require_same_key(parts, view, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
     session, user = await standing(parts, view, family, now)
-    whole = await _authority(parts, view, client, family, session, user)
+    whole = await _authority(view, client, family, session, user)
     authority = replace(tokens.narrowed(whole, form.get("scope")), jkt=jkt)
     target = await tokens.choose_target(parts, view, authority, named)
     answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)
@@ -158,30 +157,26 @@ async def standing(
     parts: Parts, view: ZoneView, family: RefreshFamily, now: datetime
 ) -> tuple[Session, User]:
     """The session and the user behind a family, both still good. Raises InvalidGrant."""
-    try:
-        async with parts.database.reading() as conn:
-            session = await sessions.find(conn, family.session_id, zone_id=view.id)
-            user = await users.get(conn, family.user_id, zone_id=view.id)
-    except NotFound:
-        raise InvalidGrant(REFUSED, internal="the user is gone") from None
-    if session is None or not session.is_active(now) or user.status is not UserStatus.ACTIVE:
+    async with parts.database.querying() as conn:
+        found = await signed_in.by_session(conn, family.session_id, zone_id=view.id)
+    if found is None or found[1].id != family.user_id:
+        raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+    session, user = found
+    if not session.is_active(now) or user.status is not UserStatus.ACTIVE:
         raise InvalidGrant(REFUSED, internal="session over or user disabled")
     return session, user
 
 
 async def _authority(
-    parts: Parts, view: ZoneView, client: Client, family: RefreshFamily, session: Session, user: User
+    view: ZoneView, client: Client, family: RefreshFamily, session: Session, user: User
 ) -> Authority:
     resources = []
-    async with parts.database.reading() as conn:
-        for resource_id, granted in family.resources.items():
-            resource = await lookups.resource(conn, view.id, resource_id)
-            if resource is not None:
-                of_it = frozenset(granted)
-                of_it &= frozenset(resource.scopes or ())
-                resources.append(
-                    RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it)
-                )
+    for resource_id, granted in family.resources.items():
+        resource = await view.resource_of(resource_id)
+        if resource is not None:
+            of_it = frozenset(granted)
+            of_it &= frozenset(resource.scopes or ())
+            resources.append(RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it))
     return Authority(session, user, client, frozenset(family.scopes), tuple(resources))
 
 

@@ -8,14 +8,13 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions as storage
-from runtime.storage.sql import users
+from runtime.storage.sql import signed_in
 from runtime.storage.sql.sessions import Session
 
 # What a session keeps of what a provider says about a person, and userinfo repeats under `profile`.
@@ -75,15 +74,13 @@ async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn 
     """Whom the browser's cookie stands for; None when nobody, any more."""
     if cookie is None:
         return None
-    async with parts.database.reading() as conn:
-        session = await storage.find_by_cookie(conn, parts.hasher.hash(cookie), zone_id=view.id)
-        if session is None or session.user_id is None or not session.is_active(parts.clock()):
-            return None
-        try:
-            user = await users.get(conn, session.user_id, zone_id=view.id)
-        except NotFound:
-            return None
-    return SignedIn(session, user) if user.status is UserStatus.ACTIVE else None
+    async with parts.database.querying() as conn:
+        found = await signed_in.by_cookie(conn, parts.hasher.hash(cookie), zone_id=view.id)
+    if found is None:
+        return None
+    session, user = found
+    stands = session.is_active(parts.clock()) and user.status is UserStatus.ACTIVE
+    return SignedIn(session, user) if stands else None
 
 
 async def open_session(

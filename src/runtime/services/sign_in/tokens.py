@@ -29,7 +29,6 @@ from runtime.services.parts import Parts
 from runtime.services.sign_in import clients, consent
 from runtime.services.sign_in.requests import RequestedResource
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.sessions import Session
 
 
@@ -170,8 +169,7 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
 
     Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
     """
-    async with parts.database.querying() as conn:
-        resource = await storage.resource(conn, view.id, asked.id)
+    resource = await view.resource_of(asked.id)
     client = authority.client
     if resource is None or not await clients.may_ask(view, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
@@ -191,7 +189,7 @@ async def _permitted(view: ZoneView, authority: Authority, target: Target, now: 
         authority.client,
         policy.Authority(
             person.principal,
-            key=f"code {session.id} {session.epoch} {person.user.epoch}",
+            key=f"user {person.user.id} {person.user.epoch}",
             authenticated_at=session.authenticated_at,
             acr=session.acr,
             own_policies=person.own_policies,

@@ -1,10 +1,22 @@
 """What users agreed to: consents of an application's sign-in and resources, and the grants they make."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
@@ -29,6 +41,42 @@ class ConsentRecord:
     resource_id: str
     scopes: frozenset[str]
     redirect_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """How a user's word to a client about some resources stands.
+
+    Attributes:
+        given: consents by resource id, that to signing in (SIGN_IN) among them.
+        withdrawn: ids of the resources for which a delegated grant of the user has ended.
+    """
+
+    given: Mapping[str, ConsentRecord]
+    withdrawn: frozenset[str]
+
+
+# Made once: making a statement costs more than running it.
+_ENDED = select(literal(1).label("ended"), _grants.c.resource_id, null(), null()).where(
+    _grants.c.zone_id == bindparam("zone"),
+    _grants.c.user_id == bindparam("user"),
+    _grants.c.resource_id.in_(bindparam("resources", expanding=True)),
+    or_(_grants.c.status != "active", _grants.c.expires_at <= bindparam("now")),
+)
+_AGREED = {
+    name: union_all(
+        select(
+            literal(0).label("ended"), _consents.c.resource_id, _consents.c.scopes, _consents.c.redirect_host
+        ).where(
+            _consents.c.zone_id == bindparam("zone"),
+            _consents.c.user_id == bindparam("user"),
+            _consents.c[name] == bindparam("party"),
+            _consents.c.resource_id.in_(bindparam("resources", expanding=True)),
+        ),
+        _ENDED,
+    )
+    for name in ("application_id", "user_agent_id")
+}
 
 
 async def given(
@@ -85,19 +133,27 @@ async def record(
             )
 
 
-async def withdrawn(
-    conn: AsyncConnection, *, zone_id: str, user_id: str, resource_ids: Collection[str], now: datetime
-) -> frozenset[str]:
-    """Of these resources, those for which a delegated grant of the user has ended."""
-    found = await conn.execute(
-        select(_grants.c.resource_id).where(
-            _grants.c.zone_id == zone_id,
-            _grants.c.user_id == user_id,
-            _grants.c.resource_id.in_(resource_ids),
-            or_(_grants.c.status != "active", _grants.c.expires_at <= now),
-        )
-    )
-    return frozenset(found.scalars())
+async def agreed(
+    conn: AsyncConnection,
+    *,
+    zone_id: str,
+    user_id: str,
+    party: Party,
+    resource_ids: Collection[str],
+    now: datetime,
+) -> Agreed:
+    """A user's word to one client about these resources, in one statement."""
+    statement = _AGREED["application_id" if party.application_id is not None else "user_agent_id"]
+    resources = [*resource_ids, SIGN_IN]
+    asked = {"zone": zone_id, "user": user_id, "party": party.id, "resources": resources, "now": now}
+    given: dict[str, ConsentRecord] = {}
+    withdrawn: set[str] = set()
+    for ended, resource_id, scopes, redirect_host in await conn.execute(statement, asked):
+        if ended:
+            withdrawn.add(resource_id)
+        else:
+            given[resource_id] = ConsentRecord(resource_id, frozenset(scopes or ()), redirect_host)
+    return Agreed(given, frozenset(withdrawn))
 
 
 async def grant(

@@ -7,7 +7,7 @@ client that repeats a request gets the same answer instead of a second branch.
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,6 +15,12 @@ from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
 _families = METADATA.tables["refresh_families"]
+
+# Made once: making a statement costs more than running it.
+_OF_ID = select(_families).where(
+    _families.c.zone_id == bindparam("zone"), _families.c.id == bindparam("family")
+)
+_ADD = insert(_families)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +63,12 @@ class RefreshFamily:
 
 async def add(conn: AsyncConnection, family: RefreshFamily) -> None:
     """Keep a new family."""
-    await conn.execute(
-        insert(_families).values(**{name: getattr(family, name) for name in RefreshFamily.__slots__})
-    )
+    await conn.execute(_ADD, {name: getattr(family, name) for name in RefreshFamily.__slots__})
 
 
 async def find(conn: AsyncConnection, family_id: str, *, zone_id: str) -> RefreshFamily | None:
     """The family with that id in that zone, whatever its status."""
-    found = await conn.execute(
-        select(_families).where(_families.c.id == family_id, _families.c.zone_id == zone_id)
-    )
+    found = await conn.execute(_OF_ID, {"zone": zone_id, "family": family_id})
     row = found.mappings().one_or_none()
     return None if row is None else _read(row)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, insert, not_, or_, select, update
-from sqlalchemy.engine import RowMapping
+from sqlalchemy import ColumnElement, and_, bindparam, insert, not_, or_, select, update
+from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import revocations
@@ -20,6 +20,13 @@ SessionType = Literal["browser", "application", "offline"]
 
 _sessions = METADATA.tables["sessions"]
 _families = METADATA.tables["refresh_families"]
+
+# Statements of every sign-in are made once: making one costs more than running it.
+_OF_ZONE = select(_sessions).where(_sessions.c.zone_id == bindparam("zone"))
+_OF_ID = _OF_ZONE.where(_sessions.c.id == bindparam("session"))
+_OF_ID_LOCKED = _OF_ID.with_for_update()
+_OF_COOKIE = _OF_ZONE.where(_sessions.c.cookie_hash == bindparam("cookie"))
+_ADD = insert(_sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ async def add(conn: AsyncConnection, session: Session) -> None:
     """Keep a new session."""
     values = {name: getattr(session, name) for name in Session.__slots__}
     values["session_data"], values["metadata"] = dict(session.session_data), dict(session.metadata)
-    await conn.execute(insert(_sessions).values(**values))
+    await conn.execute(_ADD, values)
 
 
 async def find(conn: AsyncConnection, session_id: str, *, zone_id: str, lock: bool = False) -> Session | None:
@@ -89,13 +96,13 @@ async def find(conn: AsyncConnection, session_id: str, *, zone_id: str, lock: bo
     Args:
         lock: nobody else ends it before the transaction does.
     """
-    condition = and_(_sessions.c.id == session_id, _sessions.c.zone_id == zone_id)
-    return await _one(conn, condition, lock=lock)
+    statement = _OF_ID_LOCKED if lock else _OF_ID
+    return _one(await conn.execute(statement, {"zone": zone_id, "session": session_id}))
 
 
 async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> Session | None:
     """The browser session that a cookie of that zone stands for, whatever its status."""
-    return await _one(conn, and_(_sessions.c.cookie_hash == cookie_hash, _sessions.c.zone_id == zone_id))
+    return _one(await conn.execute(_OF_COOKIE, {"zone": zone_id, "cookie": cookie_hash}))
 
 
 async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> None:
@@ -154,7 +161,7 @@ async def of_user(conn: AsyncConnection, user_id: str, *, zone_id: str, now: dat
         )
         .order_by(_sessions.c.created_at.desc(), _sessions.c.id)
     )
-    return [_read(row) for row in found.mappings()]
+    return [read_session(row) for row in found.mappings()]
 
 
 async def extend(conn: AsyncConnection, session_id: str, *, zone_id: str, until: datetime) -> None:
@@ -218,14 +225,14 @@ def is_initiated() -> ColumnElement[bool]:
     )
 
 
-async def _one(conn: AsyncConnection, condition: Any, *, lock: bool = False) -> Session | None:
-    query = select(_sessions).where(condition)
-    row = (await conn.execute(query.with_for_update() if lock else query)).mappings().one_or_none()
-    return None if row is None else _read(row)
-
-
-def _read(row: RowMapping) -> Session:
+def read_session(row: RowMapping | Mapping[str, Any]) -> Session:
+    """The session in a row that has every column of the table."""
     values = {name: row[name] for name in Session.__slots__}
     values["amr"] = values["amr"] or []
     values["session_data"], values["metadata"] = values["session_data"] or {}, values["metadata"] or {}
     return Session(**values)
+
+
+def _one(found: CursorResult[Any]) -> Session | None:
+    row = found.mappings().one_or_none()
+    return None if row is None else read_session(row)
