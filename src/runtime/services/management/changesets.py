@@ -144,8 +144,6 @@ async def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]
 
     Raises: ValidationFailed, with the problems of all operations.
     """
-    if not changeset.operations:
-        raise ValidationFailed.of("operations", "must not be empty")
     problems: list[Problem] = []
     checked: dict[int, SpecParts] = {}
     for index, operation in enumerate(changeset.operations):
