@@ -162,6 +162,7 @@ async def _rotate(
         stored = _stored(key, zone_sealer, publish_at=now, activate_at=activate_at)
         await storage.add_key(conn, zone_id, stored)
     await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+    parts.zones.doubt(zone_id)
     return key.kid
 
 
@@ -171,6 +172,7 @@ async def use_algorithm(parts: "Parts", zone_id: str, algorithm: Algorithm) -> N
         await storage.use_algorithm(conn, zone_id, algorithm)
         epoch = await storage.bump_zone(conn, zone_id)
     await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+    parts.zones.doubt(zone_id)
 
 
 def key_ring(

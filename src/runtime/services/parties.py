@@ -6,6 +6,7 @@ may never do takes an `ApplicationClient`, and `require_application` is the only
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from runtime.domain.errors import UnauthorizedClient
 from runtime.domain.kinds.application import Application, ApplicationOAuth2
@@ -15,25 +16,28 @@ from runtime.storage.sql.exchange import Credential
 from runtime.storage.sql.parties import Party
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApplicationClient:
-    """An application as it authenticates: with one of its credentials."""
+    """An application as it authenticates: with one of its credentials.
+
+    Views keep clients as long as a zone's epoch stands, so what is worked out here is worked out once.
+    """
 
     credential: Credential
     application: Application
 
-    @property
+    @cached_property
     def client_id(self) -> str:
         """The client id on the wire; a workload goes by its credential's id, for subjects repeat."""
         is_workload = self.credential.type == CredentialType.TOKEN
         return self.credential.id if is_workload else self.credential.identifier
 
-    @property
+    @cached_property
     def is_public(self) -> bool:
         """Tell whether it cannot keep a secret, so that anyone may claim to be it."""
         return self.credential.type == CredentialType.PUBLIC
 
-    @property
+    @cached_property
     def party(self) -> Party:
         """Whose consents, sessions and refresh families its users' are."""
         return Party(application_id=self.application.id)

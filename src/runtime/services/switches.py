@@ -37,6 +37,7 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switc
         await storage.set_switches(conn, zone_id, after)
         epoch = await storage.bump_zone(conn, zone_id)
     await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+    parts.zones.doubt(zone_id)
     return after
 
 

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -451,6 +452,11 @@ class Zones:
         if held is not None and monotonic() - held.checked_at < RECENT_SECONDS:
             return held
         return await self.view(zone_id)
+
+    def doubt(self, zone_id: str) -> None:
+        """Look again before the next answer: this process has just changed the zone."""
+        if (held := self._views.get(zone_id)) is not None:
+            held.checked_at = -inf
 
     async def refresh(self, zone_id: str) -> ZoneView:
         """The zone as the database has it now. Raises NotFound."""

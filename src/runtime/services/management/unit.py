@@ -184,6 +184,8 @@ class Unit:
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
         await epochs.publish(self.parts.state, self._epochs)
+        for zone_id in self._touched | self._gone:
+            self.parts.zones.doubt(zone_id)
         for callback in self._callbacks:
             await callback()
 
