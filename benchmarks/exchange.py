@@ -71,7 +71,7 @@ def _on(storage: str, server: Server, directory: Path) -> Iterator[Row]:
             empty = empty_rate(body)
             warm = put(Load(address, body))
             yield row(f"exchange, warm, {algorithm}, {storage}", warm, empty)
-            cold = put(Load(address, body, SCOPES))
+            cold = put(Load(address, body, scopes=SCOPES))
             yield row(f"exchange, cold, {algorithm}, {storage}", cold, empty)
 
 
