@@ -26,8 +26,8 @@ from runtime.connected import Refused, in_one_line, with_parts
 from runtime.domain.errors import ServiceError
 from runtime.services import keys as zone_keys
 from runtime.services import switches
-from runtime.services.management import api_keys, organizations
 from runtime.services.management import audit as audit_trail
+from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.parts import Parts
 from runtime.services.sign_in import users
 from runtime.settings import Settings, SettingsUnreadable, meant, misspelt

@@ -7,7 +7,8 @@ import click
 
 from runtime.connected import with_parts
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.management import first_people, organizations
+from runtime.services.management.members import first_people
+from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 

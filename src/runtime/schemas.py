@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runtime.contract.write import contract_files, write
 from runtime.domain.policy import schema
-from runtime.services.management import permissions, route_permissions
+from runtime.services.management.access import permissions, route_permissions
 from runtime.storage.sql import ddl
 
 

@@ -10,9 +10,9 @@ from tests.support.factories import Company
 
 from runtime.contract.changes import Changeset
 from runtime.domain.identifiers import new_id
-from runtime.services.management import changesets
-from runtime.services.management.changesets import Outcome
-from runtime.services.management.snapshot import open_snapshot
+from runtime.services.management.changes import changesets
+from runtime.services.management.changes.changesets import Outcome
+from runtime.services.management.changes.snapshot import open_snapshot
 from runtime.storage.sql import ledger
 
 OWNER = "acme/identity"

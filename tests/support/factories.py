@@ -31,9 +31,10 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.policy import schema
 from runtime.services.exchange.tokens import issue_access_token, new_token_id
-from runtime.services.management import groups, organizations
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.organizations import organizations
+from runtime.services.management.people import groups
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.settings import Settings

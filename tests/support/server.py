@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.domain.identifiers import new_id
-from runtime.services.management import organizations
+from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations

@@ -4,7 +4,7 @@ from tests.support.factories import Company
 from tests.support.server import Server
 
 from runtime.domain.identifiers import new_id
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 
 

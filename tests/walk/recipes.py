@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.runtime.management.conftest import Zone, caller
-from tests.runtime.management.people import someone
-from tests.runtime.management.test_invitations import token_of
+from tests.runtime.management.members.test_invitations import token_of
+from tests.runtime.management.signing_in import someone
 from tests.support.zone_tokens import zone_token
 
 if TYPE_CHECKING:

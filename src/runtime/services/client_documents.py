@@ -16,7 +16,7 @@ from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
 from runtime.services import registration
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parties import UserAgentClient
 from runtime.services.parts import Parts

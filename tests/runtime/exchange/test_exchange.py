@@ -20,8 +20,8 @@ from runtime.domain.kinds import PROVIDER, RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, REFRESH_TOKEN
 from runtime.services.exchange import epochs
-from runtime.services.management import applications
 from runtime.services.management.unit import unit_of_work
+from runtime.services.management.zones import applications
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as rows
 from runtime.storage.sql.parties import Party

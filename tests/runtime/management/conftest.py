@@ -15,8 +15,9 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.management import api_keys, organization_users, organizations
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.members import organization_users
+from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents, sessions

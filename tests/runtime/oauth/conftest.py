@@ -11,7 +11,7 @@ from tests.support.server import Server, serve
 
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tests.support.factories import Company
 from tests.support.server import serve
 
 from runtime.adapters.keys.signing import VerificationKey
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 
 FORMS = [
     "{origin}/z/{zone}/.well-known/oauth-authorization-server",

@@ -12,7 +12,7 @@ from tests.runtime.sign_in.support import Browser, Site
 from tests.support.factories import Company
 from tests.support.server import serve
 
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

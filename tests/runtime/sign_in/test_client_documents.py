@@ -22,7 +22,7 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services import client_documents
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
 LOCAL = "http://127.0.0.1:8600/callback"

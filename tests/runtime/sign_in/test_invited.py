@@ -9,7 +9,7 @@ from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Pag
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management import organizations
+from runtime.services.management.organizations import organizations
 
 STORAGE = ("embedded", "servers")
 

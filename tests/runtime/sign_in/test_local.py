@@ -13,7 +13,7 @@ from tests.support.server import serve
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import USER, Verb
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.services.sign_in import attempts, users
 from runtime.storage.sql.tables import METADATA
 

@@ -20,7 +20,7 @@ from tests.support.server import serve
 
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 
 CALLBACK = "http://localhost:8710/callback"
 

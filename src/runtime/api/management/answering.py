@@ -11,9 +11,9 @@ from runtime.contract.answers import answer, part_answer
 from runtime.domain.kinds import Entity, Envelope, Kind
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
+from runtime.services.management.access.permissions import children_of, permission_map
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.permissions import children_of, permission_map
-from runtime.services.management.policies import etag
+from runtime.services.management.policies.policies import etag
 from runtime.storage.sql.entities import position
 
 

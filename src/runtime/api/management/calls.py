@@ -16,7 +16,7 @@ from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
 from runtime.api.shared.queries import one, read_query
 from runtime.api.shared.request_ids import request_id_of
 from runtime.contract.routes import Route
-from runtime.services.management.caller import Caller
+from runtime.services.management.access.caller import Caller
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit import Unit, reading_unit, unit_of_work
 from runtime.services.parts import Parts

@@ -16,8 +16,8 @@ from runtime.contract.bodies import parse
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import ORGANIZATION
-from runtime.services.management import changesets
-from runtime.services.management.snapshot import open_snapshot
+from runtime.services.management.changes import changesets
+from runtime.services.management.changes.snapshot import open_snapshot
 
 LINES = "application/x-ndjson"
 _NO_STORE = {"Cache-Control": "no-store"}

@@ -7,7 +7,7 @@ from runtime.api.management.answering import send
 from runtime.api.oauth.proofs import presented_of
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.answers import part_answer
-from runtime.services.management import acceptance
+from runtime.services.management.members import acceptance
 
 
 async def retrieve(request: Request, token: str) -> HTTPResponse:

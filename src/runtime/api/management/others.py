@@ -7,17 +7,13 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import answer, part_answer
 from runtime.domain.errors import BadRequest
 from runtime.domain.kinds import ORGANIZATION, POLICY, POLICY_VERSION, SECRET
-from runtime.services.management import (
-    audit,
-    identities,
-    organizations,
-    policy_schemas,
-    policy_sets,
-    provider_checks,
-    secrets,
-    user_tokens,
-)
+from runtime.services.management import audit
+from runtime.services.management.access import user_tokens
+from runtime.services.management.members import identities
+from runtime.services.management.organizations import organizations
+from runtime.services.management.policies import policy_schemas, policy_sets
 from runtime.services.management.surroundings import with_people
+from runtime.services.management.zones import provider_checks, secrets
 
 
 async def list_roles(call: Call) -> HTTPResponse:

@@ -9,9 +9,10 @@ from runtime.contract.bodies import read
 from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, GROUP, RESOURCE, ROLE_ASSIGNMENT
-from runtime.services.management import applications, assignments, credentials, groups, resources
-from runtime.services.management.assignments import Holder
+from runtime.services.management.people import assignments, groups
+from runtime.services.management.people.assignments import Holder
 from runtime.services.management.surroundings import embedded
+from runtime.services.management.zones import applications, credentials, resources
 
 
 async def list_credentials(call: Call) -> HTTPResponse:

@@ -7,7 +7,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.bodies import read_body
 from runtime.domain.kinds import Verb
 from runtime.domain.kinds.sso_connection import SSO_CONNECTION
-from runtime.services.management import sso
+from runtime.services.management.organizations import sso
 
 
 async def enable(call: Call) -> HTTPResponse:

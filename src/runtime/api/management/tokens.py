@@ -10,7 +10,7 @@ from runtime.api.shared.request_ids import request_id_of
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import InvalidClient, InvalidRequest, ServiceError, UnsupportedGrantType
 from runtime.services.clients import basic_credentials
-from runtime.services.management.service_accounts import issue_token
+from runtime.services.management.organizations.service_accounts import issue_token
 
 
 async def create_token(request: Request) -> HTTPResponse:

@@ -9,7 +9,7 @@ from runtime.contract.bodies import read
 from runtime.contract.written import ZoneMemberBody, ZoneRoleBody
 from runtime.domain.kinds import ROLE_ASSIGNMENT
 from runtime.domain.kinds.values import ZoneRole
-from runtime.services.management import zone_members
+from runtime.services.management.members import zone_members
 
 
 async def list_(call: Call) -> HTTPResponse:

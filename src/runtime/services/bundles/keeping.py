@@ -23,9 +23,10 @@ from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
 from runtime.services.bundles.reading import Wanted, WantedPolicy
 from runtime.services.exchange import epochs
-from runtime.services.management import entities, policies, policy_sets, policy_texts
-from runtime.services.management.caller import Caller
-from runtime.services.management.policy_texts import PolicyText
+from runtime.services.management import entities
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.policies import policies, policy_sets, policy_texts
+from runtime.services.management.policies.policy_texts import PolicyText
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import bindings

@@ -10,8 +10,8 @@ from runtime.contract.bundles import BundleManifest, BundlePolicyRef
 from runtime.domain.errors import BundleInvalid, Problem, ValidationFailed
 from runtime.domain.policy import bundle_archive, schema
 from runtime.domain.policy.bundle_archive import MANIFEST
-from runtime.services.management import policy_texts
-from runtime.services.management.policy_texts import PolicyText
+from runtime.services.management.policies import policy_texts
+from runtime.services.management.policies.policy_texts import PolicyText
 
 MAX_TEXT_BYTES = 128 * 1024  # of all policies of a user: every worker keeps them parsed
 

@@ -21,7 +21,8 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import keys
-from runtime.services.management import issued, permissions
+from runtime.services.management import issued
+from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes

@@ -29,25 +29,12 @@ from runtime.domain.kinds import (
     ZONE,
     Verb,
 )
-from runtime.services.management import (
-    applications,
-    credentials,
-    delegated_grants,
-    entities,
-    groups,
-    invitations,
-    organization_users,
-    organizations,
-    policies,
-    policy_sets,
-    providers,
-    resources,
-    secrets,
-    service_accounts,
-    sessions,
-    users,
-    zones,
-)
+from runtime.services.management import entities
+from runtime.services.management.members import invitations, organization_users
+from runtime.services.management.organizations import organizations, service_accounts
+from runtime.services.management.people import delegated_grants, groups, sessions, users
+from runtime.services.management.policies import policies, policy_sets
+from runtime.services.management.zones import applications, credentials, providers, resources, secrets, zones
 
 Operation = Callable[..., Coroutine[Any, Any, Any]]
 

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from runtime.domain.kinds import APPLICATION, BY_NAME, ORGANIZATION_USER, Entity, Kind, Verb
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.marks import members, part_of
-from runtime.services.management import applications, permissions
+from runtime.services.management.access import permissions
 from runtime.services.management.unit import Unit
+from runtime.services.management.zones import applications
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users
 

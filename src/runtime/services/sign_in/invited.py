@@ -15,7 +15,8 @@ from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
-from runtime.services.management import acceptance, entities, organization_users
+from runtime.services.management import entities
+from runtime.services.management.members import acceptance, organization_users
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.services.sign_in import attempts, users

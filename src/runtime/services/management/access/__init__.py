@@ -1,0 +1,1 @@
+"""Who calls the management API, and what they may do."""

@@ -1,0 +1,1 @@
+"""A whole configuration at once: read as a snapshot, changed by a changeset."""

@@ -1,0 +1,240 @@
+"""Who owns what, while a changeset runs: the records it begins with, and those it will leave behind."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runtime.contract.changes import Operation
+from runtime.domain.errors import Conflict
+from runtime.domain.kinds import BY_NAME, Kind
+from runtime.services.management.changes.changeset_specs import sealed_members
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import ownership as storage
+from runtime.storage.sql.ownership import Record
+
+Key = tuple[str, str]  # kind, entity
+
+
+@dataclass
+class Owners:
+    """The ownership records that a changeset is about.
+
+    Nothing is written before `flush`, so that entities can exchange their names.
+    """
+
+    owner: str
+    source: Mapping[str, Any]
+    _records: dict[Key, Record] = field(default_factory=dict)
+    _names: dict[tuple[str | None, str, str], str] = field(default_factory=dict)
+    _new: dict[Key, Record] = field(default_factory=dict)
+    _gone: set[Key] = field(default_factory=set)
+    _protected: dict[Key, Record] = field(default_factory=dict)
+
+    async def load(self, unit: Unit, operations: Sequence[Operation]) -> None:
+        """Look up the records of all entities and all names that the operations mention, kind by kind."""
+        ids: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}
+        for operation in operations:
+            if operation.id is not None:
+                ids.setdefault(operation.kind, set()).add(operation.id)
+            if operation.name is not None:
+                names.setdefault(operation.kind, set()).add(operation.name)
+        if any(operation.op == "delete" for operation in operations):
+            guarded = await storage.protected(unit.conn, unit.organization_id)
+            self._protected = {(record.kind, record.entity_id): record for record in guarded}
+        kinds = {name: BY_NAME[name] for name in ids.keys() | names.keys()}
+        await storage.drop_archived(unit.conn, unit.organization_id, kinds.values())
+        for name, kind in kinds.items():
+            found = await storage.of_entities(unit.conn, unit.organization_id, kind, ids.get(name, ()))
+            for record in found.values():
+                self._remember(record)
+            for record in await storage.with_names(
+                unit.conn, unit.organization_id, kind, names.get(name, ())
+            ):
+                self._remember(record)
+
+    def _remember(self, record: Record) -> None:
+        self._records[record.kind, record.entity_id] = record
+        self._names[record.zone_id, record.kind, record.name] = record.entity_id
+
+    def of(self, kind: Kind, entity_id: str) -> Record | None:
+        """The record of an entity as it stands after the operations so far."""
+        key = (kind.name, entity_id)
+        if key in self._new:
+            return self._new[key]
+        return None if key in self._gone else self._records.get(key)
+
+    def require_owned(self, kind: Kind, entity_id: str, *, to: str) -> Record:
+        """The record, if this changeset's owner holds it. Raises Conflict."""
+        record = self.of(kind, entity_id)
+        if record is None:
+            raise Conflict(
+                f"{kind.name} `{entity_id}` belongs to no configuration; adopt it before you {to} it"
+            )
+        self._require_own(record, to)
+        return record
+
+    def require_free(self, kind: Kind, entity_id: str) -> Record | None:
+        """The own record of an entity, or None when it has none. Raises Conflict when it is another's."""
+        record = self.of(kind, entity_id)
+        if record is not None:
+            self._require_own(record, "adopt")
+        return record
+
+    def _require_own(self, record: Record, to: str) -> None:
+        if record.owner != self.owner:
+            raise Conflict(
+                f"{record.kind} `{record.name}` belongs to `{record.owner}`;"
+                f" release it there before you {to} it"
+            )
+
+    async def require_name(
+        self, unit: Unit, kind: Kind, zone_id: str | None, name: str, entity_id: str | None
+    ) -> None:
+        """Raise Conflict when another entity of the kind has that name in git."""
+        holder = self._names.get((zone_id, kind.name, name))
+        if holder is None or holder == entity_id:
+            return
+        key = (kind.name, holder)
+        record = self.of(kind, holder)
+        if record is None or record.name != name:
+            return
+        if key not in self._new:  # it may have gone with something that was deleted just now
+            found = await storage.of_entities(unit.conn, unit.organization_id, kind, [holder])
+            if holder not in found:
+                return
+        raise Conflict(
+            f"the name `{name}` is that of {kind.name} `{holder}`, which belongs to `{record.owner}`"
+        )
+
+    async def refuse_losses(self, unit: Unit, kind: Kind, entity_id: str) -> None:
+        """Raise Conflict when the deletion of an entity has taken something protected along."""
+        self._protected.pop((kind.name, entity_id), None)
+        if not self._protected:
+            return
+        left = await storage.protected(unit.conn, unit.organization_id)
+        lost = self._protected.keys() - {(record.kind, record.entity_id) for record in left}
+        for key in sorted(lost):
+            record = self._new.get(key) or self._protected[key]
+            if record.protect and key not in self._gone:
+                raise Conflict(
+                    f"{record.kind} `{record.name}` of `{record.owner}` would go too, and is protected;"
+                    " apply `protect: false` first"
+                )
+
+    def put(self, record: Record) -> None:
+        """Leave this record behind, in place of the one the entity has."""
+        key = (record.kind, record.entity_id)
+        if (previous := self._new.get(key) or self._records.get(key)) is not None:
+            self._free(previous)
+        self._new[key] = record
+        self._names[record.zone_id, record.kind, record.name] = record.entity_id
+
+    def drop(self, kind: Kind, entity_id: str) -> None:
+        """Leave no record of an entity behind."""
+        key = (kind.name, entity_id)
+        if (previous := self.of(kind, entity_id)) is not None:
+            self._free(previous)
+        self._new.pop(key, None)
+        self._gone.add(key)
+
+    def _free(self, record: Record) -> None:
+        place = (record.zone_id, record.kind, record.name)
+        if self._names.get(place) == record.entity_id:
+            del self._names[place]
+
+    def claim(
+        self,
+        kind: Kind,
+        entity_id: str,
+        zone_id: str | None,
+        operation: Operation,
+        spec: Mapping[str, Any],
+        found: Mapping[str, Any],
+    ) -> None:
+        """Record what an operation wrote to an entity.
+
+        Args:
+            spec: what was written, references as ids.
+            found: what the entity is like, for fields that are claimed as they stand.
+        """
+        key = (kind.name, entity_id)
+        before = self.of(kind, entity_id)
+        secrets = sealed_members(kind)
+        written = {name: value for name, value in spec.items() if name not in secrets}
+        applied = applied_values(operation.fields, written, before.applied if before else {}, found)
+        self.put(
+            Record(
+                zone_id=zone_id,
+                kind=key[0],
+                entity_id=key[1],
+                owner=self.owner,
+                name=operation.name or (before.name if before else entity_id),
+                fields=tuple(dict.fromkeys(operation.fields)),
+                applied={name: value for name, value in applied.items() if name not in secrets},
+                secret_versions=dict(operation.secret_versions),
+                source=dict(self.source),
+                protect=before.protect if operation.protect is None and before else bool(operation.protect),
+            )
+        )
+
+    def rename(self, record: Record, name: str) -> None:
+        """Give an entity another name in git."""
+        self.put(replace(record, name=name, source=dict(self.source)))
+
+    async def flush(self, unit: Unit) -> None:
+        """Write what has changed."""
+        gone = (self._gone | self._new.keys()) & self._records.keys()
+        await storage.replace(
+            unit.conn,
+            unit.organization_id,
+            gone=gone,
+            records=list(self._new.values()),
+            revision=await unit.revision(),
+            now=unit.now,
+        )
+
+
+_NOTHING = object()
+
+
+def applied_values(
+    fields: Iterable[str], written: Mapping[str, Any], before: Mapping[str, Any], found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The value that was last applied to each field.
+
+    That is what was just written; else what was written before; else, for what was only claimed, the value
+    that stands there. Null is not kept: it says the same as nothing.
+
+    Args:
+        fields: dotted paths.
+    """
+    applied: dict[str, Any] = {}
+    for path in fields:
+        steps = path.split(".")
+        value = _at(written, steps)
+        if value is _NOTHING:
+            value = _at(before, steps)
+        if value is _NOTHING:
+            value = _at(found, steps)
+        elif isinstance(value, Mapping):  # a map is written key by key, and null takes one out
+            known = _at(before, steps)
+            value = {**(known if isinstance(known, Mapping) else {}), **value}
+            value = {name: inner for name, inner in value.items() if inner is not None}
+        if value is None or value is _NOTHING:
+            continue
+        below = applied
+        for step in steps[:-1]:
+            below = below.setdefault(step, {})
+        below[steps[-1]] = value
+    return applied
+
+
+def _at(values: Any, steps: list[str]) -> Any:
+    for step in steps:
+        if values is None:
+            return None  # the whole object was cleared
+        if not isinstance(values, Mapping) or step not in values:
+            return _NOTHING
+        values = values[step]
+    return values

@@ -1,0 +1,209 @@
+"""Accepting an invitation: by whoever holds its token, or by signing in with the address it was sent to.
+
+Of many who try at once exactly one succeeds: an invitation is read again, and written, while nobody else of
+the organization writes.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import cast
+
+from runtime.contract.answers import InvitationAcceptance, InvitationPreview
+from runtime.domain.errors import Conflict, Forbidden, NotFound, RateLimited, Unauthorized
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import INVITATION, USER
+from runtime.domain.kinds.invitation import Invitation
+from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import InvitationStatus
+from runtime.domain.kinds.zone import Zone
+from runtime.services.management import entities
+from runtime.services.management.access import user_tokens
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.members import organization_users
+from runtime.services.management.unit import Unit, unit_of_work
+from runtime.services.parts import Parts
+from runtime.services.possession import Presented
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import invitations, users
+from runtime.storage.sql import organization_users as people
+
+LOOKS_A_MINUTE = 120  # by one address: many people may share it, and a token cannot be guessed anyway
+_UNKNOWN = "there is no such invitation"
+_NOT_PENDING = "the invitation is not pending any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Somebody who is signed in: a user of the own zone of some organization.
+
+    Attributes:
+        view: that zone.
+    """
+
+    view: ZoneView
+    user: User
+
+
+async def preview(parts: Parts, token: str, *, address: str) -> InvitationPreview:
+    """What a holder of the token sees. Raises NotFound, RateLimited.
+
+    Args:
+        address: where the request comes from.
+    """
+    invitation, organization = await _find(parts, token, address)
+    return InvitationPreview(
+        created_by_name=invitation.inviter_name,
+        email=invitation.email,
+        expires_at=invitation.expires_at,
+        organization_name=organization,
+        role=invitation.role,
+        status=invitation.as_of(parts.clock()).status,
+    )
+
+
+async def accept(
+    parts: Parts, token: str, guest: Guest | None, *, address: str, request_id: str
+) -> InvitationAcceptance:
+    """Make the guest a user of the organization, or without a guest whoever reads the invited address.
+
+    Without one, a user of the organization's own zone is made, who can do nothing before they choose a
+    password or sign in through the organization's provider.
+
+    Raises: NotFound; RateLimited; Forbidden for a guest of another address; Conflict for an invitation that
+        is not pending, or for an account that is there already.
+    """
+    invitation, organization = await _find(parts, token, address)
+    if guest is not None and not _is_addressee(guest.user, invitation):
+        raise Forbidden("the invitation was sent to another address than the verified one of your account")
+    user_id = guest.user.id if guest else new_id()
+    async with unit_of_work(parts, actor(invitation, user_id), request_id) as unit:
+        current = await claim(unit, invitation, zone_user_id=None if guest else user_id)
+        if guest is None:
+            person = await _without_account(unit, current, user_id)
+        else:
+            person = await _with_account(unit, current, guest)
+    return InvitationAcceptance(
+        organization_id=invitation.organization_id,
+        organization_name=organization,
+        success=True,
+        user_id=person.id,
+    )
+
+
+async def guest_of(parts: Parts, authorization: str | None, presented: Presented | None) -> Guest | None:
+    """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
+    if authorization is None:
+        return None
+    if presented is None:
+        raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
+    view, user = await user_tokens.signed_in(parts, presented)
+    return Guest(view, user)
+
+
+async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id: str) -> bool:
+    """Accept what waits for somebody who has just signed in to their organization's own zone.
+
+    Nothing happens for an address that nobody has verified; tell whether there was an invitation.
+    """
+    address = user.email.lower()
+    if not user.email_verified:
+        return False
+    async with parts.database.reading() as conn:
+        found = await invitations.pending(conn, view.organization_id, address, now=parts.clock())
+    if found is None:
+        return False
+    try:
+        async with unit_of_work(parts, actor(found, user.id), request_id) as unit:
+            zone = await organization_users.own_zone(unit)
+            if zone.id != view.id:
+                return False
+            current = await claim(unit, found)
+            await organization_users.join(unit, user, current.role)
+    except Conflict:  # somebody was faster, or they act for the organization already
+        return False
+    return True
+
+
+async def locked(unit: Unit, invitation: Invitation) -> Invitation:
+    """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
+    await unit.revision()
+    scope = {"organization_id": invitation.organization_id}
+    return cast(Invitation, await storage.get(unit.conn, INVITATION, invitation.id, within=scope))
+
+
+async def claim(unit: Unit, invitation: Invitation, *, zone_user_id: str | None = None) -> Invitation:
+    """Mark an invitation as accepted, in the unit that acts on it. Raises Conflict when it is not pending.
+
+    Args:
+        zone_user_id: the user made for it, who has no credential yet.
+    """
+    current = await locked(unit, invitation)
+    if not current.is_pending(unit.now):
+        raise Conflict(_NOT_PENDING)
+    scope = {"organization_id": invitation.organization_id}
+    after = current.model_copy(update={"status": InvitationStatus.ACCEPTED, "zone_user_id": zone_user_id})
+    return await entities.change(unit, INVITATION, scope, current, after, action="accept")
+
+
+async def new_user(unit: Unit, zone: Zone, invitation: Invitation, user_id: str) -> User:
+    """A user of the organization's own zone with the invited address, which the token proves to be theirs.
+
+    Raises: Conflict when a user has that address: they sign in, so that nobody acts as them by a mail.
+    """
+    await users.lock_zone(unit.conn, zone.id)
+    if await users.has_verified(unit.conn, zone_id=zone.id, address=invitation.address):
+        raise Conflict("an account with that address is there already: sign in, then accept the invitation")
+    user = User(
+        id=user_id,
+        organization_id=unit.organization_id,
+        zone_id=zone.id,
+        identifier=user_id,
+        email=invitation.email,
+        email_verified=True,
+        created_at=unit.now,
+        updated_at=unit.now,
+    )
+    await entities.add(unit, USER, user)
+    await users.bind_invitations(unit.conn, user, now=unit.now)
+    return user
+
+
+async def _without_account(unit: Unit, invitation: Invitation, user_id: str) -> OrganizationUser:
+    zone = await organization_users.own_zone(unit)
+    user = await new_user(unit, zone, invitation, user_id)
+    return await organization_users.join(unit, user, invitation.role)
+
+
+async def _with_account(unit: Unit, invitation: Invitation, guest: Guest) -> OrganizationUser:
+    if guest.view.organization_id == unit.organization_id:
+        return await organization_users.join(unit, guest.user, invitation.role)
+    account = organization_users.account_of(guest.view.zone, guest.user)
+    at_home = await people.of_zone_user(unit.conn, guest.view.organization_id, guest.user.id)
+    if at_home is None:
+        raise Forbidden("your account acts for no organization yet: accept without signing in")
+    return await organization_users.admit(
+        unit, account, invitation.role, email=guest.user.email, source=at_home.source
+    )
+
+
+async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str]:
+    """The invitation of a token and its organization's name: as much work for an unknown one."""
+    key = f"invitation-looks::{sha256(address.encode()).hexdigest()}"
+    if await parts.state.count(key, ttl_seconds=60) > LOOKS_A_MINUTE:
+        raise RateLimited("too many requests about invitations from your address; wait a minute")
+    async with parts.database.querying() as conn:
+        found = await invitations.by_token(conn, parts.hasher.hash(token))
+    if found is None:
+        raise NotFound(_UNKNOWN)
+    return found
+
+
+def _is_addressee(user: User, invitation: Invitation) -> bool:
+    return user.email_verified and user.email.lower() == invitation.address
+
+
+def actor(invitation: Invitation, user_id: str) -> Caller:
+    """Who an acceptance is recorded as: the person, by the id of their account."""
+    return Caller(user_id, "user", invitation.organization_id, invitation.role.value, invitation.email)

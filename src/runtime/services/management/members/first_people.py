@@ -1,0 +1,56 @@
+"""The first people of an organization, whom nobody there could have invited: brought in by the operator."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import NotFound
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.members import organization_users
+from runtime.services.management.unit import unit_of_work
+from runtime.services.parts import Parts
+from runtime.services.sign_in import users
+from runtime.storage.sql import directory, organizations
+from runtime.storage.sql import users as user_storage
+
+
+async def add(
+    parts: Parts, organization: str, *, email: str, role: OrganizationRole, password: str | None
+) -> OrganizationUser:
+    """Let somebody act for an organization, given by id or label.
+
+    Args:
+        password: of the new user of the organization's own zone; None for somebody who is one already.
+    Raises: NotFound, also for nobody with that verified address; ValidationFailed for an address or password
+        that will not do; Conflict when the address has a password there, or acts for the organization.
+    """
+    async with parts.database.reading() as conn:
+        found = await organizations.named(conn, organization)
+    if found is None or found.zone_id is None:
+        raise NotFound(f"there is no Organization `{organization}`")
+    view = await parts.zones.view(found.zone_id)
+    hashed = None
+    if password is not None:
+        email, chosen = users.checked_email(email), users.checked_password(password)
+        hashed = await parts.passwords.hash(chosen)
+    operator = Caller("zoned", "system", found.id, OrganizationRole.ADMIN.value, "zoned")
+    async with unit_of_work(parts, operator, new_id()) as unit:
+        await unit.revision()
+        if hashed is None:
+            user = await _known(unit.conn, view.id, email)
+        else:
+            user = await users.add_local_user(unit.conn, view, email, hashed, verified=True, now=unit.now)
+        return await organization_users.join(unit, user, role)
+
+
+async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:
+    known = await directory.users_by_email(conn, [email.strip().lower()], zone_id=zone_id)
+    verified = [user_id for user_id, _, is_verified in known if is_verified]
+    if not verified:
+        raise NotFound(
+            f"nobody with the verified address `{email}` is known to the organization's own zone: "
+            "let them sign in there first, or give them a password"
+        )
+    return await user_storage.get(conn, verified[0], zone_id=zone_id)

@@ -1,0 +1,108 @@
+"""Inviting people to act for an organization. The token is in the mail and nowhere else: here is its hash."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, cast
+
+from runtime.adapters.keys.sealing import new_secret
+from runtime.adapters.mail import address_of
+from runtime.domain.errors import Conflict, Forbidden, RateLimited, ValidationFailed
+from runtime.domain.kinds import INVITATION, Entity, Kind, Verb
+from runtime.domain.kinds.invitation import Invitation
+from runtime.domain.kinds.values import InvitationStatus, OrganizationRole
+from runtime.services.management import entities
+from runtime.services.management.access import permissions
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.members import invitation_mail, organization_users
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import invitations
+
+# Mails that a stranger gets in the service's name.
+INVITATIONS_A_DAY = 500
+INVITATIONS_A_DAY_TO_ONE = 5
+_DAY = 24 * 3600
+# From the least to the most: nobody gives what is above their own.
+_RANKS = [role.value for role in (OrganizationRole.VIEWER, OrganizationRole.MEMBER, OrganizationRole.ADMIN)]
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of invitations, each as it stands now."""
+    listed = await entities.list_(unit, INVITATION, parents, query)
+    return listed.with_items([one.as_of(unit.now) for one in listed.items])
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Invite somebody, by a mail that leaves after the commit.
+
+    Raises: Forbidden for a role above the caller's; Conflict for an address that is a user's or invited.
+    """
+    organization = await entities.organization_of(unit, parents["organization_id"])
+    permissions.require(unit.caller.role, INVITATION.operations, Verb.CREATE)
+    _require_reach(unit.caller.role, OrganizationRole(body["role"]))
+    await unit.revision()
+    _require_mailable(body["email"])
+    address = str(body["email"]).lower()
+    await _require_new(unit, address)
+    await _require_calm(unit, address)
+    token = new_secret()
+    made = await entities.new_entity(
+        unit,
+        INVITATION,
+        {"organization_id": organization.id},
+        body,
+        created_by=unit.caller.id,
+        inviter_name=unit.caller.display,
+        expires_at=unit.now + timedelta(seconds=unit.parts.settings.invitation_lifetime_seconds),
+        status=InvitationStatus.PENDING,
+        address=address,
+        token_hash=unit.parts.hasher.hash(token),
+    )
+    invitation = await entities.add(unit, INVITATION, cast(Invitation, made))
+    zone = await organization_users.own_zone(unit)
+    await invitation_mail.put(unit, invitation, token, organization.name, zone)
+    return invitation
+
+
+async def revoke(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Take an invitation back; it stays in the list. Raises Conflict when it has been accepted."""
+    scope, _ = await entities.for_change(unit, INVITATION, parents, entity_id, Verb.DELETE)
+    await unit.revision()
+    before = cast(Invitation, await storage.get(unit.conn, INVITATION, entity_id, within=scope))
+    if before.status is InvitationStatus.ACCEPTED:
+        raise Conflict(f"Invitation `{before.id}` has been accepted: remove the user instead")
+    after = before.model_copy(update={"status": InvitationStatus.REVOKED})
+    await entities.change(unit, INVITATION, scope, before, after, action="delete")
+
+
+def _require_reach(inviter: str, role: OrganizationRole) -> None:
+    if inviter not in _RANKS or _RANKS.index(role.value) > _RANKS.index(inviter):
+        raise Forbidden(f"the role `{inviter}` may not invite anybody as `{role.value}`")
+
+
+def _require_mailable(email: str) -> None:
+    try:
+        address_of(email)
+    except ValueError:
+        raise ValidationFailed.of("email", "is no address that mail can be sent to") from None
+
+
+async def _require_calm(unit: Unit, address: str) -> None:
+    """Raise RateLimited for an organization that would send mail without end, to many or to one."""
+    addressee = sha256(address.encode()).hexdigest()
+    for key, limit, whose in (
+        (f"invitations:{unit.organization_id}", INVITATIONS_A_DAY, "this organization"),
+        (f"invitations:{unit.organization_id}:{addressee}", INVITATIONS_A_DAY_TO_ONE, "that address"),
+    ):
+        if await unit.parts.state.count(key, ttl_seconds=_DAY) > limit:
+            raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
+
+
+async def _require_new(unit: Unit, address: str) -> None:
+    """Raise Conflict for an address that is known to the organization, in whatever case it is written."""
+    if await invitations.is_user(unit.conn, unit.organization_id, address):
+        raise Conflict("`email`: somebody with that address acts for this organization already")
+    if await invitations.pending(unit.conn, unit.organization_id, address, now=unit.now):
+        raise Conflict("`email`: that address has a pending invitation; delete it to send another")

@@ -1,0 +1,163 @@
+"""Organization users: people who act for the organization.
+
+Each has a user in the organization's own zone, which holds their groups and zone roles. Who signs in there is
+at home; whoever has an account of another organization presents that one's tokens, and is only stood for.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.domain.errors import Conflict
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ORGANIZATION_USER, USER, Entity, Kind, Verb
+from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
+from runtime.domain.kinds.zone import Zone
+from runtime.services.management import entities
+from runtime.services.management.access.caller import Account
+from runtime.services.management.entities import Parents
+from runtime.services.management.people import users
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import organization_users as people
+
+
+async def own_zone(unit: Unit) -> Zone:
+    """The zone in which the organization's users sign in."""
+    organization = await entities.organization_of(unit, unit.organization_id)
+    return await entities.zone_of(unit, cast(str, organization.zone_id))
+
+
+def account_of(zone: Zone, user: User) -> Account:
+    """The account of a user of an organization's own zone."""
+    return Account(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
+
+
+async def join(unit: Unit, user: User, role: OrganizationRole) -> OrganizationUser:
+    """Let a user of the organization's own zone act for the organization. Raises Conflict when they do.
+
+    The unit is the organization's; whether its caller may do this has been decided.
+    """
+    zone = await own_zone(unit)
+    account = account_of(zone, user)
+    return await _add(unit, user, account, role, source=user.issuer or account.issuer)
+
+
+async def admit(
+    unit: Unit, account: Account, role: OrganizationRole, *, email: str, source: str
+) -> OrganizationUser:
+    """Let the account of another organization act for this one. Raises Conflict when it does.
+
+    Args:
+        email: a verified address of the account.
+        source: issuer of the provider that signs the account in at home.
+    """
+    zone = await own_zone(unit)
+    await unit.revision()
+    await _require_new(unit, account)
+    user_id = new_id()
+    stand_in = User(
+        id=user_id,
+        organization_id=unit.organization_id,
+        zone_id=zone.id,
+        identifier=user_id,
+        email=email,
+        email_verified=True,
+        issuer=account.issuer,
+        subject=account.subject,
+        created_at=unit.now,
+        updated_at=unit.now,
+    )
+    await entities.add(unit, USER, stand_in)
+    return await _add(unit, stand_in, account, role, source=source)
+
+
+async def _add(
+    unit: Unit, user: User, account: Account, role: OrganizationRole, *, source: str
+) -> OrganizationUser:
+    revision = await unit.revision()
+    await _require_new(unit, account)
+    made = OrganizationUser(
+        id=account.id,
+        organization_id=unit.organization_id,
+        created_at=unit.now,
+        updated_at=unit.now,
+        revision=revision,
+        email=user.email,
+        role=role,
+        source=source,
+        status=OrganizationStatus.ACTIVE,
+        zone_user_id=user.id,
+        account_issuer=account.issuer,
+        account_subject=account.subject,
+    )
+    return await entities.add(unit, ORGANIZATION_USER, made)
+
+
+async def _require_new(unit: Unit, account: Account) -> None:
+    """Raise Conflict for an account that acts for the organization already."""
+    found = await people.of_account(
+        unit.conn, unit.organization_id, issuer=account.issuer, subject=account.subject
+    )
+    if found is not None:
+        raise Conflict(f"OrganizationUser `{found.id}` acts for this organization already")
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a role or a status. A disabled user's sessions end, and none can begin.
+
+    Raises: Conflict, when nobody would be left to administrate the organization.
+    """
+    scope, before = await _for_change(unit, parents, entity_id, Verb.UPDATE)
+    after = await entities.patched(unit, ORGANIZATION_USER, scope, before, patch)
+    if not _administrates(after):
+        await _require_another_admin(unit, before)
+    if after.status is not before.status:
+        await _set_status(unit, before, UserStatus(after.status.value))
+    return await entities.change(unit, ORGANIZATION_USER, scope, before, after)
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Let somebody act for the organization no more: nothing is left of their user, roles and sessions.
+
+    Raises: Conflict, when nobody would be left to administrate the organization.
+    """
+    scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
+    await _require_another_admin(unit, before)
+    await entities.take_away(unit, ORGANIZATION_USER, scope, before)
+    if (user := await _zone_user(unit, before)) is not None:
+        await users.remove(unit, user)
+
+
+async def _for_change(
+    unit: Unit, parents: Parents, entity_id: str, verb: Verb
+) -> tuple[dict[str, str], OrganizationUser]:
+    """The scope and the organization user as they stand while nobody else of the organization writes."""
+    scope, _ = await entities.for_change(unit, ORGANIZATION_USER, parents, entity_id, verb)
+    await unit.revision()
+    found = await storage.get(unit.conn, ORGANIZATION_USER, entity_id, within=scope)
+    return scope, cast(OrganizationUser, found)
+
+
+def _administrates(user: OrganizationUser) -> bool:
+    return user.role is OrganizationRole.ADMIN and user.status is OrganizationStatus.ACTIVE
+
+
+async def _require_another_admin(unit: Unit, user: OrganizationUser) -> None:
+    if _administrates(user) and not await people.count_other_admins(unit.conn, unit.organization_id, user.id):
+        raise Conflict(f"OrganizationUser `{user.id}` is the last active `org_admin`: make another one first")
+
+
+async def _set_status(unit: Unit, person: OrganizationUser, status: UserStatus) -> None:
+    user = await _zone_user(unit, person)
+    if user is not None and user.status is not status:
+        await users.store(unit, user, user.model_copy(update={"status": status}))
+
+
+async def _zone_user(unit: Unit, person: OrganizationUser) -> User | None:
+    zone = await own_zone(unit)
+    found = await storage.many(unit.conn, USER, [person.zone_user_id], within={"zone_id": zone.id})
+    return cast(User, found[0]) if found else None

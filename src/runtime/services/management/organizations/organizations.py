@@ -1,0 +1,209 @@
+"""Organizations: those of the caller, the roles they know, their making and their end."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.contract.answers import OrganizationRoleInfo
+from runtime.domain.errors import Conflict, RateLimited
+from runtime.domain.identifiers import new_id, slug_of, with_suffix
+from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.values import OrganizationRole, OwnerType
+from runtime.domain.kinds.zone import Zone
+from runtime.services.management import entities
+from runtime.services.management.access import permissions
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.access.user_tokens import own_sign_in
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.members import organization_users
+from runtime.services.management.organizations import api_keys, own_zone
+from runtime.services.management.unit import Unit, unit_of_work, within
+from runtime.services.management.zones import zones
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import ledger
+from runtime.storage.sql import organization_users as people
+from runtime.storage.sql import organizations as known
+from runtime.storage.sql.tables import TABLES
+
+ORGANIZATIONS_A_DAY = 20  # made by one account: each has keys, a zone and mail of its own
+
+ROLES: tuple[OrganizationRoleInfo, ...] = (
+    OrganizationRoleInfo(
+        name="org_admin",
+        label="Organization administrator",
+        description="Manages the organization, its service accounts and every zone",
+        scope="organization",
+    ),
+    OrganizationRoleInfo(
+        name="org_member",
+        label="Organization member",
+        description="Manages what is inside the organization's zones",
+        scope="organization",
+    ),
+    OrganizationRoleInfo(
+        name="org_viewer",
+        label="Organization viewer",
+        description="Reads everything and changes nothing",
+        scope="organization",
+    ),
+    OrganizationRoleInfo(
+        name="zone_manager",
+        label="Zone manager",
+        description="Manages a zone and what is inside it",
+        scope="zone",
+    ),
+    OrganizationRoleInfo(
+        name="zone_viewer",
+        label="Zone viewer",
+        description="Reads a zone and what is inside it",
+        scope="zone",
+    ),
+)
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """The caller's organization: a list of exactly one; for a user at home, all that the account acts for."""
+    entities.require(unit, ORGANIZATION, Verb.LIST, {})
+    sign_in = unit.caller.sign_in
+    if sign_in is None or not unit.caller.at_home:
+        only = storage.Equals("id", (unit.organization_id,))
+        return await entities.page(unit, ORGANIZATION, {}, query, only)
+    account = sign_in.account.named
+    listed = await entities.page(unit, ORGANIZATION, {}, query, people.belongs_to(**account))
+    if "permissions" not in query.expands:
+        return listed
+    roles = await people.roles_of_account(unit.conn, [one.id for one in listed.items], **account)
+    below = permissions.children_of(ORGANIZATION)
+    told = {one: permissions.permission_map(role, "organizations", below) for one, role in roles.items()}
+    return listed.with_items([one.model_copy(update={"permissions": told[one.id]}) for one in listed.items])
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The caller's organization, by id or by label."""
+    found = await entities.organization_of(unit, entity_id)
+    entities.require(unit, ORGANIZATION, Verb.RETRIEVE, {})
+    return found
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change the organization's name. Its label stays: it stands in addresses."""
+    before = await entities.organization_of(unit, entity_id)
+    entities.require(unit, ORGANIZATION, Verb.UPDATE, {})
+    after = await entities.patched(unit, ORGANIZATION, {}, before, patch)
+    return await entities.change(unit, ORGANIZATION, {}, before, after)
+
+
+async def list_roles(unit: Unit, id_or_label: str, scope: str | None) -> list[OrganizationRoleInfo]:
+    """The roles that the organization's users and its zones' members can have."""
+    await entities.organization_of(unit, id_or_label)
+    entities.require(unit, ORGANIZATION, Verb.RETRIEVE, {})
+    return [role for role in ROLES if scope in (None, role.scope)]
+
+
+async def any_label(parts: Parts) -> str | None:
+    """The label of the oldest organization, or None while the service has none."""
+    table = TABLES[ORGANIZATION.name]
+    async with parts.database.reading() as conn:
+        first = (await conn.execute(table.select().order_by(table.c.created_at).limit(1))).first()
+    return None if first is None else str(first.label)
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make an organization that the calling user administrates.
+
+    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone;
+        RateLimited.
+    """
+    entities.require(unit, ORGANIZATION, Verb.CREATE, {})
+    sign_in = own_sign_in(unit.caller, "create an organization")
+    key = f"organizations-made:{sign_in.account.id}"
+    if await unit.parts.state.count(key, ttl_seconds=24 * 3600) > ORGANIZATIONS_A_DAY:
+        raise RateLimited("too many new organizations today; try again tomorrow")
+    founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
+    async with within(unit, founder) as inner:
+        made = await _found(inner, body.get("name") or "New organization")
+        await organization_users.admit(
+            inner, sign_in.account, OrganizationRole.ADMIN, email=sign_in.email, source=sign_in.source
+        )
+    return made
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove the caller's organization with all that is its own; what happened in it stays on record.
+
+    Raises: Conflict while it has zones besides its own; Forbidden.
+    """
+    found = await entities.organization_of(unit, entity_id)
+    entities.require(unit, ORGANIZATION, Verb.DELETE, {})
+    await unit.revision()
+    mine = [storage.Equals("owner_type", (OwnerType.CUSTOMER.value,))]
+    remaining = await storage.count(unit.conn, ZONE, within={"organization_id": found.id}, where=mine)
+    if remaining:
+        zones_left = "1 zone" if remaining == 1 else f"{remaining} zones"
+        raise Conflict(f"Organization `{found.label}` still has {zones_left}: delete what remains first")
+    if found.zone_id is not None:
+        await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
+    await unit.write(ORGANIZATION, "organizations.delete", found, None)
+    await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
+
+
+async def every(parts: Parts) -> list[tuple[Organization, str]]:
+    """All organizations, oldest first, each with the issuer of its own zone."""
+    found = []
+    async with parts.database.reading() as conn:
+        for one in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
+            organization = cast(Organization, one)
+            zone = await storage.find_by(conn, ZONE, "id", organization.zone_id, within={})
+            found.append((organization, str(cast(Zone, zone).protocols.oauth2.issuer)))
+    return found
+
+
+async def complete_own_zones(parts: Parts) -> None:
+    """Give organizations' own zones what they lack: made before there was a client, or at another address."""
+    async with parts.database.reading() as conn:
+        lacking = await known.without_resource(conn, parts.settings.public_url)
+    for organization_id, zone_id in lacking:
+        operator = Caller("zoned", "system", organization_id, OrganizationRole.ADMIN.value, "zoned")
+        async with unit_of_work(parts, operator, new_id()) as unit:
+            await own_zone.equip(unit, await entities.zone_of(unit, zone_id))
+            after = {"resource": parts.settings.public_url}
+            await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
+
+
+async def create_organization(parts: Parts, name: str) -> tuple[Organization, str]:
+    """Make an organization with its own zone, and an administrator's API key; the key in clear."""
+    caller = Caller("zoned", "system", new_id(), "org_admin", "zoned")
+    async with unit_of_work(parts, caller, new_id()) as unit:
+        made = await _found(unit, name)
+        clear = await api_keys.add(unit, name="first key", role="org_admin")
+    return made, clear
+
+
+async def _found(unit: Unit, name: str) -> Organization:
+    """Make the organization of a unit, with its own zone."""
+    label = slug_of(name)
+    while await storage.find_by(unit.conn, ORGANIZATION, "label", label, within={}) is not None:
+        label = with_suffix(slug_of(name))
+    made = Organization(
+        id=unit.organization_id, created_at=unit.now, updated_at=unit.now, label=label, name=name
+    )
+    await storage.insert(unit.conn, ORGANIZATION, made)
+    await ledger.begin(unit.conn, made.id)
+    # Named apart from the organization, so that a zone of git may have the name and slug of its own.
+    # Its tokens call the management API, so nobody introduces a client there.
+    body = {
+        "name": f"{name[:240]} (organization)",
+        "protocols": {"oauth2": {"dcr_enabled": False}},
+    }
+    zone = await zones.make(unit, body, owner_type=OwnerType.PLATFORM)
+    await own_zone.equip(unit, zone)
+    after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
+    await storage.replace(unit.conn, ORGANIZATION, after, within={})
+    await unit.write(ORGANIZATION, "organizations.create", None, after)
+    return after

@@ -1,0 +1,101 @@
+"""Service accounts: credentials whose secret is shown once, and the tokens they are exchanged for."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, cast
+
+from runtime.adapters.keys.sealing import new_secret
+from runtime.contract.answers import TokenResponse
+from runtime.domain.errors import InvalidClient
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
+from runtime.domain.kinds.organization import Organization, ServiceAccountCredential
+from runtime.services.clients import SecretGuessing
+from runtime.services.decisions import Decision
+from runtime.services.management import entities
+from runtime.services.management.access.caller import TOKEN_TYPE
+from runtime.services.management.entities import Parents
+from runtime.services.management.unit import Unit
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities as storage
+
+TOKEN_LIFETIME = timedelta(hours=1)
+_USE_RECORDED_EVERY = timedelta(minutes=1)
+_GUESSED_AT = "management"
+_guessing = SecretGuessing()
+
+
+async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make a credential. Its secret stands in `unit.shown_once`, nowhere else."""
+    scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
+    entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
+    secret = new_secret()
+    made = await entities.new_entity(
+        unit,
+        SERVICE_ACCOUNT_CREDENTIAL,
+        scope,
+        body,
+        client_id=new_id(),
+        secret_hash=unit.parts.hasher.hash(secret),
+    )
+    await entities.add(unit, SERVICE_ACCOUNT_CREDENTIAL, made)
+    unit.shown_once[made.id] = {"client_secret": secret}
+    return made
+
+
+async def issue_token(
+    parts: Parts, client_id: str, client_secret: str, *, address: str, request_id: str, basic: bool = False
+) -> TokenResponse:
+    """A bearer token for the management API.
+
+    Args:
+        address: where the request comes from; failures are counted by client id and address.
+        basic: whether the secret came by HTTP Basic, which a refusal asks for again.
+    Raises: InvalidClient, TooManyRequests.
+    """
+    now = parts.clock()
+    _guessing.check(_GUESSED_AT, client_id, address, now=now.timestamp())
+    async with parts.database.reading() as conn:
+        found = await storage.find_by(conn, SERVICE_ACCOUNT_CREDENTIAL, "client_id", client_id, within={})
+        # The same work for an unknown client id as for a wrong secret.
+        stored = found.secret_hash if isinstance(found, ServiceAccountCredential) else None
+        matches = parts.hasher.matches(client_secret, stored or bytes(32))
+        if not isinstance(found, ServiceAccountCredential) or stored is None or not matches:
+            await _guessing.failed(parts, _GUESSED_AT, client_id, address, now=now.timestamp())
+            raise InvalidClient(basic=basic)
+        organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
+    organization = cast(Organization, organization)
+    view = await parts.zones.view(cast(str, organization.zone_id))
+    issued_at = int(now.timestamp())
+    token = view.signing(view.access_token_algorithm).sign(
+        {
+            "iss": view.issuer,
+            "sub": found.service_account_id,
+            "aud": parts.settings.public_url,
+            "client_id": found.client_id,
+            "credential_id": found.id,
+            "organization_id": organization.id,
+            "iat": issued_at,
+            "exp": issued_at + int(TOKEN_LIFETIME.total_seconds()),
+            "jti": new_id(),
+        },
+        typ=TOKEN_TYPE,
+    )
+    decision = Decision(organization.id, view.id, now, request_id, event="service-account-token")
+    decision.application_id = found.service_account_id
+    decision.issue()
+    parts.decisions.record(decision)
+    if found.last_used_at is None or now - found.last_used_at >= _USE_RECORDED_EVERY:
+        await _record_use(parts, found)
+    return TokenResponse(access_token=token, expires_in=int(TOKEN_LIFETIME.total_seconds()))
+
+
+async def _record_use(parts: Parts, credential: ServiceAccountCredential) -> None:
+    within = {
+        "organization_id": credential.organization_id,
+        "service_account_id": credential.service_account_id,
+    }
+    async with parts.database.transaction() as conn:
+        current = await storage.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential.id, within=within)
+        used = current.model_copy(update={"last_used_at": parts.clock()})
+        await storage.replace(conn, SERVICE_ACCOUNT_CREDENTIAL, used, within=within)

@@ -1,0 +1,151 @@
+"""An organization's SSO connection: enabled, changed and disabled with the zone that its people sign in to.
+
+Accounts are bound to issuer and subject. So a connection with another identifier begins anew: whoever it
+signs in is nobody who was there before, whatever address it vouches for.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.contract.bodies import apply_patch
+from runtime.domain.errors import Conflict, NotFound
+from runtime.domain.kinds import ORGANIZATION, PROVIDER, ZONE, Verb
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection, connection_of, provider_of
+from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.zone import Zone
+from runtime.services.exchange import epochs
+from runtime.services.management import entities
+from runtime.services.management.access import permissions
+from runtime.services.management.entities import Parents
+from runtime.services.management.members import organization_users
+from runtime.services.management.unit import Unit, told
+from runtime.services.sign_out import announcing
+from runtime.storage.sql import directory
+from runtime.storage.sql import entities as storage
+
+_NAME = "Single sign-on"
+
+
+async def enable(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> SSOConnection:
+    """Have the organization's people sign in at a provider. Raises Conflict when they do."""
+    await _admit(unit, parents, Verb.CREATE)
+    await unit.revision()
+    organization = await _organization(unit)
+    if organization.sso_enabled:
+        raise Conflict("single sign-on is enabled already: update the connection, or disable it first")
+    zone = await organization_users.own_zone(unit)
+    made = await entities.new_entity(
+        unit,
+        PROVIDER,
+        {"zone_id": zone.id},
+        {**provider_of(body), "name": _NAME},
+        owner_type=OwnerType.PLATFORM,
+    )
+    provider = cast(Provider, made)
+    await storage.insert(unit.conn, PROVIDER, provider)
+    await _switch(unit, organization, zone, provider.id)
+    after = connection_of(provider)
+    await _record(unit, "enable", zone, None, after)
+    return after
+
+
+async def retrieve(unit: Unit, parents: Parents) -> SSOConnection:
+    """The connection. Raises NotFound when there is none."""
+    await _admit(unit, parents, Verb.RETRIEVE)
+    return connection_of((await _present(unit))[1])
+
+
+async def update(unit: Unit, parents: Parents, patch: Mapping[str, Any]) -> SSOConnection:
+    """Change the connection. Raises NotFound, ValidationFailed, Conflict."""
+    await _admit(unit, parents, Verb.UPDATE)
+    await unit.revision()
+    zone, provider = await _present(unit)
+    sealed = await entities.sealed(unit, PROVIDER, zone.id, provider.id, patch)
+    before = connection_of(provider)
+    after = apply_patch(SSO_CONNECTION, before, sealed)
+    if after == before:
+        return before
+    moved = Provider.model_validate(
+        {
+            **provider.model_dump(),
+            **provider_of(after.model_dump()),
+            "updated_at": unit.now,
+            "revision": await unit.revision(),
+        }
+    )
+    await storage.replace(unit.conn, PROVIDER, moved, within={"zone_id": zone.id})
+    if after.identifier != before.identifier:
+        await _end_sessions(unit, zone, provider)
+    after = connection_of(moved)
+    await _record(unit, "update", zone, before, after)
+    return after
+
+
+async def disable(unit: Unit, parents: Parents) -> None:
+    """End sign-in through the provider and what was begun by it; people sign in with passwords again."""
+    await _admit(unit, parents, Verb.DELETE)
+    await unit.revision()
+    zone, provider = await _present(unit)
+    await _end_sessions(unit, zone, provider)
+    await _switch(unit, await _organization(unit), zone, None)
+    await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
+    await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
+    await _record(unit, "disable", zone, connection_of(provider), None)
+
+
+async def _admit(unit: Unit, parents: Parents, verb: Verb) -> None:
+    await entities.organization_of(unit, parents["organization_id"])
+    permissions.require(unit.caller.role, SSO_CONNECTION.operations, verb)
+
+
+async def _organization(unit: Unit) -> Organization:
+    return await entities.organization_of(unit, unit.organization_id)
+
+
+async def _present(unit: Unit) -> tuple[Zone, Provider]:
+    """The organization's own zone, and the provider that its people sign in at. Raises NotFound."""
+    zone = await organization_users.own_zone(unit)
+    if zone.user_identity_provider_id is None:
+        raise NotFound("single sign-on is not enabled for this organization")
+    found = await storage.get(
+        unit.conn, PROVIDER, zone.user_identity_provider_id, within={"zone_id": zone.id}
+    )
+    return zone, cast(Provider, found)
+
+
+async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_id: str | None) -> None:
+    """Say where the organization's people sign in: at that provider, or with passwords when it is None."""
+    changed = zone.model_copy(update={"user_identity_provider_id": provider_id})
+    scope = {"organization_id": organization.id}
+    unit.zones[zone.id] = await entities.change(unit, ZONE, scope, zone, changed)
+    enabled = organization.model_copy(update={"sso_enabled": provider_id is not None})
+    await entities.change(unit, ORGANIZATION, {}, organization, enabled)
+
+
+async def _end_sessions(unit: Unit, zone: Zone, provider: Provider) -> None:
+    """End what rests on a sign-in at the provider: it does not speak for these people any more."""
+    ended = await directory.end_provider_sessions(unit.conn, provider.id, zone_id=zone.id, now=unit.now)
+    await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone.id)
+    for session_id, epoch in ended.items():
+        unit.publish(epochs.session_key(session_id), epoch)
+
+    async def send() -> None:
+        unit.parts.outbox.poke()
+
+    unit.after_commit(send)
+
+
+async def _record(
+    unit: Unit, action: str, zone: Zone, before: SSOConnection | None, after: SSOConnection | None
+) -> None:
+    one = cast(SSOConnection, after or before)
+    await unit.record(
+        f"sso_connection.{action}",
+        SSO_CONNECTION.name,
+        one.id,
+        zone.id,
+        before=told(SSO_CONNECTION, before) if before else None,
+        after=told(SSO_CONNECTION, after) if after else None,
+    )

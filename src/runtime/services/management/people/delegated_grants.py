@@ -1,0 +1,85 @@
+"""Delegated grants: made by consent, looked at and ended here. An end is seen by the very next exchange."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.domain.kinds import DELEGATED_GRANT, Entity, Kind, Verb
+from runtime.domain.kinds.session import DelegatedGrant
+from runtime.domain.kinds.values import GrantStatus
+from runtime.services.exchange import epochs
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.people.sessions import asked_status
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import consents
+from runtime.storage.sql import entities as storage
+
+
+async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+    """One page of delegated grants, each as it stands now."""
+    scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
+    entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
+    status = asked_status(query)
+    more = [consents.stands(unit.now, status)] if status is not None else []
+    listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)
+    return listed.with_items([_as_it_stands(unit, grant) for grant in listed.items])
+
+
+async def retrieve(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> Entity:
+    """The delegated grant, as it stands now."""
+    return _as_it_stands(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
+
+
+async def revoke(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """End a delegated grant: only the user's word at the next sign-in starts it again.
+
+    Nothing at all when it has been revoked already.
+    """
+    scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
+    grant = cast(DelegatedGrant, before)
+    if grant.status is not GrantStatus.REVOKED:
+        await unit.revision()
+        if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
+            await _record(unit, "revoke", grant, before={"status": "active"}, after={"status": "revoked"})
+    return _as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Forget a delegated grant, and with it what the user agreed to: where consent is asked, it is again.
+
+    An application that needs no consent goes on without a grant; `revoke` is what stops that one too.
+    """
+    scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.DELETE)
+    grant = cast(DelegatedGrant, before)
+    await unit.revision()
+    of_this = {"user_id": grant.user_id, "resource_id": grant.resource_id}
+    await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this, now=unit.now)
+    await storage.remove(unit.conn, DELEGATED_GRANT, grant.id, within=scope)
+    await _record(unit, "delete", grant, before=of_this, after=None)
+
+
+async def _record(
+    unit: Unit,
+    what: str,
+    grant: DelegatedGrant,
+    *,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any] | None,
+) -> None:
+    for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
+        unit.publish(key, epoch)
+    action = f"{DELEGATED_GRANT.operations}.{what}"
+    await unit.record(action, DELEGATED_GRANT.name, grant.id, grant.zone_id, before=before, after=after)
+
+
+def _as_it_stands(unit: Unit, entity: Entity) -> DelegatedGrant:
+    grant = cast(DelegatedGrant, entity)
+    status = grant.status
+    if status is GrantStatus.ACTIVE and grant.expires_at <= unit.now:
+        status = GrantStatus.EXPIRED
+    return grant.model_copy(update={"status": status, "active": status is GrantStatus.ACTIVE})

@@ -1,0 +1,1 @@
+"""Policies, the sets that decide, and the schemas they are written against."""

@@ -1,0 +1,1 @@
+"""What is configured in a zone, and what every zone starts with."""

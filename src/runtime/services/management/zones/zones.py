@@ -1,0 +1,153 @@
+"""Zones: made with everything a zone starts with, deleted with everything in them."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from runtime.contract.bodies import apply_patch
+from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id, slug_of, with_suffix
+from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.values import ApplicationTrait, OwnerType
+from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.unit import Unit
+from runtime.services.management.zones import bootstrap
+from runtime.settings import Settings
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import exchange
+
+GATEWAY_IDENTIFIER = "default-mcp-gateway"
+
+
+async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+    """Make a zone; it is complete as soon as this answers."""
+    scope = await entities.scope_of(unit, ZONE, parents)
+    entities.require(unit, ZONE, Verb.CREATE, scope)
+    if body.get("organization_id", unit.organization_id) != unit.organization_id:
+        raise ValidationFailed.of("organization_id", "must be the organization of the caller")
+    _refuse_own_key(body)
+    zone = await make(unit, body)
+    if not body.get("default_mcp_gateway_application"):
+        return zone
+    gateway = await _gateway(unit, zone)
+    after = zone.model_copy(update={"default_mcp_gateway_application_id": gateway.id})
+    changed = await entities.change(unit, ZONE, scope, zone, after)
+    unit.zones[zone.id] = changed
+    return changed
+
+
+async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = OwnerType.CUSTOMER) -> Zone:
+    """Store a new zone with its keys, providers, roles and default policies."""
+    scope = {"organization_id": unit.organization_id}
+    await unit.revision()
+    zone_id = new_id()
+    slug = await _free_slug(unit, scope, body["name"])
+    given = {name: value for name, value in body.items() if name in _PLAIN}
+    made = await entities.new_entity(
+        unit,
+        ZONE,
+        scope,
+        given,
+        id=zone_id,
+        slug=slug,
+        owner_type=owner_type,
+        protocols=protocols_of(unit.parts.settings, zone_id=zone_id, slug=slug),
+    )
+    made = cast(Zone, made)
+    if body.get("protocols"):
+        made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
+    await entities.add(unit, ZONE, made)
+    unit.zones[made.id] = made
+    await bootstrap.fill(unit, made)
+    return made
+
+
+async def _free_slug(unit: Unit, scope: Parents, name: str) -> str:
+    """A slug that is free in the organization; in the whole service when issuers are made of slugs."""
+    slug = await entities.free_slug(unit, ZONE, scope, name)
+    if "{slug}" not in unit.parts.settings.zone_url_template:
+        return slug
+    while await storage.count(unit.conn, ZONE, within={}, where=[storage.Equals("slug", (slug,))]):
+        slug = with_suffix(slug_of(name))
+    return slug
+
+
+_PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
+
+
+def protocols_of(settings: Settings, *, zone_id: str, slug: str) -> ZoneProtocols:
+    """The addresses of a new zone, as the settings have it. They are stored and never worked out again."""
+    public_url = settings.public_url.rstrip("/")
+    issuer = settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
+    parts = urlsplit(issuer)
+    return addresses(issuer, f"{parts.scheme}://{parts.netloc}", parts.path)
+
+
+async def _gateway(unit: Unit, zone: Zone) -> Entity:
+    scope = {"zone_id": zone.id}
+    body = {
+        "identifier": GATEWAY_IDENTIFIER,
+        "name": "Default gateway",
+        "traits": [ApplicationTrait.GATEWAY.value],
+    }
+    made = await entities.new_entity(unit, APPLICATION, scope, body)
+    made = cast(Application, made)
+    return await entities.add(unit, APPLICATION, made)
+
+
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a zone. What it refers to must be its own. Raises Forbidden for a platform-owned one."""
+    scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.UPDATE)
+    _refuse_own_key(patch)
+    await entities.check_references(unit, ZONE, before.id, patch)
+    after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
+    after = cast(Zone, after)
+    unit.zones[after.id] = after
+    return after
+
+
+def _refuse_own_key(values: Mapping[str, Any]) -> None:
+    """A customer's key that nothing would be sealed with must not look as if it were in use."""
+    if values.get("encryption_key") is not None:
+        raise ValidationFailed.of("encryption_key", "this service has no key-management service to reach it")
+
+
+async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+    """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
+    _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
+    before = cast(Zone, before)
+    await _end_roles_there(unit, before)
+    await take_away(unit, before)
+
+
+async def _end_roles_there(unit: Unit, zone: Zone) -> None:
+    """End the role assignments, in the organization's own zone, that were limited to a zone that goes."""
+    own = {"zone_id": cast(str, (await entities.organization_of(unit, zone.organization_id)).zone_id)}
+    where = [storage.Equals("scope_id", (zone.id,))]
+    found = [each async for each in storage.all_of(unit.conn, ROLE_ASSIGNMENT, within=own, where=where)]
+    for assignment in found:
+        await entities.take_away(unit, ROLE_ASSIGNMENT, own, assignment)
+
+
+async def take_away(unit: Unit, before: Zone) -> None:
+    """Remove a zone that the caller may remove, and everything in it."""
+    scope = {"organization_id": before.organization_id}
+    await unit.revision()
+    found = await exchange.zone_epochs(unit.conn, before.id)
+    await storage.remove(unit.conn, ZONE, before.id, within=scope)
+    unit.zones.pop(before.id, None)
+    await unit.write(ZONE, "zones.delete", before, None)
+    unit.forget_zone(before.id, (found[0] if found else 0) + 1)
+
+    async def forget_view() -> None:
+        try:
+            await unit.parts.zones.refresh(before.id)
+        except NotFound:
+            return
+
+    unit.after_commit(forget_view)

@@ -1,0 +1,261 @@
+"""Invitations: made by administrators, carried by mail, accepted once."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+from tests.runtime.management.conftest import Api
+from tests.support.mail import delivered
+
+from runtime.domain.identifiers import new_id
+from runtime.services.management.members import invitations
+from runtime.services.parts import Parts
+
+
+def address(stem: str = "ada") -> str:
+    return f"{stem}-{new_id()[:8]}@acme.example"
+
+
+def path(api: Api, rest: str = "") -> str:
+    return f"/organizations/{api.organization_id}/invitations{rest}"
+
+
+def token_of(api: Api, email: str) -> str:
+    """The token in the mail to that address."""
+    sent = delivered(api.server, email).get_content()
+    tokens = set(re.findall(r"(?:invitation=|/invitations/)([A-Za-z0-9_-]{43})", sent))
+    assert len(tokens) == 1
+    return tokens.pop()
+
+
+def stranger(api: Api, method: str, rest: str, **headers: str) -> httpx.Response:
+    """A request of somebody who has no credential."""
+    return httpx.request(method, f"{api.server.url}/invitations{rest}", headers=headers, timeout=30)
+
+
+def accept(api: Api, token: str, **headers: str) -> httpx.Response:
+    return stranger(api, "POST", f"/{token}/accept", **headers)
+
+
+def expire(api: Api, invitation_id: str) -> None:
+    """Let the time of an invitation have run out."""
+
+    async def work(parts: Parts) -> None:
+        async with parts.database.transaction() as conn:
+            past = parts.clock() - timedelta(seconds=1)
+            await conn.execute(
+                text("UPDATE invitations SET expires_at = :past WHERE id = :id"),
+                {
+                    "past": past.isoformat(timespec="microseconds")
+                    if parts.database.dialect == "sqlite"
+                    else past,
+                    "id": invitation_id,
+                },
+            )
+
+    api.server.call(work)
+
+
+def test_an_invitation_goes_by_mail(api: Api) -> None:
+    """What the interface shows has no token; the mail has it, in the two addresses that lead on."""
+    email = address("Ada")
+    made = api.ok("POST", path(api), {"email": email, "role": "org_viewer"}, status=201)
+
+    assert made.keys() == {
+        "id",
+        "created_at",
+        "created_by",
+        "email",
+        "expires_at",
+        "organization_id",
+        "role",
+        "status",
+        "updated_at",
+    }
+    assert (made["email"], made["role"], made["status"]) == (email, "org_viewer", "pending")
+    assert made in api.ok("GET", path(api, "?limit=100"))["items"]
+
+    sent = delivered(api.server, email)
+    organization = api.ok("GET", f"/organizations/{api.organization_id}")
+    assert organization["name"] in sent["Subject"]
+    issuer = api.own_zone().body["protocols"]["oauth2"]["issuer"]
+    token = token_of(api, email)
+    assert f"{issuer}/oauth/sign-up?invitation={token}" in sent.get_content()
+
+    preview = stranger(api, "GET", f"/{token}").json()
+    assert preview == {
+        "created_by_name": "first key",
+        "email": email,
+        "expires_at": made["expires_at"],
+        "organization_name": organization["name"],
+        "role": "org_viewer",
+        "status": "pending",
+    }
+
+
+@pytest.mark.threat(27)
+def test_nobody_invites_above_themselves(api: Api) -> None:
+    """Administrators invite; the others are refused, whatever the role, and nothing unknown is taken."""
+    body = {"email": address(), "role": "org_viewer"}
+    for role in ("org_member", "org_viewer", "service_account"):
+        api.with_role(role).refused(403, "POST", path(api), body)
+    for wrong in ({"role": "owner"}, {"email": "nobody"}, {"email": "a..b@x..y"}, {"status": "accepted"}):
+        api.refused(400, "POST", path(api), {**body, **wrong})
+    api.ok("POST", path(api), body, status=201)
+
+
+def test_one_invitation_an_address(api: Api) -> None:
+    """In whatever case it is written, for who is invited and who is a user; a deleted one is no hindrance."""
+    email = address()
+    first = api.invite(email)
+    api.refused(409, "POST", path(api), {"email": email.upper(), "role": "org_admin"})
+    api.ok("DELETE", path(api, f"/{first['id']}"), status=204)
+    api.ok("DELETE", path(api, f"/{first['id']}"), status=204)
+    second = api.invite(email.upper())
+    stands = {one["id"]: one["status"] for one in api.ok("GET", path(api, "?limit=100"))["items"]}
+    assert (stands[first["id"]], stands[second["id"]]) == ("revoked", "pending")
+
+    expire(api, second["id"])
+    third = api.invite(email)
+    stands = {one["id"]: one["status"] for one in api.ok("GET", path(api, "?limit=100"))["items"]}
+    assert (stands[second["id"]], stands[third["id"]]) == ("expired", "pending")
+
+    person = api.person()
+    api.refused(409, "POST", path(api), {"email": str(person.email).upper(), "role": "org_viewer"})
+
+
+def test_who_reads_the_mail_is_a_user(api: Api) -> None:
+    """Once: the invitation is accepted then, the person listed with its role, and it cannot be taken back."""
+    email = address()
+    made = api.invite(email, "org_viewer")
+    token = token_of(api, email)
+
+    done = accept(api, token)
+    assert done.status_code == 200, done.text
+    organization = api.ok("GET", f"/organizations/{api.organization_id}")
+    told = done.json()
+    user_id = told.pop("user_id")
+    assert told == {
+        "organization_id": organization["id"],
+        "organization_name": organization["name"],
+        "success": True,
+    }
+    person = api.ok("GET", f"/organizations/{api.organization_id}/users/{user_id}")
+    assert (person["email"], person["role"], person["status"]) == (email, "org_viewer", "active")
+    assert stranger(api, "GET", f"/{token}").json()["status"] == "accepted"
+
+    assert accept(api, token).status_code == 409
+    api.refused(409, "DELETE", path(api, f"/{made['id']}"))
+    api.refused(409, "POST", path(api), {"email": email, "role": "org_viewer"})
+
+    events = api.ok(
+        "GET", f"/organizations/{api.organization_id}/audit-events?filter[entity_id]={made['id']}"
+    )["items"]
+    assert [event["action"] for event in events] == ["invitations.accept", "invitations.create"]
+    assert events[0]["actor"] == {"type": "user", "id": user_id}
+    assert (events[0]["before"]["status"], events[0]["after"]["status"]) == ("pending", "accepted")
+
+
+@pytest.mark.parametrize("ended", ["expired", "revoked"])
+def test_what_has_ended_is_not_accepted(api: Api, ended: str) -> None:
+    """Its holder still sees what has become of it."""
+    email, good = address(), address()
+    made, _ = api.invite(email), api.invite(good)
+    if ended == "expired":
+        expire(api, made["id"])
+    else:
+        api.ok("DELETE", path(api, f"/{made['id']}"))
+
+    assert accept(api, token_of(api, good)).status_code == 200
+    assert accept(api, token_of(api, email)).status_code == 409
+    assert stranger(api, "GET", f"/{token_of(api, email)}").json()["status"] == ended
+
+
+@pytest.mark.threat(3)
+def test_of_many_who_accept_one_succeeds(api: Api) -> None:
+    email = address()
+    api.invite(email)
+    token = token_of(api, email)
+    with ThreadPoolExecutor(8) as pool:
+        statuses = sorted(pool.map(lambda _: accept(api, token).status_code, range(8)))
+
+    assert statuses == [200] + [409] * 7
+    people = api.ok("GET", f"/organizations/{api.organization_id}/users?limit=100")["items"]
+    assert [one["email"] for one in people].count(email) == 1
+
+
+@pytest.mark.threat(26)
+def test_unknown_tokens_are_alike(api: Api) -> None:
+    """Of any form: nothing tells whether one was close; a deleted one is 404 only once its row is gone."""
+    email = address()
+    api.invite(email)
+    token = token_of(api, email)
+    assert stranger(api, "GET", f"/{token}").status_code == 200
+    answers = set()
+    for wrong in (token[:-1] + ("A" if token[-1] != "A" else "B"), "x", "0" * 43, "%00", "a" * 3000):
+        for method, rest in (("GET", ""), ("POST", "/accept")):
+            response = stranger(api, method, f"/{wrong}{rest}")
+            answers.add((response.status_code, response.json()["message"]))
+    assert answers == {(404, "there is no such invitation")}
+
+
+def test_names_do_not_write_the_mail(api: Api) -> None:
+    """A name is one line of what a reader sees, and short: no second paragraph, and the mail arrives."""
+    organization = f"/organizations/{api.organization_id}"
+    name = api.ok("GET", organization)["name"]
+    api.ok("PATCH", organization, {"name": f"Acme\u2028\u2028Pay here:\u202e {'now ' * 50}"})
+    email = address()
+    api.invite(email)
+    api.ok("PATCH", organization, {"name": name})
+    sent = delivered(api.server, email)
+    assert token_of(api, email)
+    assert sent["Subject"].startswith("Invitation to Acme Pay here: now now")
+    assert len(sent["Subject"]) < 100
+    first, *_ = sent.get_content().splitlines()
+    assert '"Acme Pay here: now' in first
+    assert first.endswith('…" as a member.')
+
+
+@pytest.mark.threat(31)
+def test_mail_to_strangers_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleting and inviting again is no way to fill somebody's mailbox, nor is asking for many."""
+    email = address()
+    for _ in range(invitations.INVITATIONS_A_DAY_TO_ONE):
+        api.ok("DELETE", path(api, f"/{api.invite(email)['id']}"))
+    told = api.refused(429, "POST", path(api), {"email": email.upper(), "role": "org_viewer"})
+    assert told["code"] == "rate_limit_exceeded"
+    api.invite()
+    monkeypatch.setattr(invitations, "INVITATIONS_A_DAY", 0)
+    api.refused(429, "POST", path(api), {"email": address(), "role": "org_viewer"})
+
+
+@pytest.mark.threat(32)
+def test_the_token_is_in_the_mail_alone(api: Api, capfd: pytest.CaptureFixture[str]) -> None:
+    """Not in answers, not in the audit trail, not in clear in the database, not in what is logged."""
+    email = address()
+    made = api.invite(email)
+    token = token_of(api, email)
+    accept(api, token)
+
+    async def everything(parts: Parts) -> str:
+        async with parts.database.reading() as conn:
+            names = (
+                "SELECT name FROM sqlite_master WHERE type = 'table'"
+                if parts.database.dialect == "sqlite"
+                else "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+            )
+            tables = list(await conn.scalars(text(names)))
+            rows: list[Any] = []
+            for table in tables:
+                rows += (await conn.execute(text(f'SELECT * FROM "{table}"'))).all()
+        return repr(rows)
+
+    stored = api.server.call(everything)
+    assert made["id"] in stored
+    assert token not in stored
+    captured = capfd.readouterr()
+    assert token not in captured.out + captured.err
