@@ -170,6 +170,7 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
     configure_logs(settings)
     app: Sanic[Any, Any] = Sanic(name, config=Config(env_prefix=None), configure_logging=False)
     app.config.update(_LIMITS)
+    app.config.PROXIES_COUNT = settings.proxies or None
     app.ctx.settings = settings
     shared.bind(app)
     management.bind(app)

@@ -36,6 +36,16 @@ class Settings(BaseSettings):
     zone_url_template: str = Field(
         "{public_url}/z/{zone_id}", description="issuer of a new zone; with {public_url}, {zone_id}, {slug}"
     )
+    proxies: int = Field(
+        0,
+        ge=0,
+        description="reverse proxies in front; with some, `X-Forwarded-For` says where a request comes from",
+    )
+    sign_ins_a_minute: int = Field(
+        1200,
+        ge=0,
+        description="sign-ins that one address may begin at one zone in a minute; 0 for any number",
+    )
     workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
     jobs: bool = Field(
         True, description="take part in periodic jobs (key rotation and the like): somebody has to"

@@ -393,9 +393,13 @@ class SignInRefused(PageError):
 
 
 class TooManyTries(PageError):
-    """Too many failed sign-ins for this account from this address."""
+    """Too many failed sign-ins for this account, or too many begun, from this address."""
 
     code, status = "too_many_tries", 429
+
+    def __init__(self, detail: str, *, retry_after_seconds: int, internal: str = "") -> None:
+        super().__init__(detail, internal=internal)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class SignInUnavailable(PageError):

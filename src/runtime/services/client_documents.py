@@ -16,6 +16,7 @@ from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
 from runtime.services import registration
+from runtime.services.limits import Limit, count
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parties import UserAgentClient
@@ -24,8 +25,7 @@ from runtime.services.zones import ZoneView
 from runtime.storage.sql import consents, entities, user_agents
 from runtime.storage.sql.parties import Party
 
-WINDOW_SECONDS = 60
-MAX_FETCHES = 300  # of a zone in a window; a document that is fresh costs none
+MAX_FETCHES = 300  # of a zone in a minute; a document that is fresh costs none
 _UNKNOWN = "the application is not known here"
 
 
@@ -79,10 +79,10 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
 
 async def _admit_fetch(parts: Parts, view: ZoneView) -> None:
     """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
-    window = int(parts.clock().timestamp()) // WINDOW_SECONDS
-    fetches = await parts.state.count(f"documents:{view.id}:{window}", ttl_seconds=WINDOW_SECONDS)
-    if fetches > MAX_FETCHES:
-        raise TooManyTries("too many unknown applications at once; try again in a minute")
+    if wait := await count(parts, Limit("documents", MAX_FETCHES), view.id):
+        raise TooManyTries(
+            "too many unknown applications at once; try again in a minute", retry_after_seconds=wait
+        )
 
 
 async def _renewed(

@@ -13,12 +13,12 @@ from runtime.domain.identifiers import new_id, slug_of
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
 from runtime.domain.oauth import registration as rules
+from runtime.services.limits import Limit, count, place_of
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities, user_agents
 
-WINDOW_SECONDS = 60
-MAX_FROM_ADDRESS = 60  # in a window; hosted agents share an address
+MAX_FROM_ADDRESS = 60  # in a minute; hosted agents share an address
 MAX_IN_ZONE = 600
 
 
@@ -38,14 +38,9 @@ async def admit(parts: Parts, view: ZoneView, address: str) -> None:
     """
     if not view.zone.protocols.oauth2.dcr_enabled:
         raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
-    now = parts.clock().timestamp()
-    window = int(now) // WINDOW_SECONDS
-    digest = sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
-    for who, limit in ((digest, MAX_FROM_ADDRESS), ("", MAX_IN_ZONE)):
-        key = f"register:{view.id}:{who}:{window}"
-        if await parts.state.count(key, ttl_seconds=WINDOW_SECONDS) > limit:
-            wait = int((window + 1) * WINDOW_SECONDS - now) + 1
-            raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
+    wait = await count(parts, Limit("register", MAX_FROM_ADDRESS), view.id, place_of(address))
+    if wait := wait or await count(parts, Limit("register", MAX_IN_ZONE), view.id):
+        raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 
 
 async def keep(

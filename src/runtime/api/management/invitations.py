@@ -6,6 +6,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.answering import send
 from runtime.api.oauth.proofs import presented_of
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
+from runtime.api.shared.senders import address_of
 from runtime.contract.answers import part_answer
 from runtime.services.management.members import acceptance
 
@@ -13,7 +14,7 @@ from runtime.services.management.members import acceptance
 async def retrieve(request: Request, token: str) -> HTTPResponse:
     """What the invitation says."""
     check_client_request_id(request, uuid=False)
-    found = await acceptance.preview(request.app.ctx.parts, token, address=request.ip)
+    found = await acceptance.preview(request.app.ctx.parts, token, address=address_of(request))
     return send(part_answer(found))
 
 
@@ -24,5 +25,7 @@ async def accept(request: Request, token: str) -> HTTPResponse:
     address = f"{parts.settings.public_url}{request.path}"
     presented = presented_of(request, address)
     guest = await acceptance.guest_of(parts, request.headers.get("authorization"), presented)
-    done = await acceptance.accept(parts, token, guest, address=request.ip, request_id=request_id_of(request))
+    done = await acceptance.accept(
+        parts, token, guest, address=address_of(request), request_id=request_id_of(request)
+    )
     return send(part_answer(done))

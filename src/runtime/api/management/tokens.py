@@ -7,6 +7,7 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.errors import NO_STORE, as_oauth_error, oauth_error_response
 from runtime.api.oauth.forms import read_form
 from runtime.api.shared.request_ids import request_id_of
+from runtime.api.shared.senders import address_of
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import InvalidClient, InvalidRequest, ServiceError, UnsupportedGrantType
 from runtime.services.clients import basic_credentials
@@ -21,7 +22,7 @@ async def create_token(request: Request) -> HTTPResponse:
             request.app.ctx.parts,
             client_id,
             secret,
-            address=request.ip,
+            address=address_of(request),
             request_id=request_id_of(request),
             basic=basic,
         )

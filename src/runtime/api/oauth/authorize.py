@@ -15,7 +15,7 @@ from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, U
 from runtime.domain.kinds.user_agent import Registration
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, pushed, requests
+from runtime.services.sign_in import beginnings, flow, pushed, requests
 from runtime.services.sign_in.flow import Step
 from runtime.services.sign_in.requests import Parameters, ReturnAddress
 from runtime.services.zones import ZoneView
@@ -36,12 +36,18 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
     nobody here has checked is not gone to before its user has been asked.
     Spec: RFC 9700 section 4.11.2.
     """
-    parameters = await pushed.unfold(parts, view, read_parameters(request))
-    client, address = await requests.recognise(parts, view, parameters)
+    browser = browser_of(request, view)
+    try:
+        parameters = await pushed.unfold(parts, view, read_parameters(request))
+        client, address = await requests.recognise(parts, view, parameters)
+    except BadLink:
+        await beginnings.admit(parts, view, "", browser.address)
+        raise
     try:
         wanted = await requests.check(parts, view, parameters, client=client, address=address)
-        step = await flow.begin(parts, view, wanted, browser_of(request, view))
+        step = await flow.begin(parts, view, wanted, browser)
     except OAuthError as failure:
+        await beginnings.admit(parts, view, client.client_id, browser.address)
         return _refused(parts, view, client, address, failure)
     except Unavailable:
         return _refused(parts, view, client, address, TemporarilyUnavailable("please try again shortly"))

@@ -14,6 +14,7 @@ from sanic.response import HTTPResponse, text
 from runtime.api import pages
 from runtime.api.oauth.addresses import ZoneHandler
 from runtime.api.oauth.forms import Form, read_form
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import (
     ForgedForm,
     NotFound,
@@ -23,7 +24,6 @@ from runtime.domain.errors import (
     Unavailable,
 )
 from runtime.services.parts import Parts
-from runtime.services.sign_in.attempts import MAX_DELAY_SECONDS
 from runtime.services.sign_in.flow import Step
 from runtime.services.sign_in.interactions import INTERACTION_SECONDS
 from runtime.services.sign_in.sessions import Browser
@@ -45,7 +45,7 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
         try:
             return await handler(request, parts, view)
         except TooManyTries as refusal:
-            return pages.error(view, refusal, headers={"Retry-After": str(MAX_DELAY_SECONDS)})
+            return pages.error(view, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
         except (PageError, OAuthError, Unavailable) as refusal:
             return pages.error(view, refusal)
 
@@ -57,7 +57,7 @@ def browser_of(request: Request, view: ZoneView) -> Browser:
     return Browser(
         session=_cookie(request, _name(view, "session")),
         pre_login=_cookie(request, _name(view, "started")),
-        address=request.ip,
+        address=address_of(request),
     )
 
 

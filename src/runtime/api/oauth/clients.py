@@ -3,6 +3,7 @@
 from sanic.request import Request
 
 from runtime.api.oauth.forms import Form
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest
 from runtime.services.clients import SecretGuessing, authenticate_client
 from runtime.services.parties import Client
@@ -20,7 +21,7 @@ async def require_client(parts: Parts, view: ZoneView, request: Request, form: F
         view,
         form.values,
         authorization=request.headers.get("authorization"),
-        address=request.ip,
+        address=address_of(request),
         guessing=GUESSING,
     )
 

@@ -12,10 +12,11 @@ from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.forms import read_form
 from runtime.api.oauth.proofs import proof_of
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidDpopProof
 from runtime.services import possession
 from runtime.services.parts import Parts
-from runtime.services.sign_in import pushed
+from runtime.services.sign_in import beginnings, pushed
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -31,6 +32,7 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     view = await parts.zones.view(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(parts, view, request, form)
+    await beginnings.admit_pushed(parts, view, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{view.issuer}/oauth/par"

@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.shared.json_bodies import read_json
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
@@ -28,7 +29,7 @@ async def register(request: Request, zone_id: str) -> HTTPResponse:
     """Register the client that describes itself, or find it registered."""
     parts = request.app.ctx.parts
     view = await parts.zones.view(zone_id)
-    await registration.admit(parts, view, request.ip)
+    await registration.admit(parts, view, address_of(request))
     user_agent = await registration.register(parts, view, _document(request))
     return HTTPResponse(
         orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"

@@ -21,7 +21,9 @@ async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
     delay = min(2 ** (tries - FREE_TRIES), MAX_DELAY_SECONDS)
     gate = _key("tries-gate", zone_id, account, address)
     if not await parts.state.add(gate, b"1", ttl_seconds=delay):
-        raise TooManyTries("too many tries for this account; wait a few minutes and try again")
+        raise TooManyTries(
+            "too many tries for this account; wait a few minutes and try again", retry_after_seconds=delay
+        )
 
 
 async def forgive(parts: Parts, zone_id: str, account: str, address: str) -> None:

@@ -19,7 +19,17 @@ from runtime.services.exchange import epochs
 from runtime.services.management.members import acceptance
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import clients, codes, consent, interactions, sessions, terms, upstream, users
+from runtime.services.sign_in import (
+    beginnings,
+    clients,
+    codes,
+    consent,
+    interactions,
+    sessions,
+    terms,
+    upstream,
+    users,
+)
 from runtime.services.sign_in.codes import CodeGrant
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.requests import AuthorizationRequest, Visit
@@ -193,7 +203,7 @@ async def _sign_in(
     if provider is None and request.acr_values:
         raise UnmetAuthenticationRequirements("a password reaches none of `acr_values`")
     pre_login = browser.pre_login or new_secret()
-    handle, interaction = await _start(parts, view, request, pre_login, session_id=None)
+    handle, interaction = await _start(parts, view, request, browser, pre_login, session_id=None)
     if provider is not None:
         location = await upstream.depart(parts, view, provider, handle, interaction)
     else:
@@ -211,7 +221,7 @@ async def _go_on(
     if "none" in request.prompts:
         raise ConsentRequired("the user has not agreed to this yet")
     pre_login = browser.pre_login or new_secret()
-    handle, _ = await _start(parts, view, request, pre_login, session_id=signed_in.session.id)
+    handle, _ = await _start(parts, view, request, browser, pre_login, session_id=signed_in.session.id)
     return Step(page_address(view, "consent", handle), pre_login=pre_login)
 
 
@@ -237,10 +247,13 @@ async def _start(
     parts: Parts,
     view: ZoneView,
     request: AuthorizationRequest | Visit,
+    browser: Browser,
     pre_login: str,
     *,
     session_id: str | None,
 ) -> tuple[str, Interaction]:
+    client_id = "" if isinstance(request, Visit) else request.client_id
+    await beginnings.admit(parts, view, client_id, browser.address)
     interaction = Interaction(
         request=request,
         browser=interactions.browser_of(parts, pre_login),
