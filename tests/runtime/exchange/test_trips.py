@@ -18,7 +18,8 @@ from runtime.services import keys
 from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
-from runtime.services.zones import RECENT_SECONDS, Zones
+from runtime.services.zones import Zones
+from runtime.services.zones.views import RECENT_SECONDS
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 

@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
-from runtime.services.zones import Kept
+from runtime.services.zones.kept import Kept
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts

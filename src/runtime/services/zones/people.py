@@ -1,0 +1,53 @@
+"""What a view holds of people: users as policies see them, and the sessions that chains start from."""
+
+from dataclasses import dataclass
+
+from runtime.domain.kinds.role import User
+from runtime.domain.policy import requests
+from runtime.storage.sql.roots import DelegatedGrantRow, Memberships, SessionRow
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """A user with groups and roles, as policies see them.
+
+    Attributes:
+        own_policies: id of the policy set version that the user has made; None without one.
+    """
+
+    user: User
+    principal: requests.User
+    own_policies: str | None = None
+
+    @property
+    def groups(self) -> tuple[requests.Group, ...]:
+        """The groups, each with the roles it hands down."""
+        return self.principal.groups
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Identifiers of the roles assigned directly."""
+        return self.principal.roles
+
+
+@dataclass(frozen=True, slots=True)
+class RootView:
+    """A session that chains start from, and the user whose authority it carries."""
+
+    session: SessionRow
+    user: UserView
+    delegated: tuple[DelegatedGrantRow, ...]
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """The epochs of the session and of the user that this was read under."""
+        return self.session.epoch, self.session.user_epoch
+
+
+def view_of(user: User, memberships: Memberships, own_policies: str | None) -> UserView:
+    """A user as policies see them: by groups and roles, and by an address that is proved."""
+    groups = tuple(requests.Group(name, title, roles) for name, title, roles in memberships.groups)
+    # An address that nobody has proved to be theirs must not open what a policy gives to it.
+    email = str(user.email) if user.email_verified else None
+    principal = requests.User(user.identifier, email, groups, memberships.roles)
+    return UserView(user, principal, own_policies)

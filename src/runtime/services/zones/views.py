@@ -1,0 +1,169 @@
+"""The views of a process: found, made anew when their zone has changed, and bounded in number."""
+
+import asyncio
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.signing import SigningKey
+from runtime.domain.errors import NotFound, Unavailable
+from runtime.services import keys
+from runtime.services.exchange import epochs
+from runtime.services.zones import policies
+from runtime.services.zones.kept import Kept
+from runtime.services.zones.policies import Policies
+from runtime.services.zones.view import ZoneView
+from runtime.storage.sql import exchange as storage
+from runtime.storage.sql import revocations
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+_KEPT_ZONES = 1_000
+RECENT_SECONDS = 1.0
+
+
+class Zones:
+    """The views of this process, each kept as long as its zone's epoch stands."""
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+        self._views: dict[str, ZoneView] = {}
+        self._loading: dict[str, asyncio.Lock] = {}
+        self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
+        self._compiled: Kept[Policies] = Kept(_KEPT_ZONES)
+        # By the id of the set version, which never changes.
+        self.own_policies: Kept[Policies] = Kept(_KEPT_ZONES)
+        self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
+
+    def attach(self, parts: "Parts") -> None:
+        """Work with these parts from now on."""
+        self._parts = parts
+
+    @property
+    def parts(self) -> "Parts":
+        """The parts this works with."""
+        if self._parts is None:
+            raise RuntimeError("attach() comes first")
+        return self._parts
+
+    def held(self, zone_id: str) -> ZoneView | None:
+        """A view that was right when it was made: for those who compare its epoch before they answer."""
+        view = self._views.get(zone_id)
+        return view if view and self._is_current(view) else None
+
+    async def view(self, zone_id: str) -> ZoneView:
+        """The zone as it stands now. Raises NotFound."""
+        held = self.held(zone_id)
+        if held is not None:
+            asked_at = monotonic()
+            epoch, denials = await self.published([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
+            if held.is_as_new_as(epoch, denials):
+                held.checked_at = asked_at
+                return held
+        return await self.refresh(zone_id)
+
+    async def recent(self, zone_id: str) -> ZoneView:
+        """The zone as it stood a second ago at most. Raises NotFound.
+
+        For what is public, and kept for minutes by those who read it.
+        """
+        held = self.held(zone_id)
+        if held is not None and monotonic() - held.checked_at < RECENT_SECONDS:
+            return held
+        return await self.view(zone_id)
+
+    def doubt(self, zone_id: str) -> None:
+        """Look again before the next answer: this process has just changed the zone."""
+        if (held := self._views.get(zone_id)) is not None:
+            held.checked_at = -inf
+
+    async def refresh(self, zone_id: str) -> ZoneView:
+        """The zone as the database has it now. Raises NotFound."""
+        lock = self._loading.setdefault(zone_id, asyncio.Lock())
+        async with lock:
+            asked_at = monotonic()
+            async with self.parts.database.reading() as conn:
+                found = await storage.zone_epochs(conn, zone_id)
+                view = self.held(zone_id)
+                if view is None or found is None or view.epoch != found[0]:
+                    view = await self._load(conn, zone_id)
+                elif view.denials != found[1]:
+                    denied = await revocations.denied(conn, zone_id, now=self.parts.clock())
+                    view.denials, view.denied = denied
+            if view is None:
+                self._views.pop(zone_id, None)
+                self._parsed_keys.pop(zone_id, None)
+                self._loading.pop(zone_id, None)
+                raise NotFound(f"there is no zone `{zone_id}`")
+            view.checked_at = asked_at
+        read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
+        with suppress(Unavailable):
+            await epochs.remember(self.parts.state, read)
+        return view
+
+    async def locate(self, slug: str) -> str:
+        """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
+        settings = self.parts.settings
+        issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
+        found = self._ids_by_slug.get(slug)
+        if found is None:
+            async with self.parts.database.querying() as conn:
+                found = await storage.zone_with_slug(conn, slug, issuer)
+            if found is None:
+                raise NotFound("there is no such zone")
+            self._ids_by_slug.put(slug, found)
+        return found
+
+    async def find_id(self, id_or_slug: str) -> str:
+        """The id of the zone an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
+        async with self.parts.database.querying() as conn:
+            found = await storage.zones_named(conn, id_or_slug)
+        if not found:
+            raise NotFound(f"there is no zone `{id_or_slug}`")
+        if len(found) > 1:
+            raise NotFound(
+                f"{len(found)} zones have the slug `{id_or_slug}`: name one by its id, {', '.join(found)}"
+            )
+        return found[0]
+
+    async def published(self, names: list[str]) -> list[int | None]:
+        """The published epochs, in one trip; None for those unknown, and for all when the state is away."""
+        try:
+            return [int(value) if value else None for value in await self.parts.state.fetch(names)]
+        except Unavailable:
+            return [None] * len(names)
+
+    def compiled(self, active: storage.ActivePolicies) -> Policies:
+        """Policies parsed, now or before: their versions never change. Raises PolicyBroken."""
+        key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
+        if (found := self._compiled.get(key)) is None:
+            found = policies.compiled(active)
+            self._compiled.put(key, found)
+        return found
+
+    def _is_current(self, view: ZoneView) -> bool:
+        return view.valid_until is None or self.parts.clock() < view.valid_until
+
+    async def _load(self, conn: AsyncConnection, zone_id: str) -> ZoneView | None:
+        """A new view of a zone, kept from now on; None when there is no such zone."""
+        found = await storage.zone(conn, zone_id)
+        if found is None:
+            return None
+        zone, internals = found
+        stored = await storage.keys(conn, zone_id)
+        sealer = keys.open_sealer(self.parts.key_encryption, internals)
+        parsed = self._parsed_keys.setdefault(zone.id, {})
+        now = self.parts.clock()
+        ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
+        denied = await revocations.denied(conn, zone_id, now=now)
+        view = ZoneView(self.parts, zone, internals, sealer, ring, denied)
+        if len(self._views) >= _KEPT_ZONES and zone.id not in self._views:
+            oldest = next(iter(self._views))
+            del self._views[oldest]
+            self._parsed_keys.pop(oldest, None)
+        self._views[zone.id] = view
+        return view
