@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from runtime.adapters.outbound import Outbound, OutboundFailed
+from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
 
 MAX_BYTES = 10 * 1024
@@ -28,7 +28,7 @@ class Described:
 
 
 class ClientDocuments:
-    """The documents of others. Failures are told to whoever waited, and never remembered.
+    """The documents of others. A failure is remembered for seconds, for those who take what is remembered.
 
     Args:
         clock: seconds, never going back.
@@ -44,14 +44,17 @@ class ClientDocuments:
     ) -> None:
         self._outbound = outbound
         self._now = now
-        self._documents: SharedFetch[Described] = SharedFetch(lifetime_seconds=MIN_SECONDS, clock=clock)
+        self._documents: SharedFetch[Described] = SharedFetch(
+            lifetime_seconds=MIN_SECONDS, failure_lifetime=pause_after, clock=clock
+        )
 
     async def get(self, address: str, *, partition: str, remembered: bool = True) -> Described:
         """The JSON object at an address, from a 200 answer without redirects, of at most 10 KB.
 
         Args:
             partition: the zone that asks: its fetches do not hold up another's.
-            remembered: whether one that was fetched before will do, as long as its lifetime lasts.
+            remembered: whether one that was fetched before will do, as long as its lifetime lasts, and so
+                will a failure.
         Raises: OutboundRefused; OutboundFailed.
         """
 

@@ -1,4 +1,4 @@
-"""Documents of clients: what their headers are worth, and that failures are not remembered."""
+"""Documents of clients: what their headers are worth, and for how long a failure counts."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -51,14 +51,18 @@ class Site:
 
 @pytest.mark.threat(7)
 async def test_what_failed_is_tried_again():
-    """A failure is told to whoever waited, and the next one asks anew."""
+    """At once by who wants it new; who takes what is remembered is told of the failure for seconds."""
+    now = [0.0]
     site = Site(OutboundFailed("no", temporary=True), ["no object"], {"a": 1})
-    documents = ClientDocuments(site)
+    documents = ClientDocuments(site, clock=lambda: now[0])
+    address = "https://a.example/c"
 
-    for _ in range(2):
+    for remembered, asked in ((False, 1), (False, 2), (True, 2)):
         with pytest.raises(OutboundFailed):
-            await documents.get("https://a.example/c", partition="z")
-    assert (await documents.get("https://a.example/c", partition="z")).document == {"a": 1}
+            await documents.get(address, partition="z", remembered=remembered)
+        assert site.asked == asked
+    now[0] = 31
+    assert (await documents.get(address, partition="z")).document == {"a": 1}
     assert site.asked == 3
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from runtime.adapters.addresses import is_public
-from runtime.adapters.outbound import Outbound, OutboundFailed, OutboundRefused
+from runtime.adapters.outbound import Outbound, OutboundFailed, OutboundRefused, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
 
 JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\n"
@@ -340,19 +340,50 @@ async def test_a_shared_fetch_outlives_the_first_waiter():
     assert len(fetches) == 1
 
 
-async def test_a_failure_is_not_remembered():
-    """Whoever waited is told; the next one tries again."""
-    shared, outcomes = SharedFetch(lifetime_seconds=60), [OutboundFailed("away", temporary=True), "document"]
+@pytest.mark.threat(7)
+async def test_a_failure_counts_for_seconds():
+    """Whoever comes soon is told the same without a fetch; a mend is seen, and a value goes before."""
+    now, fetches, outcome = 0.0, 0, OutboundFailed("away", temporary=False)
+    shared = SharedFetch(lifetime_seconds=60, failure_lifetime=pause_after, max_entries=2, clock=lambda: now)
 
     async def fetch():
-        outcome = outcomes.pop(0)
+        nonlocal fetches
+        fetches += 1
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    with pytest.raises(OutboundFailed):
-        await shared.get("key", fetch)
-    assert await shared.get("key", fetch) == "document"
+    async def fails(key="key", **how):
+        with pytest.raises(OutboundFailed) as failure:
+            await shared.get(key, fetch, **how)
+        return len(failure.traceback)
+
+    assert len({await fails() for _ in range(5)} | {await fails(newer_than_seconds=30)}) <= 2  # none grows
+    assert fetches == 1
+    await fails(newer_than_seconds=0)
+    assert fetches == 2
+    outcome, now = "document", 29.0
+    await fails()
+    now = 31.0
+    assert [await shared.get("key", fetch), fetches] == ["document", 3]
+
+    outcome, now = OutboundFailed("away", temporary=True), 62.0
+    for _ in range(3):
+        await fails(newer_than_seconds=30)  # looking for a newer one fails, and leaves the old one
+        assert await shared.get("key", fetch) == "document"
+    assert fetches == 4
+    now = 67.5
+    await fails(newer_than_seconds=30)
+    assert fetches == 5
+    for key in "abc" * 2:
+        await fails(key)
+    assert fetches == 11  # as many failures are remembered as values
+
+    plain = SharedFetch(lifetime_seconds=60)
+    for _ in range(2):
+        with pytest.raises(OutboundFailed):
+            await plain.get("key", fetch)
+    assert fetches == 13
 
 
 async def test_a_value_counts_as_long_as_it_says():

@@ -381,6 +381,31 @@ async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None
     assert await scene.post(form(signer.sign()), address="198.51.100.77", parts=parts)
 
 
+@pytest.mark.threat(7)
+async def test_keys_that_cannot_be_had(scene: Scene, publisher: Publisher) -> None:
+    """Assertions do not set the pace at which a broken address is asked; mended, it counts again."""
+    now, path = 0.0, f"/{secrets.token_hex(4)}"
+    remote_keys = RemoteKeys(scene.parts.outbound, clock=lambda: now)
+    parts = replace(scene.parts, remote_keys=remote_keys)
+    app = await scene.company.app(scene.zone, "keyless")
+    made = await scene.company.create(
+        APPLICATION_CREDENTIAL,
+        scene.zone.id,
+        application_id=app.id,
+        type="public-key",
+        jwks_uri=f"{publisher.url}{path}",
+    )
+    late = Signer(scene, app, made.identifier)
+    for _ in range(3):
+        await refused(scene, form(late.sign()), parts=parts)
+    assert publisher.asked.count(path) == 1
+
+    publisher.publish(path, {"keys": [EC.public_jwk]})
+    now = 31.0
+    assert await scene.post(form(late.sign()), parts=parts)
+    await refused(scene, form(late.sign(STRANGER)), parts=parts)
+
+
 async def test_an_exchange_with_an_assertion_after_a_change(
     own_scene: Scene, publisher: Publisher, signer: Signer
 ) -> None:

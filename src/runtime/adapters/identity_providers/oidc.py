@@ -11,7 +11,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import CompactJws, InvalidToken
 from runtime.adapters.keys.remote import RemoteKeys, audiences
-from runtime.adapters.outbound import Outbound, OutboundFailed
+from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
 from runtime.domain.oauth import pkce
 from runtime.domain.oauth.claims import at_hash, is_time
@@ -78,7 +78,9 @@ class OpenIDProviders:
     def __init__(self, outbound: Outbound, keys: RemoteKeys) -> None:
         self._outbound = outbound
         self._keys = keys
-        self._discovered: SharedFetch[Mapping[str, Any]] = SharedFetch(lifetime_seconds=_DISCOVERY_SECONDS)
+        self._discovered: SharedFetch[Mapping[str, Any]] = SharedFetch(
+            lifetime_seconds=_DISCOVERY_SECONDS, failure_lifetime=pause_after
+        )
 
     async def endpoints(self, settings: ProviderSettings, *, needs_keys: bool = False) -> Endpoints:
         """Where the provider is reached. Configured addresses come first; discovery fills in the rest.

@@ -16,7 +16,7 @@ from jwt.exceptions import PyJWTError
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
 from runtime.adapters.keys.signing import check_times
-from runtime.adapters.outbound import Outbound, OutboundFailed
+from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
 from runtime.domain.oauth import assertions
 
@@ -46,6 +46,8 @@ class PublishedKey:
 class RemoteKeys:
     """The JWK sets of others, remembered for five minutes and shared by all who ask in one partition.
 
+    So is for seconds that one cannot be had: tokens that nobody has checked yet must not set the pace.
+
     A fetch waits its turn in the partition of whoever began it, so nobody waits for one of another's.
 
     Args:
@@ -55,7 +57,7 @@ class RemoteKeys:
     def __init__(self, outbound: Outbound, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._outbound = outbound
         self._sets: SharedFetch[tuple[PublishedKey, ...]] = SharedFetch(
-            lifetime_seconds=_LIFETIME_SECONDS, clock=clock
+            lifetime_seconds=_LIFETIME_SECONDS, failure_lifetime=pause_after, clock=clock
         )
 
     async def verify(
