@@ -13,7 +13,7 @@ from runtime.contract.bodies import (
     read_body,
     settable,
 )
-from runtime.contract.written import AssignmentBody
+from runtime.contract.bodies.written import AssignmentBody
 from runtime.domain import kinds
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from runtime.contract.written import together
+from runtime.contract.bodies.written import together
 from runtime.domain.kinds.values import Id, Part, Timestamp
 
 OwnerName = Annotated[

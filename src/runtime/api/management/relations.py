@@ -6,7 +6,7 @@ from runtime.api.management.answering import nothing, send, send_entity, send_pa
 from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.contract.bodies import read
-from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody
+from runtime.contract.bodies.written import AssignmentBody, EmptyBody, MemberBody
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, GROUP, RESOURCE, ROLE_ASSIGNMENT
 from runtime.services.management.people import assignments, groups

@@ -6,7 +6,7 @@ from runtime.api.management.answering import nothing, send, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.contract.bodies import read
-from runtime.contract.written import ZoneMemberBody, ZoneRoleBody
+from runtime.contract.bodies.written import ZoneMemberBody, ZoneRoleBody
 from runtime.domain.kinds import ROLE_ASSIGNMENT
 from runtime.domain.kinds.values import ZoneRole
 from runtime.services.management.members import zone_members

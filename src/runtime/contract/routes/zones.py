@@ -1,6 +1,13 @@
 """Operations inside zones that no kind describes: dependencies, roles held, members, checks of providers."""
 
 from runtime.contract import answers
+from runtime.contract.bodies.written import (
+    AssignmentBody,
+    EmptyBody,
+    MemberBody,
+    ZoneMemberBody,
+    ZoneRoleBody,
+)
 from runtime.contract.queries import (
     OF_SECRETS,
     SCOPE,
@@ -10,7 +17,6 @@ from runtime.contract.queries import (
 )
 from runtime.contract.routes.route import Route, Wrap, article, by_hand, words
 from runtime.contract.secrets import SecretWithData
-from runtime.contract.written import AssignmentBody, EmptyBody, MemberBody, ZoneMemberBody, ZoneRoleBody
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Kind
 

@@ -145,6 +145,11 @@ class Kind:
         """The classes an entity of this kind can have: the variants of a union, else the one class."""
         return self.variants or (self.entity,)
 
+    @cached_property
+    def types(self) -> dict[str, type[Entity]]:
+        """The classes of a union, by the value of their discriminator; none when the kind is no union."""
+        return {str(variant.model_fields["type"].default): variant for variant in self.variants}
+
     def members(self) -> dict[str, Member]:
         """Every member that some entity of this kind has, by name."""
         return self._members
@@ -184,10 +189,7 @@ class Kind:
 
     def variant(self, type_: str) -> type[Entity]:
         """The class of the union whose discriminator has that value. Raises KeyError."""
-        for candidate in self.variants:
-            if candidate.model_fields["type"].default == type_:
-                return candidate
-        raise KeyError(type_)
+        return self.types[type_]
 
 
 PERMISSIONS = Annotated[Permissions | None, Mark.DERIVED, Expand("permissions")]

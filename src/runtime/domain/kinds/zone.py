@@ -9,6 +9,9 @@ from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
 from runtime.domain.oauth.client_ids import is_entry
 
+# The addresses of a zone that other configuration may take: members of `protocols.oauth2`.
+ADDRESSES = ("issuer", "redirect_uri", "token_endpoint", "authorization_endpoint", "jwks_uri")
+
 
 class ZoneCimd(Part):
     """Which unregistered clients with a metadata document at their client id are let in."""

@@ -13,8 +13,7 @@ from runtime.domain.errors import ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, Kind, Verb
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import OwnerType
-
-ADDRESSES = ("issuer", "redirect_uri", "token_endpoint", "authorization_endpoint", "jwks_uri")
+from runtime.domain.kinds.zone import ADDRESSES
 
 # Stand in for what is known only while the changeset runs; good enough for every check of a single member.
 _SOME_ID = "0" * 26
@@ -130,7 +129,7 @@ def _for_create(kind: Kind, operation: Operation, given: dict[str, Any]) -> Part
     extra_names = kind.extras.model_fields if kind.extras else {}
     extras = {name: given.pop(name) for name in list(given) if name in extra_names}
     named = _settable(kind, Verb.CREATE)
-    if any(given.get("type") == variant.model_fields["type"].default for variant in kind.variants):
+    if given.get("type") in tuple(kind.types):  # it can be anything, also what no dictionary takes
         named = frozenset(settable(kind.variant(given["type"]), Verb.CREATE))
     if kind.handle in named and kind.handle not in given and operation.name:
         given[str(kind.handle)] = operation.name

@@ -30,11 +30,10 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.marks import Mark, members, part_of
 from runtime.domain.kinds.role import RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType
-from runtime.domain.kinds.zone import Zone
+from runtime.domain.kinds.zone import ADDRESSES, Zone
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes.changeset_specs import ADDRESSES
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes, ledger, ownership

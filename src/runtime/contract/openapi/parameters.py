@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from runtime.contract.examples import example_id
+from runtime.contract.openapi.examples import example_id
 from runtime.contract.queries import Query
 from runtime.contract.routes import Route
 from runtime.contract.schema import Schema

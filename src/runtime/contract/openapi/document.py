@@ -2,16 +2,11 @@
 
 from typing import Any
 
-from runtime.contract.components import (
-    Components,
-    answer_headers,
-    headers,
-    reference,
-    refusal,
-    refusal_name,
-)
-from runtime.contract.examples import Examples
-from runtime.contract.parameters import header_parameters, path_parameters, query_parameter
+from runtime.contract.openapi.components import Components
+from runtime.contract.openapi.examples import Examples
+from runtime.contract.openapi.parameters import header_parameters, path_parameters, query_parameter
+from runtime.contract.openapi.responses import answer_headers, headers, refusal, refusal_name
+from runtime.contract.openapi.shapes import reference
 from runtime.contract.routes import ROUTES, Route, Wrap
 from runtime.contract.schema import Schema
 

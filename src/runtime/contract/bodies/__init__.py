@@ -1,0 +1,23 @@
+"""Request bodies: which members of a kind a caller may send, read strictly and with every problem named."""
+
+from runtime.contract.bodies.deriving import Body, bodies, create_body, part_body, patch_body
+from runtime.contract.bodies.members import is_mixed, nullable_in_patch, settable
+from runtime.contract.bodies.patching import apply_patch
+from runtime.contract.bodies.reading import parse, read, read_body
+from runtime.contract.bodies.refusals import refusal
+
+__all__ = [
+    "Body",
+    "apply_patch",
+    "bodies",
+    "create_body",
+    "is_mixed",
+    "nullable_in_patch",
+    "parse",
+    "part_body",
+    "patch_body",
+    "read",
+    "read_body",
+    "refusal",
+    "settable",
+]

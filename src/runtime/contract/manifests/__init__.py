@@ -1,0 +1,10 @@
+"""One JSON Schema for each kind that a manifest can describe: what editors check and the reconciler reads.
+
+Besides plain JSON Schema the members of `spec` carry keywords that say what the marks say: `x-ref`,
+`x-fixed`, `x-set`, `x-kept`, `x-sole`, `x-secret` and `x-address`.
+"""
+
+from runtime.contract.manifests.document import manifest_schemas
+from runtime.contract.manifests.spec import spec_members
+
+__all__ = ["manifest_schemas", "spec_members"]
