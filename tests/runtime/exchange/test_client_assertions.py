@@ -329,6 +329,9 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
         {"exp": at + 31_536_000},
     ):
         await refused(scene, form(token(**changes)))
+    for typ in ("at+jwt", "application/AT+JWT", "logout+jwt", "dpop+jwt", "secevent+jwt"):
+        await refused(scene, form(token(typ=typ)))
+    assert await scene.post(form(token(typ="jose")))
     await refused(scene, form(token(), client_id="somebody"))
     await refused(scene, form(signer.sign(STRANGER, iss=issuer, sub="repo:acme/app:main")))
     assert await scene.post(form(again))

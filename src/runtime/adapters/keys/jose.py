@@ -4,6 +4,7 @@ import binascii
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,17 @@ def parse(token: str) -> CompactJws:
 def same_type(given: object, wanted: str) -> bool:
     """Compare `typ` values; case and `application/` make no difference. Spec: RFC 7515 section 4.1.9."""
     return isinstance(given, str) and given.lower().removeprefix("application/") == wanted.lower()
+
+
+def check_class(jws: CompactJws, accepted: Collection[str]) -> None:
+    """Check that a token is none of another class: its `typ`, if it has one, is among those accepted.
+
+    What was issued for another purpose (an access token, a proof, a notice of logout) says so there, and is
+    refused however well it is signed. Raises InvalidToken.
+    Spec: RFC 8725 sections 3.11 and 3.12; RFC 9068 section 2.1.
+    """
+    if "typ" in jws.header and not any(same_type(jws.header["typ"], each) for each in accepted):
+        raise InvalidToken("another class of token")
 
 
 def _decode(part: str) -> bytes:

@@ -13,7 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.domain.oauth import assertions as rules
@@ -92,10 +92,8 @@ async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, 
 
 
 def _check(view: ZoneView, jws: CompactJws, now: datetime) -> str:
-    """Check all that the assertion says but who it is; its `jti`. Raises NotAcceptable."""
-    typ = jws.header.get("typ")
-    if typ is not None and not any(same_type(typ, each) for each in _TYPES):
-        raise rules.NotAcceptable("another class of token")
+    """Check all that the assertion says but who it is; its `jti`. Raises NotAcceptable; InvalidToken."""
+    check_class(jws, _TYPES)
     rules.check_audience(jws.payload, accepted_audiences(view))
     rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
     return rules.token_id(jws.payload)

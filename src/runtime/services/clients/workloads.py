@@ -2,7 +2,8 @@
 
 The provider's issuer and the token's subject are matched exactly with a `token` credential; a credential
 without a subject takes every subject of its provider, which whoever made it had to say. Such a token lies in
-a file or comes from a metadata service, and is shown again and again until it ends.
+a file or comes from a metadata service, and is shown again and again until it ends. An access token is none,
+also when it is meant for this server: it says what its holder may do, and travels with every call.
 """
 
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
-from runtime.adapters.keys.jose import CompactJws, InvalidToken
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, Unavailable
 from runtime.domain.kinds.application import TokenCredential
@@ -21,6 +22,9 @@ from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
+
+# What platforms write, where they write anything: SPIFFE allows the second, RFC 7523's successor the third.
+_TYPES = ("JWT", "JOSE", "client-authentication+jwt")
 
 
 async def workload_of(
@@ -42,6 +46,7 @@ async def workload_of(
     client, settings = await _meant(view, issuer, subject, client_id)
     accepted = (view.issuer, str(view.zone.protocols.oauth2.token_endpoint))
     try:
+        check_class(jws, _TYPES)
         rules.check_audience(jws.payload, accepted, listed=True)
         rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
         await parts.openid.check_signature(settings, jws)

@@ -14,7 +14,7 @@ from typing import Any
 
 from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient, Unavailable
 from runtime.domain.identifiers import new_id
@@ -122,13 +122,12 @@ def _read(
     jws: CompactJws,
     now: datetime,
 ) -> Vouched:
-    """What the assertion says, its signature still to be verified. Raises NotAcceptable.
+    """What the assertion says, its signature still to be verified. Raises NotAcceptable; InvalidToken.
 
     An ID token or an access token of the provider is none: neither is meant for this server alone.
     """
-    claims, typ = jws.payload, jws.header.get("typ")
-    if typ is not None and not same_type(typ, "JWT"):
-        raise rules.NotAcceptable("another class of token")
+    check_class(jws, ("JWT",))
+    claims = jws.payload
     if rules.named(claims, "iss") != settings.issuer:
         raise rules.NotAcceptable("another issuer than the zone's identity provider")
     rules.check_audience(claims, (view.issuer,))
