@@ -31,7 +31,7 @@ def bind(app: Sanic[Any, Any]) -> None:
     management, own = for_any_origin(of_management), for_any_origin(of_organization)
     bind_zone_route(app, of_zone, PATH, cors=True, insertion=True, elsewhere=management)
     below = f"{PATH}/organizations/<organization_id:str>"
-    app.add_route(own, below, methods=("GET", "OPTIONS"), name="resource_metadata.own")
+    app.add_route(own, below, methods=("GET", "HEAD", "OPTIONS"), name="resource_metadata.own")
 
 
 def challenge_of(public_url: str, path: str) -> str:

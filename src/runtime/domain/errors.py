@@ -31,12 +31,15 @@
         InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
           ProofRefused         401     invalid_dpop_proof     (bearer APIs, RFC 9449 section 7.1)
           TokenMissing         401     invalid_token          (the challenge names no error)
+          TokenSentTwice       400     invalid_request        (bearer APIs, RFC 6750 section 2)
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
         LoginRequired          400     login_required         (redirects only, OpenID Connect Core 3.1.2.6)
         ConsentRequired        400     consent_required       (redirects only)
         UnmetAuthenticationRequirements 400 unmet_authentication_requirements (redirects only, RFC 9470)
         UnsupportedResponseType 400    unsupported_response_type      (redirects only)
         RequestNotSupported    400     request_not_supported          (redirects only)
+        RequestUriNotSupported 400     request_uri_not_supported      (redirects only)
+        RegistrationNotSupported 400   registration_not_supported     (redirects only)
         InvalidRedirectUri     400     invalid_redirect_uri           (registration, RFC 7591)
         InvalidClientMetadata  400     invalid_client_metadata        (registration)
           MetadataTooLarge     413     invalid_client_metadata        (registration)
@@ -282,6 +285,12 @@ class TokenMissing(InvalidToken):
     """No bearer token was sent: challenged without an error code, as somebody who just does not know yet."""
 
 
+class TokenSentTwice(InvalidToken):
+    """A token in the header and one elsewhere: nobody can say which counts. Spec: RFC 6750 section 2."""
+
+    code, status = "invalid_request", 400
+
+
 class InsufficientScope(OAuthError):
     """The bearer token lacks a scope. Spec: RFC 6750 section 3.1."""
 
@@ -316,6 +325,18 @@ class RequestNotSupported(OAuthError):
     """Authorization requests come as plain parameters. Spec: OpenID Connect Core section 3.1.2.6."""
 
     code, status = "request_not_supported", 400
+
+
+class RequestUriNotSupported(OAuthError):
+    """The only addresses of requests are those of pushed ones. Spec: OpenID Connect Core section 3.1.2.6."""
+
+    code, status = "request_uri_not_supported", 400
+
+
+class RegistrationNotSupported(OAuthError):
+    """Clients do not register by an authorization request. Spec: OpenID Connect Core section 3.1.2.6."""
+
+    code, status = "registration_not_supported", 400
 
 
 class InvalidRedirectUri(OAuthError):

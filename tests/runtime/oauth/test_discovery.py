@@ -34,6 +34,10 @@ def test_all_forms_answer_alike(site: Site) -> None:
     for answer in answers:
         assert answer.headers["Cache-Control"] == "max-age=300"
         assert answer.headers["Content-Type"] == "application/json"
+    for address in addresses(site):
+        looked_at = site.http.head(address)  # Spec: RFC 9110 section 9.1
+        assert (looked_at.status_code, looked_at.content) == (200, b"")
+        assert looked_at.headers["ETag"] == answers[0].headers["ETag"]
 
 
 @pytest.mark.standard("RFC 8414")
@@ -112,6 +116,7 @@ def test_unknown_zone(site: Site, zone: str) -> None:
     for form in FORMS[:4]:
         answer = site.http.get(form.format(origin=site.server.url, zone=zone))
         assert answer.status_code == 404
+        assert answer.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.threat(36)

@@ -58,6 +58,9 @@ def test_basic_authentication(site: Site, chain: Chain) -> None:
     assert refused.status_code == 401
     assert refused.headers["WWW-Authenticate"].startswith("Basic ")
     assert "WWW-Authenticate" not in site.post(form(chain, client_secret="wrong")).headers
+    assert answer.request.headers["Authorization"]
+    twice = [("Authorization", answer.request.headers["Authorization"])] * 2
+    assert site.post(sent, headers=twice).json()["error"] == "invalid_client"
 
 
 @pytest.mark.standard("RFC 8693", "RFC 6749")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 
@@ -342,8 +343,6 @@ class TestTokens:
             refused = client.userinfo(wrong)
             assert refused.status_code == 401
             assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-        import httpx
-
         missing = httpx.get(f"{client.issuer}/openid/userinfo")
         in_query = httpx.get(
             f"{client.issuer}/openid/userinfo", params={"access_token": tokens["access_token"]}
@@ -351,6 +350,26 @@ class TestTokens:
         assert missing.status_code == in_query.status_code == 401
         assert missing.headers["www-authenticate"].startswith("Bearer")
         assert "error=" not in missing.headers["www-authenticate"]
+
+    @pytest.mark.standard("RFC 6750")
+    def test_userinfo_takes_one_token(self, site: Site, browser: Browser) -> None:
+        """A second one, in the header or elsewhere, could be what somebody else looked at."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        token = client.sign_in(browser)["access_token"]
+        address, header = f"{client.issuer}/openid/userinfo", ("Authorization", f"Bearer {token}")
+        assert httpx.get(address, headers=[header]).status_code == 200
+
+        for other in (("Authorization", "Bearer x"), header):
+            assert httpx.get(address, headers=[header, other]).status_code == 401
+            assert httpx.get(address, headers=[other, header]).status_code == 401
+        for answer in (
+            httpx.get(address, headers=[header], params={"access_token": token}),
+            httpx.post(address, headers=[header], data={"access_token": "x"}),
+        ):
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+            assert 'error="invalid_request"' in answer.headers["www-authenticate"]
 
     def test_public_client(self, site: Site, browser: Browser) -> None:
         """PKCE is what ties the code to it."""

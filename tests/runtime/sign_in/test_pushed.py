@@ -137,4 +137,4 @@ def test_a_name_is_its_clients_alone(site: Site, browser: Browser) -> None:
     by_reference = client.url(extra=[("request_uri", "https://evil.example/request")])
     answer = browser.open(by_reference)
     assert isinstance(answer, Answer)
-    assert answer.values["error"] == "request_not_supported"
+    assert answer.values["error"] == "request_uri_not_supported"

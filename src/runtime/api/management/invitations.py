@@ -5,6 +5,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send
 from runtime.api.oauth.proofs import presented_of
+from runtime.api.shared.headers import header_of
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.api.shared.senders import address_of
 from runtime.contract.answers import part_answer
@@ -24,7 +25,7 @@ async def accept(request: Request, token: str) -> HTTPResponse:
     parts = request.app.ctx.parts
     address = f"{parts.settings.public_url}{request.path}"
     presented = presented_of(request, address)
-    guest = await acceptance.guest_of(parts, request.headers.get("authorization"), presented)
+    guest = await acceptance.guest_of(parts, header_of(request, "authorization"), presented)
     done = await acceptance.accept(
         parts, token, guest, address=address_of(request), request_id=request_id_of(request)
     )

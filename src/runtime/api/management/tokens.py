@@ -6,6 +6,7 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.errors import NO_STORE, as_oauth_error, oauth_error_response
 from runtime.api.oauth.forms import read_form
+from runtime.api.shared.headers import header_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.api.shared.senders import address_of
 from runtime.contract.answers import part_answer
@@ -41,7 +42,7 @@ def _credentials(request: Request) -> tuple[str, str, bool]:
         raise InvalidRequest("`grant_type` is required")
     if grant_type != "client_credentials":
         raise UnsupportedGrantType("only `client_credentials` is served here")
-    authorization = request.headers.get("authorization")
+    authorization = header_of(request, "authorization")
     if authorization is None:
         client_id, secret = form.get("client_id"), form.get("client_secret")
         if client_id is None or secret is None:

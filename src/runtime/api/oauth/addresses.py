@@ -22,7 +22,7 @@ Handler = Callable[..., Coroutine[Any, Any, HTTPResponse]]
 CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate"}
 _PREFLIGHT = {
     **CORS,
-    "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, OPTIONS",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, DPoP, MCP-Protocol-Version",
     "Access-Control-Max-Age": "3600",
 }
@@ -60,7 +60,8 @@ def bind_zone_route(
     hosts = host_pattern(settings)
     by_slug = "{slug}" in settings.zone_url_template
     name = f"{handler.__module__.rpartition('.')[2]}.{handler.__name__}{uri}".replace("/", ".")
-    served = (*methods, "OPTIONS") if cors else methods
+    # What scripts read is a document, which whoever only wants to know of it may ask about.
+    served = (*methods, *(("HEAD",) if "GET" in methods else ()), "OPTIONS") if cors else methods
     bound = _answering(handler, by_slug=by_slug, cors=cors)
     if hosts is not None:
         if uri.startswith("//"):
@@ -115,4 +116,5 @@ def _at_host(bound: ZoneHandler, hosts: re.Pattern[str], own: str, elsewhere: Ha
 
 def not_found() -> HTTPResponse:
     """The answer for a zone that does not exist, in the words of OAuth's metadata documents."""
-    return json({"error": "not_found", "error_description": "there is no such zone"}, status=404)
+    told = {"error": "not_found", "error_description": "there is no such zone"}
+    return json(told, status=404, headers={"Cache-Control": "no-store"})

@@ -11,6 +11,7 @@ from runtime.domain.errors import (
     InvalidRequest,
     InvalidToken,
     TokenMissing,
+    TokenSentTwice,
 )
 from runtime.services import possession
 from runtime.services.exchange.subject import Subject, check_root, require_not_denied, verify_subject
@@ -45,11 +46,13 @@ async def require_bearer(
         scope: what it must carry.
         uri: the address of the endpoint, which a proof must be for; under `public_url` when absent.
     Raises: InvalidToken, also for a token whose session or user has ended, and for one that is bound to a
-        key without a proof; InsufficientScope.
+        key without a proof; TokenSentTwice; InsufficientScope.
     """
     presented = presented_of(request, uri or f"{parts.settings.public_url}{request.path}")
     if presented is None:
         raise TokenMissing("an access token is required")
+    if "access_token" in request.args or "access_token" in (request.form or ()):
+        raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
         subject = verify_subject(view, presented.token, parts.clock())
         await possession.require(parts, view.id, presented, subject.jkt)

@@ -14,6 +14,7 @@ from sanic.response import HTTPResponse, text
 from runtime.api import pages
 from runtime.api.oauth.addresses import ZoneHandler
 from runtime.api.oauth.forms import Form, read_form
+from runtime.api.shared.request_ids import request_id_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import (
     ForgedForm,
@@ -23,6 +24,7 @@ from runtime.domain.errors import (
     TooManyTries,
     Unavailable,
 )
+from runtime.logs import log
 from runtime.services.parts import Parts
 from runtime.services.sign_in.flow import Step
 from runtime.services.sign_in.interactions import INTERACTION_SECONDS
@@ -42,14 +44,25 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
             view = await parts.zones.view(zone_id)
         except NotFound:
             return pages.nowhere()
+        except Unavailable as failure:
+            return _away(request, failure, None)
         try:
             return await handler(request, parts, view)
         except TooManyTries as refusal:
             return pages.error(view, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
-        except (PageError, OAuthError, Unavailable) as refusal:
+        except (PageError, OAuthError) as refusal:
             return pages.error(view, refusal)
+        except Unavailable as failure:
+            return _away(request, failure, view)
 
     return answer
+
+
+def _away(request: Request, failure: Unavailable, view: ZoneView | None) -> HTTPResponse:
+    """What it is that does not answer is for those who run the service."""
+    reason = failure.internal or failure.detail
+    log.warning("page cannot be had", request_id=request_id_of(request), reason=reason)
+    return pages.away(view)
 
 
 def browser_of(request: Request, view: ZoneView) -> Browser:

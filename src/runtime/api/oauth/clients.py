@@ -3,6 +3,7 @@
 from sanic.request import Request
 
 from runtime.api.oauth.forms import Form
+from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest
 from runtime.services.clients import SecretGuessing, authenticate_client
@@ -20,7 +21,7 @@ async def require_client(parts: Parts, view: ZoneView, request: Request, form: F
         parts,
         view,
         form.values,
-        authorization=request.headers.get("authorization"),
+        authorization=header_of(request, "authorization"),
         address=address_of(request),
         guessing=GUESSING,
     )

@@ -10,6 +10,7 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import GUESSING, refuse_query
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.forms import Form, read_form
+from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable
 from runtime.services.clients import authenticate_client
@@ -32,7 +33,7 @@ async def introspection(request: Request, zone_id: str) -> HTTPResponse:
         request.app.ctx.parts,
         zone_id,
         read_form(request.body, request.headers.get("content-type")),
-        authorization=request.headers.get("authorization"),
+        authorization=header_of(request, "authorization"),
         address=address_of(request),
     )
     return HTTPResponse(told, headers=NO_STORE, content_type="application/json")

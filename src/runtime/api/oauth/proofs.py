@@ -5,14 +5,13 @@ Spec: RFC 9449 sections 4.3 and 7.1.
 
 from sanic.request import Request
 
+from runtime.api.shared.headers import header_of
 from runtime.services.possession import Presented
 
 
 def proof_of(request: Request) -> str | None:
     """The `DPoP` header; None without one. Two of them make one text, as in HTTP, and that is no proof."""
-    if request.headers.get("dpop") is None:
-        return None
-    return ", ".join(request.headers.getall("dpop"))
+    return header_of(request, "dpop")
 
 
 def presented_of(request: Request, uri: str) -> Presented | None:
@@ -21,7 +20,7 @@ def presented_of(request: Request, uri: str) -> Presented | None:
     Args:
         uri: the address that was asked for, as this service knows it.
     """
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    scheme, _, token = (header_of(request, "authorization") or "").partition(" ")
     scheme, token = scheme.lower(), token.strip()
     if scheme not in ("bearer", "dpop") or not token:
         return None

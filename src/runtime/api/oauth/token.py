@@ -16,6 +16,7 @@ from runtime.api.oauth.clients import GUESSING, refuse_query
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.forms import Form, read_form
 from runtime.api.oauth.proofs import proof_of
+from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable, UnsupportedGrantType
 from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
@@ -67,7 +68,7 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
         request.app.ctx.parts,
         zone_id,
         read_form(request.body, request.headers.get("content-type")),
-        authorization=request.headers.get("authorization"),
+        authorization=header_of(request, "authorization"),
         address=address_of(request),
         request_id=request_id_of(request),
         proof=proof_of(request),

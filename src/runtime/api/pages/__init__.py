@@ -38,6 +38,8 @@ _TITLES = {
     429: "Please wait a moment",
     503: "Please try again shortly",
 }
+_AWAY = "Something that this service needs does not answer at the moment."
+_WHEN = {503: {"Retry-After": "2"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +79,26 @@ def error(
     title = _TITLES.get(refusal.status, _TITLES[400])
     message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
     values = {"title": title, "message": message, "onward": onward}
+    headers = {**_WHEN.get(refusal.status, {}), **(headers or {})}
     return page(view, "error", status=refusal.status, headers=headers, **values)
+
+
+def away(view: ZoneView | None) -> HTTPResponse:
+    """The page for a time when something that is needed does not answer; of no zone if that is what it is."""
+    if view is None:
+        return _of_no_zone(503, _AWAY)
+    values = {"title": _TITLES[503], "message": _AWAY, "onward": None}
+    return page(view, "error", status=503, headers=_WHEN[503], **values)
 
 
 def nowhere() -> HTTPResponse:
     """The page for an address of a zone that does not exist."""
-    return _rendered(
-        "error",
-        404,
-        {},
-        zone=None,
-        base=None,
-        title=_TITLES[404],
-        message="This address leads to no zone.",
-        onward=None,
-    )
+    return _of_no_zone(404, "This address leads to no zone.")
+
+
+def _of_no_zone(status: int, message: str) -> HTTPResponse:
+    values = {"zone": None, "base": None, "title": _TITLES[status], "message": message, "onward": None}
+    return _rendered("error", status, _WHEN.get(status, {}), **values)
 
 
 def style_sheet(if_none_match: str | None, name: str = "style.css") -> HTTPResponse:

@@ -135,7 +135,7 @@ def _allowed(request: Request) -> list[str]:
     Asked of the router one by one: what it tells of itself is incomplete for addresses with parameters.
     """
     allowed = []
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
         try:
             request.app.router.get(request.path, method, request.headers.getone("host", ""))
         except (MethodNotAllowed, NotFound):

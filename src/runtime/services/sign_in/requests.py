@@ -18,7 +18,9 @@ from runtime.domain.errors import (
     InvalidScope,
     InvalidTarget,
     OAuthError,
+    RegistrationNotSupported,
     RequestNotSupported,
+    RequestUriNotSupported,
     UnsupportedResponseType,
 )
 from runtime.domain.kinds.resource import Resource
@@ -36,37 +38,41 @@ MAX_PARAMETERS = 60
 MAX_VALUE_CHARS = 4096
 MAX_RESOURCES = 20
 MAX_ACR_VALUES = 20
+_REQUEST_OBJECTS = {
+    "request": RequestNotSupported,
+    "request_uri": RequestUriNotSupported,
+    "registration": RegistrationNotSupported,
+}
 _UNKNOWN_TARGET = "`resource` is not one this application may ask for"
 
 
 class Parameters:
-    """Parameters as sent. An empty value counts as absent, a repeated one is refused when it is asked for."""
+    """Parameters as sent. An empty value counts as absent; one sent twice is refused when it is asked for."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._values: dict[str, list[str]] = {}
         for number, (name, value) in enumerate(pairs):
             if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS:
                 raise BadLink("the request has too many or too long parameters")
-            if value:
-                self._values.setdefault(name, []).append(value)
+            self._values.setdefault(name, []).append(value)
 
     def one(self, name: str) -> str | None:
         """The value, or None. Raises InvalidRequest when it was sent more than once."""
         values = self._values.get(name, [])
         if len(values) > 1:
             raise InvalidRequest(f"`{name}` was sent more than once")
-        return values[0] if values else None
+        return values[0] or None if values else None
 
     def all(self, name: str) -> list[str]:
         """Every value of a parameter that may be repeated."""
-        return self._values.get(name, [])
+        return [value for value in self._values.get(name, []) if value]
 
     def repeated(self, *but: str) -> list[str]:
         """Names sent more than once, other than these."""
         return [name for name, values in self._values.items() if len(values) > 1 and name not in but]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return any(self._values.get(name, []))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +157,7 @@ async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tup
         raise BadLink("the link does not say where to return to")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("the address to return to is not one the application has registered")
-    states = parameters.all("state")
-    state = states[0] if len(states) == 1 else None
+    state = None if "state" in parameters.repeated() else parameters.one("state")
     return client, ReturnAddress(redirect_uri, state, view.issuer)
 
 
@@ -223,9 +228,9 @@ def _require_query_answer(parameters: Parameters) -> None:
 
 
 def _refuse_request_objects(parameters: Parameters) -> None:
-    for name in ("request", "request_uri"):
+    for name, refusal in _REQUEST_OBJECTS.items():
         if name in parameters:
-            raise RequestNotSupported(f"`{name}` is not supported; send plain parameters")
+            raise refusal(f"`{name}` is not supported; send plain parameters")
     if "authorization_details" in parameters:  # refused, never ignored: it limits what is asked for
         raise InvalidRequest("`authorization_details` is not supported")
 

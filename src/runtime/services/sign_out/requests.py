@@ -47,6 +47,8 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         hint, client_id, address, state = (parameters.one(name) for name in _NAMES)
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
+    if repeated := parameters.repeated():
+        raise BadLink(f"`{repeated[0]}` was sent more than once")
     hinted = _read_hint(parts, view, hint) if hint is not None else {}
     client = await _client(view, hinted, client_id)
     if address is not None and (client is None or address not in client.post_logout_redirect_uris):
