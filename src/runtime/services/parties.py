@@ -15,6 +15,8 @@ from runtime.domain.kinds.values import Consent, CredentialType
 from runtime.storage.sql.exchange import Credential
 from runtime.storage.sql.parties import Party
 
+ID_TOKEN_ALGORITHM = "RS256"  # unless a client's metadata asks for another
+
 
 @dataclass(frozen=True)
 class ApplicationClient:
@@ -82,6 +84,16 @@ class ApplicationClient:
         return Registration.MANAGED
 
     @property
+    def may_refresh(self) -> bool:
+        """Whether its sign-ins come with a refresh token."""
+        return True
+
+    @property
+    def id_token_algorithm(self) -> str:
+        """What its ID tokens are signed with."""
+        return ID_TOKEN_ALGORITHM
+
+    @property
     def facts_key(self) -> str:
         """Stands for what policies know of it, which is remembered: the credential counts among that."""
         return self.credential.id
@@ -142,6 +154,16 @@ class UserAgentClient:
     def registration(self) -> Registration:
         """How it came to be known."""
         return self.user_agent.registration
+
+    @property
+    def may_refresh(self) -> bool:
+        """Whether its sign-ins come with a refresh token: when it has said that it uses such."""
+        return "refresh_token" in self.user_agent.client_metadata.grant_types
+
+    @property
+    def id_token_algorithm(self) -> str:
+        """What its ID tokens are signed with."""
+        return self.user_agent.client_metadata.id_token_signed_response_alg or ID_TOKEN_ALGORITHM
 
     @property
     def facts_key(self) -> str:

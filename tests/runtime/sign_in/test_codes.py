@@ -1,5 +1,7 @@
 """Redeeming codes: everything a code is bound to, and that it works once."""
 
+import base64
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -277,6 +279,16 @@ class TestTokens:
         assert identity["nonce"] == client.nonce
         assert (identity["email"], identity["email_verified"]) == ("ada@acme.example", True)
         assert identity["amr"] == ["pwd"]
+        digest = hashlib.sha256(tokens["access_token"].encode()).digest()[:16]
+        assert identity["at_hash"] == base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        for each in (access, identity):
+            assert each["iss"] == client.issuer
+            assert each["iat"] - 60 <= each["auth_time"] <= each["iat"] < each["exp"]
+        assert access["aud"] == client.issuer
+        assert access["jti"]
+        again = claims(client.refresh(tokens["refresh_token"]).json()["id_token"])
+        same = ("iss", "sub", "aud", "sid", "auth_time")
+        assert [again[name] for name in same] == [identity[name] for name in same]
         assert 0 < tokens["expires_in"] <= 3600
         assert tokens["token_type"] == "Bearer"
 

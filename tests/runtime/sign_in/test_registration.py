@@ -4,6 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Page, Site, assert_page, claims
 
@@ -70,6 +71,32 @@ def test_answer(site: Site, zone: Zone) -> None:
     assert again.json() == answer.json()
     metadata = httpx.get(f"{zone.protocols.oauth2.issuer}/.well-known/openid-configuration").json()
     assert metadata["registration_endpoint"] == str(answer.request.url)
+
+
+@pytest.mark.standard("RFC 7591", "OpenID Connect Core")
+def test_what_is_registered_is_what_counts(site: Site, zone: Zone) -> None:
+    """ID tokens are signed as the client asked; who uses no refresh tokens gets none, and cannot use one."""
+    keys = jwt.PyJWKSet.from_dict(httpx.get(f"{zone.protocols.oauth2.issuer}/.well-known/jwks.json").json())
+    for algorithm, more in (("RS256", {}), ("RS256", {"id_token_signed_response_alg": "RS256"}), ES256):
+        assert register(zone, METADATA | more).json().items() >= more.items()
+        client = registered(site, zone, **more)
+        token = client.sign_in(scope="openid")["id_token"]
+        header = jwt.get_unverified_header(token)
+        assert (header["alg"], header["typ"]) == (algorithm, "JWT")
+        jwt.decode(token, keys[header["kid"]], [algorithm], audience=client.app.client_id)
+
+    asked = {"scope": "openid offline_access"}
+    full, plain = registered(site, zone), registered(site, zone, grant_types=["authorization_code"])
+    tokens, fewer = full.sign_in(**asked), plain.sign_in(**asked)
+    assert full.refresh(tokens["refresh_token"]).status_code == 200
+    assert "refresh_token" not in fewer
+    assert fewer["scope"] == "openid"
+    for token in (tokens["refresh_token"], "made-up"):
+        refused = plain.refresh(token)
+        assert (refused.status_code, refused.json()["error"]) == (400, "unauthorized_client")
+
+
+ES256 = ("ES256", {"id_token_signed_response_alg": "ES256"})
 
 
 @pytest.mark.parametrize(

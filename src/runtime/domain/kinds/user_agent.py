@@ -22,6 +22,7 @@ class ClientMetadata(Part):
 
     Attributes:
         token_endpoint_auth_method: `none`, or `private_key_jwt` with the keys of `jwks_uri` or `jwks`.
+        id_token_signed_response_alg: what its ID tokens and logout tokens are signed with; None for RS256.
         backchannel_logout_uri: where it is told that a session has ended.
         logo_uri, client_uri, policy_uri, tos_uri: repeated in answers; no page of ours loads them.
     """
@@ -32,6 +33,7 @@ class ClientMetadata(Part):
     grant_types: list[str] = ["authorization_code", "refresh_token"]
     response_types: list[str] = ["code"]
     token_endpoint_auth_method: str = "none"
+    id_token_signed_response_alg: str | None = None
     scope: str | None = None
     client_uri: str | None = None
     logo_uri: str | None = None

@@ -28,6 +28,7 @@ MAX_REDIRECT_URIS = 20
 MAX_NAME_CHARS = 100
 MAX_TEXT_CHARS = 2048
 MAX_CONTACTS = 10
+ID_TOKEN_ALGORITHMS = ("RS256", "ES256")
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _ADDRESSES = ("client_uri", "logo_uri", "policy_uri", "tos_uri")
 _TEXTS = ("software_id", "software_version")
@@ -55,6 +56,7 @@ def read(document: Mapping[str, Any]) -> ClientMetadata:
         application_type=application_type,
         grant_types=_some_of(document, "grant_types", GRANT_TYPES),
         response_types=_some_of(document, "response_types", ("code",)),
+        id_token_signed_response_alg=_id_token_algorithm(document),
         scope=_scope(document),
         contacts=_contacts(document),
         post_logout_redirect_uris=_post_logout_redirect_uris(document, application_type),
@@ -141,6 +143,14 @@ def _some_of(document: Mapping[str, Any], member: str, served: tuple[str, ...]) 
     if served[0] not in asked:
         raise InvalidClientMetadata(f"`{member}` must name `{served[0]}`, which is what is served here")
     return [each for each in served if each in asked]
+
+
+def _id_token_algorithm(document: Mapping[str, Any]) -> str | None:
+    """What ID tokens are to be signed with. A client that waits for another algorithm could read none."""
+    wanted = _text(document, "id_token_signed_response_alg")
+    if wanted is not None and wanted not in ID_TOKEN_ALGORITHMS:
+        raise InvalidClientMetadata("`id_token_signed_response_alg` must be `RS256` or `ES256`")
+    return wanted
 
 
 def _name(document: Mapping[str, Any]) -> str | None:

@@ -6,11 +6,11 @@ from typing import Any
 
 from runtime.domain.oauth import claims
 from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.services.parties import ID_TOKEN_ALGORITHM
 from runtime.services.zones import ZoneView
 
 ACCESS_TOKEN_TYPE = "at+jwt"
 ID_TOKEN_TYPE = "JWT"
-ID_TOKEN_ALGORITHM = "RS256"
 
 
 def new_token_id() -> str:
@@ -59,6 +59,7 @@ def issue_id_token(
     now: datetime,
     expires_at: datetime,
     extra: dict[str, Any] | None = None,
+    algorithm: str = ID_TOKEN_ALGORITHM,
 ) -> str:
     """An ID token for the application that the user signed in to.
 
@@ -66,6 +67,7 @@ def issue_id_token(
         subject: the user's zone identifier.
         access_token: the one it is issued with, which `at_hash` binds it to.
         extra: claims about the user that the granted scopes allow.
+        algorithm: what the client waits for.
     Spec: OpenID Connect Core section 2; zone interface, section 3.
     """
     settled: dict[str, Any] = {
@@ -78,8 +80,8 @@ def issue_id_token(
         "auth_time": claims.seconds(authenticated_at) if authenticated_at else None,
         "acr": acr,
         "sid": session_id,
-        "at_hash": claims.at_hash(access_token, ID_TOKEN_ALGORITHM) if access_token else None,
+        "at_hash": claims.at_hash(access_token, algorithm) if access_token else None,
     }
     written = {name: value for name, value in (extra or {}).items() if name not in settled}
     written |= {name: value for name, value in settled.items() if value is not None}
-    return view.signing(ID_TOKEN_ALGORITHM).sign(written, typ=ID_TOKEN_TYPE)
+    return view.signing(algorithm).sign(written, typ=ID_TOKEN_TYPE)

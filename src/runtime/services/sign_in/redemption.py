@@ -60,16 +60,19 @@ async def redeem(
     target = await tokens.choose_target(parts, view, authority, named)
     answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
     refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
+    if client.may_refresh:
+        answer["refresh_token"] = refresh_token
     async with parts.database.transaction() as conn:
         top = await _locked_top(conn, root)
         if top is None or not top.is_active(now):
             raise InvalidGrant(REFUSED, internal="the session ended meanwhile")
         below = None if authority.session.session_type == "offline" else top.id
         await sessions.add(conn, replace(authority.session, parent_id=below))
-        await families.add(conn, family)
+        if client.may_refresh:
+            await families.add(conn, family)
         await clients.used(conn, client, now=now)
     await codes.end_if_reused(parts, view.id, code, produced)
-    return {**answer, "refresh_token": refresh_token}, authority
+    return answer, authority
 
 
 async def _locked_top(conn: AsyncConnection, root: Session) -> Session | None:

@@ -10,7 +10,7 @@ from hmac import compare_digest
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import InvalidGrant, InvalidRequest
+from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.services.parties import Client
@@ -66,9 +66,11 @@ async def refresh(
 
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
-    Raises: InvalidRequest, InvalidGrant, InvalidScope, InvalidTarget, AccessDenied.
+    Raises: UnauthorizedClient, InvalidRequest, InvalidGrant, InvalidScope, InvalidTarget, AccessDenied.
     Spec: RFC 6749 section 6; RFC 9700 section 4.14.
     """
+    if not client.may_refresh:
+        raise UnauthorizedClient("the client has registered without refresh tokens")
     token = form.get("refresh_token")
     if token is None:
         raise InvalidRequest("`refresh_token` is missing")

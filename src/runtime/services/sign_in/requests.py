@@ -206,7 +206,8 @@ async def asked_for(
 
     Raises: InvalidTarget, InvalidScope.
     """
-    return _scopes(scope, await _resources(view, client, named))
+    served = SIGN_IN_SCOPES if client.may_refresh else SIGN_IN_SCOPES - {"offline_access"}
+    return _scopes(scope, await _resources(view, client, named), served)
 
 
 def _refuse_repeated(parameters: Parameters) -> None:
@@ -257,7 +258,7 @@ async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[R
 
 
 def _scopes(
-    text: str | None, resources: list[Resource]
+    text: str | None, resources: list[Resource], served: frozenset[str]
 ) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
     """Which of the asked scopes are for signing in, and which are for each resource. Raises InvalidScope.
 
@@ -265,7 +266,7 @@ def _scopes(
     here has are left out, and the answer says so; when none is left the request is refused.
     """
     asked = scope_strings.parse(text or "") or frozenset({"openid"})
-    sign_in = asked & SIGN_IN_SCOPES
+    sign_in = asked & served
     rest = asked - SIGN_IN_SCOPES
     granted = []
     for resource in resources:

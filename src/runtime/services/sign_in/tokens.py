@@ -146,6 +146,7 @@ async def answer(
             authenticated_at=authority.session.authenticated_at,
             acr=authority.session.acr,
             now=now,
+            algorithm=authority.client.id_token_algorithm,
             expires_at=now + timedelta(seconds=parts.settings.token_lifetime_seconds),
             extra=person_claims(authority.user, authority.session.session_data, authority.scopes)
             | ({"amr": authority.session.amr} if authority.session.amr else {}),

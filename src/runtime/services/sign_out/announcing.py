@@ -13,8 +13,9 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import NotFound
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.logout import LOGOUT_EVENT, LOGOUT_TOKEN_TYPE
-from runtime.services.exchange.tokens import ID_TOKEN_ALGORITHM, new_token_id
+from runtime.services.exchange.tokens import new_token_id
 from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
+from runtime.services.parties import ID_TOKEN_ALGORITHM
 from runtime.storage.sql import listeners
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ async def deliver(parts: "Parts", letter: Letter) -> None:
         "jti": new_token_id(),
         "events": {LOGOUT_EVENT: {}},
     }
-    token = view.signing(ID_TOKEN_ALGORITHM).sign(claims, typ=LOGOUT_TOKEN_TYPE)
+    client = await view.client(letter.payload["client_id"])
+    algorithm = client.id_token_algorithm if client else ID_TOKEN_ALGORITHM
+    token = view.signing(algorithm).sign(claims, typ=LOGOUT_TOKEN_TYPE)
     # A client that does not answer holds up itself alone.
     share = f"{view.sites_of_clients}, {letter.payload['client_id']}"
     try:

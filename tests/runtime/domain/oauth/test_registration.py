@@ -147,6 +147,9 @@ def test_redirect_uris_are_a_short_list(uris):
         {"contacts": "me"},
         {"contacts": [1]},
         {"software_id": {}},
+        {"id_token_signed_response_alg": "HS256"},
+        {"id_token_signed_response_alg": "none"},
+        {"id_token_signed_response_alg": ["RS256"]},
     ],
 )
 def test_other_members_are_refused_when_wrong(members):
