@@ -246,7 +246,7 @@ def zone() -> None:
 @click.argument("value")
 @click.pass_obj
 def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
-    """Set a switch: `strict-assertion-audience on`, or `grant-missing-error insufficient_authorization`."""
+    """Set a switch: `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error`."""
 
     async def change(parts: Parts) -> None:
         await switches.set_switch(parts, await parts.zones.find_id(zone), switch, value)

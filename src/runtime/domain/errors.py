@@ -20,6 +20,7 @@
           FormTooLarge         413     invalid_request
         InvalidClient          401     invalid_client
         InvalidDpopProof       400     invalid_dpop_proof
+          UseDpopNonce         400     use_dpop_nonce
         InvalidGrant           400     invalid_grant
         UnauthorizedClient     400     unauthorized_client
         UnsupportedGrantType   400     unsupported_grant_type
@@ -30,6 +31,7 @@
           InsufficientAuthorization 400  insufficient_authorization  (where a zone is switched to it)
         InvalidToken           401     invalid_token          (bearer APIs, RFC 6750)
           ProofRefused         401     invalid_dpop_proof     (bearer APIs, RFC 9449 section 7.1)
+            NonceRequired      401     use_dpop_nonce         (bearer APIs, RFC 9449 section 9)
           TokenMissing         401     invalid_token          (the challenge names no error)
           TokenSentTwice       400     invalid_request        (bearer APIs, RFC 6750 section 2)
         InsufficientScope      403     insufficient_scope     (bearer APIs, RFC 6750)
@@ -116,9 +118,17 @@ class BadRequest(ManagementError):
 
 
 class Unauthorized(ManagementError):
-    """No credential, or one that is not valid."""
+    """No credential, or one that is not valid.
+
+    Attributes:
+        nonce: what the proof that came with it lacked, and the answer's `DPoP-Nonce` header tells.
+    """
 
     code, status = "unauthorized", 401
+
+    def __init__(self, detail: str, *, internal: str = "", nonce: str | None = None) -> None:
+        super().__init__(detail, internal=internal)
+        self.nonce = nonce
 
 
 class Forbidden(ManagementError):
@@ -213,6 +223,20 @@ class InvalidDpopProof(OAuthError):
     code, status = "invalid_dpop_proof", 400
 
 
+class UseDpopNonce(InvalidDpopProof):
+    """The proof is in order but for the nonce that the zone wants in it. Spec: RFC 9449 section 8.
+
+    Attributes:
+        nonce: the one to use now, which the answer's `DPoP-Nonce` header tells.
+    """
+
+    code = "use_dpop_nonce"
+
+    def __init__(self, detail: str, *, nonce: str) -> None:
+        super().__init__(detail)
+        self.nonce = nonce
+
+
 class InvalidGrant(OAuthError):
     """The code, refresh token or subject token is not valid for this client. One text for every cause."""
 
@@ -279,6 +303,20 @@ class ProofRefused(InvalidToken):
     """The token may be valid, but the proof that it is the sender's is not. Spec: RFC 9449 section 7.1."""
 
     code = "invalid_dpop_proof"
+
+
+class NonceRequired(ProofRefused):
+    """The proof is in order but for the nonce that the zone wants in it. Spec: RFC 9449 section 9.
+
+    Attributes:
+        nonce: the one to use now, which the answer's `DPoP-Nonce` header tells.
+    """
+
+    code = "use_dpop_nonce"
+
+    def __init__(self, detail: str, *, nonce: str) -> None:
+        super().__init__(detail)
+        self.nonce = nonce
 
 
 class TokenMissing(InvalidToken):

@@ -3,22 +3,34 @@
 Spec: RFC 9449 sections 4.3, 5 and 11.1.
 """
 
+from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from runtime.adapters.keys import jose
 from runtime.adapters.keys.proofs import open_proof
-from runtime.domain.errors import InvalidDpopProof, InvalidToken, ProofRefused
+from runtime.domain.errors import (
+    InvalidDpopProof,
+    InvalidToken,
+    NonceRequired,
+    ProofRefused,
+    UseDpopNonce,
+)
 from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
 _TOKEN_REFUSED = "the access token is not valid here"
 _REFUSED = "the DPoP proof is not valid for this request"
+NONCE_SECONDS = 300  # how often a zone that wants nonces has a new one
+_NONCE_BYTES = 18
+_NONCE_WANTED = "the DPoP proof must carry the `nonce` that the `DPoP-Nonce` header tells"
 # As long as the clocks of the two may differ, in both directions.
 _REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
 
@@ -40,12 +52,25 @@ class Presented:
     uri: str
 
 
-async def require(parts: "Parts", realm: str, presented: Presented, jkt: str | None) -> None:
+def nonce(parts: "Parts", view: ZoneView, now: datetime, *, windows_ago: int = 0) -> str:
+    """What proofs to the zone repeat for now, where it wants that.
+
+    Nothing is kept, because every process makes the same one. It counts until the next window has ended.
+    Spec: RFC 9449 sections 8 and 9.
+    """
+    window = int(now.timestamp()) // NONCE_SECONDS - windows_ago
+    made = parts.hasher.hash(f"proof nonce\0{view.id}\0{window}")
+    return urlsafe_b64encode(made[:_NONCE_BYTES]).decode("ascii")
+
+
+async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str | None) -> None:
     """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
 
     Args:
+        view: the zone that issued the token.
         jkt: thumbprint of the key that the token is bound to, as its verified claims say.
-    Raises: InvalidToken; ProofRefused; Unavailable when it cannot be told whether the proof was used before.
+    Raises: InvalidToken; ProofRefused; NonceRequired; Unavailable when it cannot be told whether the proof
+        was used before.
     Spec: RFC 9449 section 7.
     """
     if presented.is_bound != (jkt is not None):
@@ -55,13 +80,15 @@ async def require(parts: "Parts", realm: str, presented: Presented, jkt: str | N
     try:
         proved = await prove(
             parts,
-            realm,
+            view,
             presented.proof or "",
             method=presented.method,
             uri=presented.uri,
             now=parts.clock(),
             access_token=presented.token,
         )
+    except UseDpopNonce as failure:
+        raise NonceRequired(failure.detail, nonce=failure.nonce) from None
     except InvalidDpopProof as failure:
         raise ProofRefused(failure.detail, internal=failure.internal) from None
     if proved != jkt:
@@ -70,7 +97,7 @@ async def require(parts: "Parts", realm: str, presented: Presented, jkt: str | N
 
 async def prove(
     parts: "Parts",
-    realm: str,
+    view: ZoneView,
     proof: str,
     *,
     method: str,
@@ -81,17 +108,30 @@ async def prove(
     """The thumbprint of the key that the request's sender has.
 
     Args:
-        realm: within which a proof works once: the zone's id, or a name for what belongs to none.
+        view: the zone within which a proof works once, and whose nonce it carries if the zone wants that.
         uri: the address that was asked for, from the settings and never from the request.
         access_token: what the proof accompanies at an API; None at the token endpoint.
-    Raises: InvalidDpopProof; Unavailable when it cannot be told whether the proof was used before.
+    Raises: InvalidDpopProof; UseDpopNonce; Unavailable when it cannot be told whether the proof was used
+        before.
     """
     try:
         opened = open_proof(proof)
         token_id = dpop.check_proof(opened.claims, method=method, uri=uri, now=now, access_token=access_token)
     except (jose.InvalidToken, NotAcceptable) as failure:
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
+    if view.switches.require_dpop_nonce and not _is_current(parts, view, opened.claims.get("nonce"), now):
+        raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(parts, view, now))
     used = sha256(f"{opened.thumbprint}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    if not await parts.state.add(f"proof:{realm}:{used}", b"1", ttl_seconds=_REMEMBERED_SECONDS):
+    if not await parts.state.add(f"proof:{view.id}:{used}", b"1", ttl_seconds=_REMEMBERED_SECONDS):
         raise InvalidDpopProof(_REFUSED, internal="the proof was used before")
     return opened.thumbprint
+
+
+def _is_current(parts: "Parts", view: ZoneView, given: object, now: datetime) -> bool:
+    """Tell whether that is the zone's nonce of this window or the last."""
+    if not isinstance(given, str):
+        return False
+    told = given.encode("utf-8", "surrogatepass")
+    return any(
+        compare_digest(told, nonce(parts, view, now, windows_ago=ago).encode("ascii")) for ago in (0, 1)
+    )

@@ -37,7 +37,9 @@ async def test_switches_that_there_are(own_scene: Scene) -> None:
         strict_assertion_audience=True
     )
 
-    with pytest.raises(ValidationFailed, match="there are grant-missing-error, strict-assertion-audience"):
+    with pytest.raises(
+        ValidationFailed, match="there are grant-missing-error, require-dpop-nonce, strict-assertion-audience"
+    ):
         await set_switch(parts, zone.id, "no-such", "on")
     with pytest.raises(ValidationFailed, match="`on` or `off`"):
         await set_switch(parts, zone.id, "strict-assertion-audience", "perhaps")

@@ -7,6 +7,9 @@ import pytest
 from tests.runtime.sign_in.support import Browser, Client, Site, claims
 from tests.support.possession import Holder
 
+from runtime.services import possession
+from runtime.services.switches import set_switch
+
 STORAGE = ("embedded", "servers")
 HOLDER, THIEF = Holder(), Holder()
 
@@ -176,6 +179,65 @@ def test_at_the_zones_own_api(site: Site, browser: Browser) -> None:
     assert "DPoP" in preflight.headers["access-control-allow-headers"]
     metadata = httpx.get(f"{tool.issuer}/.well-known/oauth-authorization-server").json()
     assert metadata["dpop_signing_alg_values_supported"] == ["RS256", "PS256", "ES256", "EdDSA"]
+
+
+@pytest.mark.standard("RFC 9449")
+def test_nonces_where_a_zone_wants_them(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proof without one, or with another, is answered with the one to use; no code is lost by that."""
+    monkeypatch.setattr(possession, "NONCE_SECONDS", 10**9)  # no window ends while the test runs
+    zone, other = site.zone(), site.zone()
+    site.user(zone)
+    tool = bound(site, zone, "tool", public=True)
+    assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser)).headers
+    for each in (zone, other):
+        site.run(set_switch(site.parts, each.id, "require-dpop-nonce", "on"))
+    view, foreign = (site.run(site.parts.zones.view(each.id)) for each in (zone, other))
+    now = site.parts.clock()
+    current, last, older = (possession.nonce(site.parts, view, now, windows_ago=ago) for ago in (0, 1, 2))
+    form = {
+        "grant_type": "authorization_code",
+        "code": tool.code(browser),
+        "redirect_uri": tool.redirect_uri,
+        "code_verifier": tool.verifier,
+    }
+
+    def redeem(**claims: Any) -> httpx.Response:
+        proof = HOLDER.proof(tool.endpoint, **claims)
+        return httpx.post(tool.endpoint, data={**tool.app.form, **form}, headers={"DPoP": proof})
+
+    of_another_zone = possession.nonce(site.parts, foreign, now)
+    for nonce in (None, "", "x", 7, "\ud800", older, of_another_zone):
+        asked = redeem(nonce=nonce)
+        assert (asked.status_code, asked.json()["error"]) == (400, "use_dpop_nonce")
+        assert asked.headers["dpop-nonce"] == current
+        assert "DPoP-Nonce" in asked.headers["access-control-expose-headers"]
+    assert redeem(nonce=current, htm="GET").json()["error"] == "invalid_dpop_proof"
+    answer = redeem(nonce=asked.headers["dpop-nonce"])
+    assert (answer.status_code, answer.headers["dpop-nonce"]) == (200, current)
+    token = answer.json()["access_token"]
+    assert "dpop-nonce" not in tool.redeem_with(None, tool.code(browser)).headers  # bearer tokens need none
+
+    par = f"{tool.issuer}/oauth/par"
+    query = dict(httpx.URL(tool.url()).params)
+    pushed = [
+        httpx.post(par, data=query, headers={"DPoP": HOLDER.proof(par, nonce=nonce)})
+        for nonce in (None, last)
+    ]
+    assert [each.status_code for each in pushed] == [400, 201]
+    assert {each.headers["dpop-nonce"] for each in pushed} == {current}
+
+    userinfo = f"{tool.issuer}/openid/userinfo"
+    bundle = f"{site.server.url}/policy/bundle"
+    for uri in (userinfo, bundle):
+        for nonce, status in ((None, 401), (last, 200)):
+            proof = HOLDER.proof(uri, "GET", access_token=token, nonce=nonce)
+            told = httpx.get(uri, headers={"Authorization": f"DPoP {token}", "DPoP": proof})
+            assert told.status_code == status, told.text
+            if status == 401:
+                assert told.headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce"')
+                assert told.headers["dpop-nonce"] == current
 
 
 def tool_proof(tool: Bound) -> str:

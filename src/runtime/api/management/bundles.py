@@ -22,6 +22,7 @@ from runtime.api.shared.request_ids import check_client_request_id, request_id_o
 from runtime.contract.bundles import MEDIA_TYPE, Bundle
 from runtime.domain.errors import (
     Forbidden,
+    NonceRequired,
     NotAcceptable,
     NotFound,
     OAuthError,
@@ -97,7 +98,8 @@ async def _user(request: Request) -> tuple[Parts, User]:
         view = await parts.zones.view(zone_id or "")
         bearer = await require_bearer(parts, view, request, audience=view.issuer)
     except (OAuthError, NotFound) as refused:
-        raise Unauthorized(_REFUSED, internal=refused.internal) from None
+        nonce = refused.nonce if isinstance(refused, NonceRequired) else None
+        raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
     if not isinstance(await view.client(bearer.subject.client_id), ApplicationClient):
         raise Forbidden("an application that registered itself has no say in policies")
     check_client_request_id(request, uuid=False)

@@ -19,7 +19,7 @@ from runtime.settings import Settings
 
 ZoneHandler = Callable[[Request, str], Coroutine[Any, Any, HTTPResponse]]
 Handler = Callable[..., Coroutine[Any, Any, HTTPResponse]]
-CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate"}
+CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "WWW-Authenticate, DPoP-Nonce"}
 _PREFLIGHT = {
     **CORS,
     "Access-Control-Allow-Methods": "GET, HEAD, POST, OPTIONS",

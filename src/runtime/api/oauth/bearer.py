@@ -55,7 +55,7 @@ async def require_bearer(
         raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
         subject = verify_subject(view, presented.token, parts.clock())
-        await possession.require(parts, view.id, presented, subject.jkt)
+        await possession.require(parts, view, presented, subject.jkt)
         bearer = await _standing(parts, view, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None

@@ -13,6 +13,7 @@ from runtime.domain.errors import (
     InsufficientScope,
     InvalidClient,
     InvalidToken,
+    NonceRequired,
     NotFound,
     OAuthError,
     ServerError,
@@ -20,6 +21,7 @@ from runtime.domain.errors import (
     TokenMissing,
     TooManyRequests,
     Unavailable,
+    UseDpopNonce,
 )
 from runtime.domain.oauth import assertions
 from runtime.logs import log
@@ -36,6 +38,8 @@ def oauth_error_response(refusal: OAuthError, issuer: str | None = None) -> HTTP
         headers["WWW-Authenticate"] = f'Basic realm="{issuer or "zone"}", charset="UTF-8"'
     elif isinstance(refusal, InvalidToken | InsufficientScope):
         headers["WWW-Authenticate"] = _bearer_challenge(refusal, issuer)
+    if isinstance(refusal, UseDpopNonce | NonceRequired):
+        headers["DPoP-Nonce"] = refusal.nonce
     elif isinstance(refusal, TooManyRequests):
         headers["Retry-After"] = str(refusal.retry_after_seconds)
     elif isinstance(refusal, TemporarilyUnavailable):

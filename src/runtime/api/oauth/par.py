@@ -11,7 +11,7 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.forms import read_form
-from runtime.api.oauth.proofs import proof_of
+from runtime.api.oauth.proofs import offered_nonce, proof_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidDpopProof
 from runtime.services import possession
@@ -36,10 +36,11 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{view.issuer}/oauth/par"
-        jkt = await possession.prove(parts, view.id, proof, method="POST", uri=address, now=parts.clock())
+        jkt = await possession.prove(parts, view, proof, method="POST", uri=address, now=parts.clock())
         if form.values.get("dpop_jkt", jkt) != jkt:
             raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
         sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]
     request_uri = await pushed.push(parts, view, client, sent)
+    headers = {**NO_STORE, **offered_nonce(request, view)}
     body = orjson.dumps({"request_uri": request_uri, "expires_in": pushed.PUSHED_SECONDS})
-    return HTTPResponse(body, status=201, headers=NO_STORE, content_type="application/json")
+    return HTTPResponse(body, status=201, headers=headers, content_type="application/json")

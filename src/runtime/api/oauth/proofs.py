@@ -6,12 +6,25 @@ Spec: RFC 9449 sections 4.3 and 7.1.
 from sanic.request import Request
 
 from runtime.api.shared.headers import header_of
+from runtime.services import possession
 from runtime.services.possession import Presented
+from runtime.services.zones import ZoneView
 
 
 def proof_of(request: Request) -> str | None:
     """The `DPoP` header; None without one. Two of them make one text, as in HTTP, and that is no proof."""
     return header_of(request, "dpop")
+
+
+def offered_nonce(request: Request, view: ZoneView | None) -> dict[str, str]:
+    """The header that tells who sends proofs of the nonce for the next one, where the zone wants nonces.
+
+    Spec: RFC 9449 section 8.2.
+    """
+    if view is None or not view.switches.require_dpop_nonce or proof_of(request) is None:
+        return {}
+    parts = request.app.ctx.parts
+    return {"DPoP-Nonce": possession.nonce(parts, view, parts.clock())}
 
 
 def presented_of(request: Request, uri: str) -> Presented | None:

@@ -15,7 +15,7 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import GUESSING, refuse_query
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.oauth.forms import Form, read_form
-from runtime.api.oauth.proofs import proof_of
+from runtime.api.oauth.proofs import offered_nonce, proof_of
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError, TemporarilyUnavailable, UnsupportedGrantType
@@ -64,16 +64,21 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def token(request: Request, zone_id: str) -> HTTPResponse:
     """Answer a token request. Spec: zone interface, sections 3 to 6."""
     refuse_query(request)
+    parts: Parts = request.app.ctx.parts
+    proof = proof_of(request)
     answer = await respond(
-        request.app.ctx.parts,
+        parts,
         zone_id,
         read_form(request.body, request.headers.get("content-type")),
         authorization=header_of(request, "authorization"),
         address=address_of(request),
         request_id=request_id_of(request),
-        proof=proof_of(request),
+        proof=proof,
     )
-    return HTTPResponse(orjson.dumps(answer), headers=NO_STORE, content_type="application/json")
+    headers = NO_STORE
+    if proof is not None:
+        headers = {**NO_STORE, **offered_nonce(request, parts.zones.held(zone_id))}
+    return HTTPResponse(orjson.dumps(answer), headers=headers, content_type="application/json")
 
 
 async def respond(
@@ -143,7 +148,7 @@ async def _granted(
     jkt = None
     if proof is not None:
         uri = str(view.zone.protocols.oauth2.token_endpoint)
-        jkt = await possession.prove(parts, view.id, proof, method="POST", uri=uri, now=decision.at)
+        jkt = await possession.prove(parts, view, proof, method="POST", uri=uri, now=decision.at)
     return await grant(
         TokenContext(
             parts=parts,

@@ -10,6 +10,7 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.bearer import require_bearer
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.proofs import offered_nonce
 from runtime.services.parts import Parts
 from runtime.services.sign_in.tokens import person_claims
 from runtime.storage.sql import sessions
@@ -32,4 +33,5 @@ async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     user = bearer.root.user.user
     profile = session.session_data if session else {}
     claims = {"sub": user.identifier, **person_claims(user, profile, bearer.subject.scopes)}
-    return HTTPResponse(orjson.dumps(claims), headers=NO_STORE, content_type="application/json")
+    headers = {**NO_STORE, **offered_nonce(request, view)}
+    return HTTPResponse(orjson.dumps(claims), headers=headers, content_type="application/json")

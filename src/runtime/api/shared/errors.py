@@ -25,6 +25,7 @@ from runtime.domain.errors import (
     RateLimited,
     Unauthorized,
     Unavailable,
+    UseDpopNonce,
 )
 from runtime.domain.kinds.values import rfc3339
 from runtime.logs import log
@@ -77,7 +78,11 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
         response.headers["x-should-retry"] = "false"
     elif isinstance(refusal, Unauthorized):
         public_url = request.app.ctx.settings.public_url
-        response.headers["WWW-Authenticate"] = challenge_of(public_url, request.path)
+        challenge = challenge_of(public_url, request.path)
+        if refusal.nonce is not None:
+            response.headers["DPoP-Nonce"] = refusal.nonce
+            challenge = f'DPoP error="{UseDpopNonce.code}", {challenge}'
+        response.headers["WWW-Authenticate"] = challenge
     elif isinstance(refusal, RateLimited | Unavailable):
         response.headers["Retry-After"] = _RETRY_AFTER_SECONDS
     return response

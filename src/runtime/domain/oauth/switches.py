@@ -16,12 +16,15 @@ class Switches(BaseModel):
             has it; else for the token endpoint too, which widespread clients write.
         grant_missing_error: what an application hears that the user has not authorized yet; some clients
             wait for `insufficient_authorization`. Spec: zone interface, section 5.
+        require_dpop_nonce: take only proofs of possession that carry a nonce of ours, so that none can be
+            made ahead of time. Spec: RFC 9449 section 8.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     strict_assertion_audience: bool = False
     grant_missing_error: Literal["access_denied", "insufficient_authorization"] = "access_denied"
+    require_dpop_nonce: bool = False
 
 
 DEFAULTS = Switches()

@@ -9,6 +9,8 @@ from tests.runtime.management.signing_in import someone
 from tests.runtime.sign_in.support import Answer, claims
 from tests.support.possession import Holder
 
+from runtime.services.switches import set_switch
+
 HOLDER, THIEF = Holder(), Holder()
 
 
@@ -81,6 +83,24 @@ def test_a_bound_token_and_what_it_is_swapped_for(api: Api) -> None:
     assert ask(api, "/zones", own, None, scheme="Bearer").status_code == 200
     by_key = HOLDER.proof(f"{api.server.url}/zones", "GET", access_token=own)
     assert ask(api, "/zones", own, by_key).status_code == 401
+
+
+@pytest.mark.standard("RFC 9449")
+def test_nonces(api: Api) -> None:
+    """Where the organization's own zone wants them, the challenge tells which to use."""
+    token, path = signed_in(api, api.server.url), "/zones"
+    zone_id = str(claims(token)["iss"]).rpartition("/")[2]
+    api.server.call(lambda parts: set_switch(parts, zone_id, "require-dpop-nonce", "on"))
+    try:
+        answers, nonce = [], None
+        for _ in range(2):
+            proof = HOLDER.proof(f"{api.server.url}{path}", "GET", access_token=token, nonce=nonce)
+            answers.append(ask(api, path, token, proof))
+            nonce = answers[0].headers["dpop-nonce"]
+    finally:
+        api.server.call(lambda parts: set_switch(parts, zone_id, "require-dpop-nonce", "off"))
+    assert [each.status_code for each in answers] == [401, 200]
+    assert answers[0].headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce", Bearer ')
 
 
 @pytest.mark.threat(13)

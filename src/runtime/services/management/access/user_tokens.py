@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.contract.answers import TokenResponse
-from runtime.domain.errors import Forbidden, NotFound, OAuthError, Unauthorized
+from runtime.domain.errors import Forbidden, NonceRequired, NotFound, OAuthError, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
 from runtime.domain.kinds.organization import Organization, OrganizationUser
@@ -226,7 +226,9 @@ async def _possessed(
     """
     try:
         jkt = bound_to(claims.get("cnf"))
-        await possession.require(parts, view.id, presented, jkt)
+        await possession.require(parts, view, presented, jkt)
+    except NonceRequired as failure:
+        raise Unauthorized(REFUSED, internal=failure.detail, nonce=failure.nonce) from None
     except (ValueError, OAuthError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     return jkt
