@@ -11,7 +11,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, Entity
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.policies import policies, policy_sets
+from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 
@@ -79,14 +79,14 @@ def by_a_person(api: Api, zone: Zone, person: OrganizationUser) -> dict[str, str
         async with unit_of_work(parts, caller, new_id()) as unit:
             policy = await policies.create(unit, POLICY, parents, {"name": api.named()})
             of_policy = {**parents, "policy_id": policy.id}
-            version = await policies.create_version(unit, POLICY_VERSION, of_policy, TEXT)
+            version = await policy_versions.create(unit, POLICY_VERSION, of_policy, TEXT)
             chosen = await policy_sets.create(unit, POLICY_SET, parents, {"name": api.named()})
             of_set = {**parents, "policy_set_id": chosen.id}
             entries = [{"policy_id": policy.id, "policy_version_id": version.id}]
             body = {"schema_version": TEXT["schema_version"], "manifest": {"entries": entries}}
-            composed = await policy_sets.create_version(unit, POLICY_SET_VERSION, of_set, body)
-            spare = await policies.create_version(unit, POLICY_VERSION, of_policy, TEXT)
-            await policies.archive_version(unit, POLICY_VERSION, of_policy, spare.id)
+            composed = await policy_set_versions.create(unit, POLICY_SET_VERSION, of_set, body)
+            spare = await policy_versions.create(unit, POLICY_VERSION, of_policy, TEXT)
+            await policy_versions.archive(unit, POLICY_VERSION, of_policy, spare.id)
         return policy, spare, chosen, composed
 
     policy, version, chosen, composed = api.server.call(make)

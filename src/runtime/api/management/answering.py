@@ -13,7 +13,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management.access.permissions import children_of, permission_map
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies.policies import etag
+from runtime.services.management.policies.versioned import etag
 from runtime.storage.sql.entities import position
 
 

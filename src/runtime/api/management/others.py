@@ -11,7 +11,7 @@ from runtime.services.management import audit
 from runtime.services.management.access import user_tokens
 from runtime.services.management.members import identities
 from runtime.services.management.organizations import organizations
-from runtime.services.management.policies import policy_schemas, policy_sets
+from runtime.services.management.policies import policy_schemas, policy_set_versions
 from runtime.services.management.surroundings import with_people
 from runtime.services.management.zones import provider_checks, secrets
 
@@ -98,7 +98,7 @@ async def list_set_policies(call: Call) -> HTTPResponse:
     """The policy versions of a policy set version."""
     query = call.list_query()
     async with call.reading() as unit:
-        listed = await policy_sets.list_policies(unit, call.path, call.path["version_id"], query)
+        listed = await policy_set_versions.list_policies(unit, call.path, call.path["version_id"], query)
         listed = listed.with_items(await with_people(unit, listed.items, call.expands))
     return send_page(call, POLICY_VERSION, listed, query)
 

@@ -25,7 +25,7 @@ from runtime.services.bundles.reading import Wanted, WantedPolicy
 from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.policies import policies, policy_sets, policy_texts
+from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions
 from runtime.services.management.policies.policy_texts import PolicyText
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
@@ -188,7 +188,7 @@ async def _new_policy(
     zone = {"zone_id": user.zone_id}
     made = await entities.new_entity(unit, POLICY, zone, told, target_type=_USER, created_by=unit.caller.id)
     policy = cast(Policy, await entities.add(unit, POLICY, made))
-    return policy, await policies.add_version(unit, policy, text, schema_version)
+    return policy, await policy_versions.add_version(unit, policy, text, schema_version)
 
 
 async def _written(
@@ -207,7 +207,7 @@ async def _written(
     policy, version = kept[wanted.public_id]
     if (version.sha, version.schema_version) == (wanted.text.sha, schema_version):
         return policy, version
-    return policy, await policies.add_version(unit, policy, wanted.text, schema_version)
+    return policy, await policy_versions.add_version(unit, policy, wanted.text, schema_version)
 
 
 async def _compose(
@@ -219,7 +219,7 @@ async def _compose(
 ) -> _InForce:
     """Bind a new version of the user's set, made of these."""
     versions = [version for _, version in sorted(written, key=lambda pair: pair[0].id)]
-    made = await policy_sets.compose_version(unit, policy_set, versions, schema_version)
+    made = await composition.compose_version(unit, policy_set, versions, schema_version)
     zone = {"zone_id": user.zone_id}
     await bindings.bind(
         unit.conn,
@@ -234,7 +234,7 @@ async def _compose(
     after = {"policy_set_version_id": made.id}
     action = "policy_set_versions.activate"
     await unit.record(action, POLICY_SET_VERSION.name, made.id, user.zone_id, before=None, after=after)
-    await policy_sets.touch(unit, user.zone_id, policy_set.id)
+    await deciding.touch(unit, user.zone_id, policy_set.id)
     return _InForce(policy_set, made, tuple(written))
 
 

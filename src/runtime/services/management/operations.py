@@ -33,7 +33,7 @@ from runtime.services.management import entities
 from runtime.services.management.members import invitations, organization_users
 from runtime.services.management.organizations import organizations, service_accounts
 from runtime.services.management.people import delegated_grants, groups, sessions, users
-from runtime.services.management.policies import policies, policy_sets
+from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
 from runtime.services.management.zones import applications, credentials, providers, resources, secrets, zones
 
 Operation = Callable[..., Coroutine[Any, Any, Any]]
@@ -96,20 +96,20 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (POLICY.name, Verb.RETRIEVE): policies.retrieve,
     (POLICY.name, Verb.UPDATE): policies.update,
     (POLICY.name, Verb.ARCHIVE): policies.archive,
-    (POLICY_VERSION.name, Verb.LIST): policies.list_versions,
-    (POLICY_VERSION.name, Verb.CREATE): policies.create_version,
-    (POLICY_VERSION.name, Verb.RETRIEVE): policies.retrieve_version,
-    (POLICY_VERSION.name, Verb.ARCHIVE): policies.archive_version,
+    (POLICY_VERSION.name, Verb.LIST): policy_versions.list_,
+    (POLICY_VERSION.name, Verb.CREATE): policy_versions.create,
+    (POLICY_VERSION.name, Verb.RETRIEVE): policy_versions.retrieve,
+    (POLICY_VERSION.name, Verb.ARCHIVE): policy_versions.archive,
     (POLICY_SET.name, Verb.LIST): policy_sets.list_,
     (POLICY_SET.name, Verb.CREATE): policy_sets.create,
     (POLICY_SET.name, Verb.RETRIEVE): policy_sets.retrieve,
     (POLICY_SET.name, Verb.UPDATE): policy_sets.update,
     (POLICY_SET.name, Verb.ARCHIVE): policy_sets.archive,
-    (POLICY_SET_VERSION.name, Verb.LIST): policy_sets.list_versions,
-    (POLICY_SET_VERSION.name, Verb.CREATE): policy_sets.create_version,
-    (POLICY_SET_VERSION.name, Verb.RETRIEVE): policy_sets.retrieve_version,
-    (POLICY_SET_VERSION.name, Verb.UPDATE): policy_sets.activate_version,
-    (POLICY_SET_VERSION.name, Verb.ARCHIVE): policy_sets.archive_version,
+    (POLICY_SET_VERSION.name, Verb.LIST): policy_set_versions.list_,
+    (POLICY_SET_VERSION.name, Verb.CREATE): policy_set_versions.create,
+    (POLICY_SET_VERSION.name, Verb.RETRIEVE): policy_set_versions.retrieve,
+    (POLICY_SET_VERSION.name, Verb.UPDATE): policy_set_versions.update,
+    (POLICY_SET_VERSION.name, Verb.ARCHIVE): policy_set_versions.archive,
 }
 
 OPERATIONS: dict[tuple[str, Verb], Operation] = {

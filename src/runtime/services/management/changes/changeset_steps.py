@@ -37,7 +37,7 @@ from runtime.services.management.changes.changeset_specs import (
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.people import assignments, groups
-from runtime.services.management.policies import policies, policy_sets
+from runtime.services.management.policies import composition, policy_versions
 from runtime.services.management.unit import Unit
 from runtime.services.management.zones import applications, credentials
 from runtime.storage.sql import changes, directory
@@ -327,7 +327,7 @@ class Steps:
             policy = entity or await self._entity(kind, target)
             if not isinstance(policy, Policy):
                 raise TypeError("an operation on policies returned something else")
-            if await policies.write_text(self.unit, policy, extras["cedar"], field="cedar"):
+            if await policy_versions.write_text(self.unit, policy, extras["cedar"], field="cedar"):
                 self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
         elif kind is POLICY_SET:
             self._contents.append(_Later(index, operation, kind, target, extras))
@@ -412,7 +412,7 @@ class Steps:
         active = extras.get("active")
         if active is None:
             active = target.id in await changes.active_sets(self.unit.conn, [zone_id])
-        await policy_sets.compose(self.unit, policy_set, wanted, active=bool(active))
+        await composition.compose(self.unit, policy_set, wanted, active=bool(active))
 
     async def refresh_active_sets(self) -> None:
         """Give every active policy set the new texts of its policies; before anything is archived."""
@@ -424,7 +424,7 @@ class Steps:
                 if set_id in composed or rewritten.isdisjoint(wanted):
                     continue
                 policy_set = await self._policy_set(Target(set_id, zone_id))
-                await policy_sets.compose(self.unit, policy_set, wanted, active=True)
+                await composition.compose(self.unit, policy_set, wanted, active=True)
 
     async def _policy_set(self, target: Target) -> PolicySet:
         found = await self._entity(POLICY_SET, target)

@@ -1,41 +1,19 @@
-"""Policies and their versions. A policy is archived, never deleted; a version never changes."""
+"""Policies. One is archived, never deleted, and its text is that of its latest version."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
-from runtime.domain.errors import Conflict, PreconditionFailed
-from runtime.domain.kinds import POLICY, POLICY_VERSION, Entity, Kind, Verb
-from runtime.domain.kinds.policy import Policy, PolicyVersion
-from runtime.domain.kinds.values import PolicyTargetType
+from runtime.domain.errors import Conflict
+from runtime.domain.kinds import POLICY, Entity, Kind, Verb
+from runtime.domain.kinds.policy import (
+    Policy,
+)
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies import policy_texts
+from runtime.services.management.policies.versioned import for_targets, require_match, require_not_archived
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
-from runtime.storage.sql import entities as storage
-
-
-def etag(entity: Entity) -> str:
-    """The entity tag of a policy or a policy set."""
-    return f'"{entity.revision}"'
-
-
-def require_match(entity: Entity, if_match: str | None) -> None:
-    """Raise PreconditionFailed when the caller changes another state than it has seen."""
-    if if_match is None or if_match.strip() == "*":
-        return
-    given = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
-    if etag(entity) not in given:
-        raise PreconditionFailed(f"it has changed since: the present ETag is {etag(entity)}")
-
-
-def for_targets(query: ListQuery) -> ListQuery:
-    """The query, limited to what is for zones unless it says otherwise or asks for ids."""
-    if "target_type" in query.filters or "id" in query.filters:
-        return query
-    return replace(query, filters={**query.filters, "target_type": (PolicyTargetType.ZONE.value,)})
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
@@ -71,7 +49,7 @@ async def update(
     scope, before = await entities.for_change(unit, POLICY, parents, entity_id, Verb.UPDATE)
     before = cast(Policy, before)
     require_match(before, if_match)
-    _require_not_archived(before)
+    require_not_archived(before)
     after = await entities.patched(unit, POLICY, scope, before, patch)
     if after == before:
         return before
@@ -89,140 +67,9 @@ async def archive(
     if before.archived_at is not None:
         return before
     await unit.revision()
-    if before.id in {policy_id for policy_id, _ in await bindings.bound_entries(unit.conn, **_zone(scope))}:
+    if before.id in {
+        policy_id for policy_id, _ in await bindings.bound_entries(unit.conn, zone_id=scope["zone_id"])
+    }:
         raise Conflict("a version of this policy is part of a policy set that is bound")
     after = before.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
     return await entities.change(unit, POLICY, scope, before, after, action="archive")
-
-
-def _zone(scope: Parents) -> dict[str, str]:
-    return {"zone_id": scope["zone_id"]}
-
-
-def _require_not_archived(policy: Policy) -> None:
-    if policy.archived_at is not None:
-        raise Conflict(f"Policy `{policy.id}` is archived")
-
-
-# --- versions
-
-
-async def list_versions(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
-    """One page of a policy's versions."""
-    listed = await entities.list_(unit, POLICY_VERSION, parents, query)
-    return listed.with_items([in_format(one, format_of(query)) for one in listed.items])
-
-
-def format_of(query: ListQuery) -> str | None:
-    """The notation of texts that a list asks for."""
-    return next(iter(query.special.get("format", ())), None)
-
-
-def in_format(version: Entity, notation: str | None) -> Entity:
-    """The version in one of Cedar's notations; in both when none is asked."""
-    if notation is None:
-        return version
-    return version.model_copy(update={"cedar_json" if notation == "cedar" else "cedar_raw": None})
-
-
-async def retrieve_version(
-    unit: Unit,
-    kind: Kind,
-    parents: Parents,
-    entity_id: str,
-    expands: frozenset[str] = frozenset(),
-    *,
-    notation: str | None = None,
-) -> Entity:
-    """One version of a policy."""
-    return in_format(await entities.retrieve(unit, POLICY_VERSION, parents, entity_id), notation)
-
-
-async def create_version(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
-    """Give a policy a new text. Raises ValidationFailed, Conflict for an archived policy, Forbidden."""
-    zone = {"zone_id": parents["zone_id"]}
-    await entities.scope_of(unit, POLICY_VERSION, parents)
-    _, policy = await entities.for_change(unit, POLICY, zone, parents["policy_id"], Verb.RETRIEVE)
-    entities.require(unit, POLICY_VERSION, Verb.CREATE, zone)
-    policy = cast(Policy, policy)
-    text = policy_texts.read(
-        cedar_raw=body.get("cedar_raw"),
-        cedar_json=body.get("cedar_json"),
-        schema_version=body["schema_version"],
-    )
-    return await add_version(unit, policy, text, body["schema_version"])
-
-
-async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "cedar") -> PolicyVersion | None:
-    """Give a policy this text under the zone's default schema; None when it is its text already.
-
-    Raises: ValidationFailed, Conflict, Forbidden.
-    """
-    entities.refuse_platform_owned(POLICY, policy)
-    await entities.require_in(unit, POLICY_VERSION, Verb.CREATE, policy.zone_id)
-    version = await bindings.schema_version(unit.conn, zone_id=policy.zone_id)
-    read = policy_texts.read(cedar_raw=text, schema_version=version, field=field)
-    latest = await latest_version(unit, policy)
-    if latest is not None and latest.sha == read.sha and latest.schema_version == version:
-        return None
-    return await add_version(unit, policy, read, version)
-
-
-async def latest_version(unit: Unit, policy: Policy) -> PolicyVersion | None:
-    """The newest version of a policy; None when it has none."""
-    if policy.latest_version_id is None:
-        return None
-    within = {"zone_id": policy.zone_id, "policy_id": policy.id}
-    found = await storage.get(unit.conn, POLICY_VERSION, policy.latest_version_id, within=within)
-    return cast(PolicyVersion, found)
-
-
-async def add_version(
-    unit: Unit, policy: Policy, text: policy_texts.PolicyText, schema_version: str
-) -> PolicyVersion:
-    """Give a policy another version; whoever may do that has been decided. Raises Conflict."""
-    _require_not_archived(policy)
-    zone = {"zone_id": policy.zone_id}
-    await unit.revision()
-    # Read again: from here on nobody else of the organization can take the next number.
-    current = await storage.get(unit.conn, POLICY, policy.id, within=zone)
-    current = cast(Policy, current)
-    number = (current.latest_version or 0) + 1
-    made = await entities.new_entity(
-        unit,
-        POLICY_VERSION,
-        {**zone, "policy_id": policy.id},
-        {},
-        version=number,
-        schema_version=schema_version,
-        cedar_raw=text.raw,
-        cedar_json=text.as_json,
-        sha=text.sha,
-        owner_type=policy.owner_type,
-        created_by=unit.caller.id,
-    )
-    made = cast(PolicyVersion, made)
-    await entities.add(unit, POLICY_VERSION, made)
-    latest = {
-        "latest_version": number,
-        "latest_version_id": made.id,
-        "latest_schema_version": schema_version,
-        "updated_by": unit.caller.id,
-    }
-    await entities.change(unit, POLICY, zone, current, current.model_copy(update=latest))
-    return made
-
-
-async def archive_version(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
-) -> Entity:
-    """Archive a version: no new policy set version can hold it. Raises Conflict while it is at work."""
-    scope, before = await entities.for_change(unit, POLICY_VERSION, parents, entity_id, Verb.ARCHIVE)
-    before = cast(PolicyVersion, before)
-    if before.archived_at is not None:
-        return before
-    await unit.revision()
-    if before.id in {version_id for _, version_id in await bindings.bound_entries(unit.conn, **_zone(scope))}:
-        raise Conflict("this version is part of a policy set that is bound")
-    after = before.model_copy(update={"archived_at": unit.now, "archived_by": unit.caller.id})
-    return await entities.change(unit, POLICY_VERSION, scope, before, after, action="archive")

@@ -11,7 +11,7 @@ from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services import keys
 from runtime.services.management.policies import attestations, policy_texts
-from runtime.services.management.policies.policy_sets import manifest_of, manifest_sha
+from runtime.services.management.policies.composition import manifest_of, manifest_sha
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage

@@ -1,0 +1,78 @@
+"""Which version of a policy set decides in a zone."""
+
+from runtime.domain.errors import BadRequest, Conflict
+from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
+from runtime.domain.kinds.policy import (
+    PolicySet,
+    PolicySetVersion,
+    PolicyVersion,
+)
+from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import bindings
+from runtime.storage.sql import entities as storage
+
+
+async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion) -> None:
+    """Bind a version to the zone as the one that decides. Raises BadRequest, Conflict."""
+    if policy_set.target_type is not PolicyTargetType.ZONE:
+        raise BadRequest("a policy set for a user is bound by its user alone")
+    if policy_set.archived_at is not None or version.archived_at is not None:
+        raise Conflict("an archived policy set or version cannot be activated")
+    zone_id = policy_set.zone_id
+    await unit.revision()
+    present = await bindings.of_target(unit.conn, PolicyTargetType.ZONE.value, zone_id, zone_id=zone_id)
+    by_mode = {one.mode: one for one in present}
+    shadow = by_mode.get(PolicySetMode.SHADOW.value)
+    if shadow and shadow.policy_set_version_id == version.id:
+        raise BadRequest("this version is bound as shadow")
+    active = by_mode.get(PolicySetMode.ACTIVE.value)
+    if active and active.policy_set_version_id == version.id:
+        return
+    await _refuse_archived_entries(unit, version)
+    await bindings.bind(
+        unit.conn,
+        zone_id=zone_id,
+        target_type=PolicyTargetType.ZONE.value,
+        target_id=zone_id,
+        mode=PolicySetMode.ACTIVE.value,
+        policy_set_id=policy_set.id,
+        policy_set_version_id=version.id,
+        now=unit.now,
+    )
+    await unit.record(
+        "policy_set_versions.activate",
+        POLICY_SET_VERSION.name,
+        version.id,
+        zone_id,
+        before={"policy_set_version_id": active.policy_set_version_id} if active else None,
+        after={"policy_set_version_id": version.id},
+    )
+    for changed in {policy_set.id, *((active.policy_set_id,) if active else ())}:
+        await touch(unit, zone_id, changed)
+
+
+async def _refuse_archived_entries(unit: Unit, version: PolicySetVersion) -> None:
+    wanted = [entry.policy_version_id for entry in version.manifest.entries]
+    for found in await storage.many(unit.conn, POLICY_VERSION, wanted, within={"zone_id": version.zone_id}):
+        if isinstance(found, PolicyVersion) and found.archived_at is not None:
+            raise Conflict(f"policy version `{found.id}` in it is archived")
+
+
+async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
+    """Let no version of a policy set decide any more."""
+    zone_id, mode = policy_set.zone_id, PolicySetMode.ACTIVE.value
+    if await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
+        before = {"policy_set_id": policy_set.id}
+        await unit.record(
+            "policy_sets.unbind", POLICY_SET.name, policy_set.id, zone_id, before=before, after=None
+        )
+        await touch(unit, zone_id, policy_set.id)
+
+
+async def touch(unit: Unit, zone_id: str, policy_set_id: str) -> None:
+    """Give a policy set whose binding has changed a new ETag."""
+    within = {"zone_id": zone_id}
+    found = await storage.get(unit.conn, POLICY_SET, policy_set_id, within=within)
+    touched = found.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
+    await storage.replace(unit.conn, POLICY_SET, touched, within=within)

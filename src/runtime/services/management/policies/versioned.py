@@ -1,0 +1,36 @@
+"""What policies and policy sets have in common: entity tags, archiving, and whom they are for."""
+
+from dataclasses import replace
+
+from runtime.domain.errors import Conflict, PreconditionFailed
+from runtime.domain.kinds import Entity
+from runtime.domain.kinds.policy import Policy, PolicySet
+from runtime.domain.kinds.values import PolicyTargetType
+from runtime.services.management.listing import ListQuery
+
+
+def etag(entity: Entity) -> str:
+    """The entity tag of a policy or a policy set."""
+    return f'"{entity.revision}"'
+
+
+def require_match(entity: Entity, if_match: str | None) -> None:
+    """Raise PreconditionFailed when the caller changes another state than it has seen."""
+    if if_match is None or if_match.strip() == "*":
+        return
+    given = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
+    if etag(entity) not in given:
+        raise PreconditionFailed(f"it has changed since: the present ETag is {etag(entity)}")
+
+
+def for_targets(query: ListQuery) -> ListQuery:
+    """The query, limited to what is for zones unless it says otherwise or asks for ids."""
+    if "target_type" in query.filters or "id" in query.filters:
+        return query
+    return replace(query, filters={**query.filters, "target_type": (PolicyTargetType.ZONE.value,)})
+
+
+def require_not_archived(entity: Policy | PolicySet) -> None:
+    """Raise Conflict for what is archived: it does not change any more."""
+    if entity.archived_at is not None:
+        raise Conflict(f"{type(entity).__name__} `{entity.id}` is archived")
