@@ -16,7 +16,7 @@ from runtime.contract.bodies import parse
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import ORGANIZATION
-from runtime.services.management.changes import changesets
+from runtime.services.management.changes import changesets, receipts
 from runtime.services.management.changes.snapshot import open_snapshot
 
 LINES = "application/x-ndjson"
@@ -101,16 +101,14 @@ async def list_changesets(call: Call) -> HTTPResponse:
     """What was applied, newest first."""
     query = call.list_query()
     organization = call.path["organization_id"]
-    listed = await changesets.history(
-        call.parts, call.caller, organization, query, request_id=call.request_id
-    )
+    listed = await receipts.history(call.parts, call.caller, organization, query, request_id=call.request_id)
     return send_page(call, ORGANIZATION, listed, query)
 
 
 async def retrieve_changeset(call: Call) -> HTTPResponse:
     """One receipt."""
     organization, changeset_id = call.path["organization_id"], call.path["changeset_id"]
-    receipt = await changesets.retrieve(
+    receipt = await receipts.retrieve(
         call.parts, call.caller, organization, changeset_id, request_id=call.request_id
     )
     return send(part_answer(receipt))

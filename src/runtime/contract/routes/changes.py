@@ -1,17 +1,7 @@
 """The snapshot, changesets and the audit trail."""
 
 from runtime.contract import changes
-from runtime.contract.queries import (
-    AFTER,
-    AUDITED,
-    BEFORE,
-    LIMIT,
-    SINCE,
-    UNTIL,
-    Query,
-    expand,
-    paging,
-)
+from runtime.contract.queries import AFTER, AUDITED, BEFORE, LIMIT, SINCE, UNTIL, Query, expand, paging
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope

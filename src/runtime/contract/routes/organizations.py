@@ -2,13 +2,7 @@
 
 from runtime.contract import answers, changes
 from runtime.contract.bodies import bodies
-from runtime.contract.queries import (
-    AFTER,
-    BEFORE,
-    LIMIT,
-    Query,
-    expand,
-)
+from runtime.contract.queries import AFTER, BEFORE, LIMIT, Query, expand
 from runtime.contract.routes.route import Route, Wrap, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope, Verb

@@ -3,15 +3,7 @@
 from pydantic import BaseModel
 
 from runtime.contract.bundles import MEDIA_TYPE, BundleArchive
-from runtime.contract.queries import (
-    AFTER,
-    BEFORE,
-    FORMAT,
-    LIMIT,
-    ORDER,
-    Query,
-    expand,
-)
+from runtime.contract.queries import AFTER, BEFORE, FORMAT, LIMIT, ORDER, Query, expand
 from runtime.contract.routes.route import Route, by_hand
 from runtime.domain import kinds
 from runtime.domain.kinds.base import Envelope

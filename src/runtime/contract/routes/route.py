@@ -6,9 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.contract.queries import (
-    Query,
-)
+from runtime.contract.queries import Query
 from runtime.domain.kinds.base import Envelope, Kind, Verb
 
 METHODS = {

@@ -8,13 +8,7 @@ from runtime.contract.bodies.written import (
     ZoneMemberBody,
     ZoneRoleBody,
 )
-from runtime.contract.queries import (
-    OF_SECRETS,
-    SCOPE,
-    ZONE_ROLE,
-    Query,
-    paging,
-)
+from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, Query, paging
 from runtime.contract.routes.route import Route, Wrap, article, by_hand, words
 from runtime.contract.secrets import SecretWithData
 from runtime.domain import kinds

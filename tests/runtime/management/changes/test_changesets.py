@@ -13,7 +13,7 @@ from tests.support.factories import found_company, opened_parts
 from runtime.domain.errors import Conflict, Forbidden, ManagementError, NotFound, ValidationFailed
 from runtime.domain.errors import PreconditionFailed as Stale
 from runtime.domain.kinds import APPLICATION, RESOURCE, ZONE
-from runtime.services.management.changes import changesets
+from runtime.services.management.changes import changesets, receipts
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.people import groups
 from runtime.services.management.unit import record_hash, unit_of_work
@@ -651,7 +651,7 @@ async def test_receipt(git: Git, zone: str) -> None:
     base = await git.revision()
     answer = await git.apply(app("a", zone), app("b", zone), source={"commit": "abc"})
     company = git.company
-    receipt = await changesets.retrieve(
+    receipt = await receipts.retrieve(
         company.parts, company.caller, company.organization_id, answer["id"], request_id="r"
     )
     assert receipt.base_revision == base
@@ -683,7 +683,7 @@ async def test_history_is_newest_first(git: Git, zone: str) -> None:
     company, places = git.company, []
 
     async def page(**query: Any) -> tuple[list[str], bool, bool]:
-        listed = await changesets.history(
+        listed = await receipts.history(
             company.parts,
             company.caller,
             company.organization_id,
@@ -705,11 +705,11 @@ async def test_receipts_stay_in_the_organization(git: Git, zone: str) -> None:
     answer = await git.apply(app("a", zone))
     other = await found_company(git.company.parts, "Other")
     with pytest.raises(NotFound):
-        await changesets.retrieve(
+        await receipts.retrieve(
             other.parts, other.caller, other.organization_id, answer["id"], request_id="r"
         )
     with pytest.raises(NotFound):
-        await changesets.retrieve(
+        await receipts.retrieve(
             other.parts, other.caller, git.company.organization_id, answer["id"], request_id="r"
         )
 

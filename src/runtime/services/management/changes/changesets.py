@@ -2,56 +2,35 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.answers import part_answer
-from runtime.contract.changes import (
-    AuditRange,
-    Changeset,
-    ChangesetResult,
-    Operation,
-    OperationResult,
-    Receipt,
-    Source,
-)
-from runtime.domain.errors import (
-    Conflict,
-    ManagementError,
-    NotFound,
-    PreconditionFailed,
-    Problem,
-    ValidationFailed,
-)
+from runtime.contract.changes import AuditRange, Changeset, ChangesetResult, Operation, OperationResult
+from runtime.domain.errors import Conflict, ManagementError, NotFound, Problem, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ALL, BY_NAME, ZONE, Verb
-from runtime.domain.kinds.values import rfc3339
+from runtime.domain.kinds import ALL, BY_NAME, Verb
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes.changeset_specs import (
-    Parts as SpecParts,
-)
-from runtime.services.management.changes.changeset_specs import (
-    has_pointers,
-    located,
-    resolved,
-    stand_in,
-    take_apart,
-)
-from runtime.services.management.changes.changeset_steps import Steps, Target
+from runtime.services.management.changes import receipts
+from runtime.services.management.changes.extras import Later
 from runtime.services.management.changes.ownership import Owners
-from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit, reading_unit, unit_of_work
+from runtime.services.management.changes.pointers import has_pointers, resolved, stand_in
+from runtime.services.management.changes.receipts import SUBJECT
+from runtime.services.management.changes.references import Target
+from runtime.services.management.changes.specs import Parts as SpecParts
+from runtime.services.management.changes.specs import located, take_apart
+from runtime.services.management.changes.staleness import require_base, standing_of
+from runtime.services.management.changes.steps import Steps
+from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes as storage
-from runtime.storage.sql.changes import Applied, Standing
-from runtime.storage.sql.paging import Position
+from runtime.storage.sql.changes import Applied
 
-SUBJECT = "changesets"
 MANIFEST_KINDS = {kind.name: kind for kind in ALL if kind.manifest}
 _PROGRESS_EVERY = 100
 
@@ -112,7 +91,7 @@ async def apply(
             results = await _run(unit, changeset, checked, progress)
             answer = _answer(unit, changeset, results)
             if not dry_run:
-                await _keep(unit, changeset, digest, answer, caller)
+                await receipts.keep(unit, changeset, digest, answer, caller)
     except _AppliedBefore as before:
         return _replayed(before.applied, digest)
     return Outcome(_with_secrets(unit, answer))
@@ -135,9 +114,6 @@ def _acting(caller: Caller, changeset: Changeset, *, dry_run: bool) -> Caller:
             refused = NotFound(f"there is nothing called `{operation.kind}` here")
             raise _placed(refused, index, operation, in_spec=False)
     return replace(caller, role="org_admin")
-
-
-# --- checks before anything is written
 
 
 async def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
@@ -189,76 +165,11 @@ def _replayed(applied: Applied, digest: str) -> Outcome:
     return Outcome(applied.result, replayed=True)
 
 
-async def _standing(unit: Unit, changeset: Changeset) -> dict[tuple[str, str], Standing]:
-    """What stands under the ids that the operations name, asked kind by kind."""
-    ids: dict[str, set[str]] = {}
-    for operation in changeset.operations:
-        if operation.id is not None:
-            ids.setdefault(operation.kind, set()).add(operation.id)
-    found: dict[tuple[str, str], Standing] = {}
-    for name, wanted in ids.items():
-        rows = await storage.standing(unit.conn, BY_NAME[name], unit.organization_id, wanted)
-        found.update(((name, entity_id), one) for entity_id, one in rows.items())
-    return found
-
-
-async def _require_base(
-    unit: Unit, changeset: Changeset, standing: Mapping[tuple[str, str], Standing]
-) -> None:
-    """Raise PreconditionFailed when something that is touched was written after the base revision."""
-    base = changeset.base_revision
-    if base > await unit.revision() - 1:
-        raise PreconditionFailed(f"revision {base} is yet to come; make the plan again")
-    stale: dict[int, str] = {}
-    for index, operation in enumerate(changeset.operations):
-        if operation.id is None:
-            continue
-        one = standing.get((operation.kind, operation.id))
-        if one is not None and one.revision > base:
-            stale[index] = operation.id
-        elif operation.op == "delete" and operation.kind == ZONE.name and one is not None:
-            inside = await _changed_inside(unit, operation.id, base)
-            if inside is not None:
-                stale[index] = inside
-    if not stale:
-        return
-    last = await storage.last_changes(unit.conn, unit.organization_id, set(stale.values()))
-    problems = [
-        Problem(
-            PreconditionFailed.code,
-            _who_changed(changeset.operations[index], entity_id, last.get(entity_id)),
-            f"operations[{index}]",
-        )
-        for index, entity_id in stale.items()
-    ]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    raise PreconditionFailed(f"changed since revision {base}: {problems[0].message}{more}", problems=problems)
-
-
-async def _changed_inside(unit: Unit, zone_id: str, base: int) -> str | None:
-    for kind in ALL:
-        if kind.zoned and (changed := await storage.changed_in_zone(unit.conn, kind, zone_id, base)):
-            return changed[0]
-    return None
-
-
-def _who_changed(operation: Operation, entity_id: str, record: Any) -> str:
-    subject = f"{operation.kind} `{operation.name or entity_id}`"
-    if record is None:
-        return f"{subject} has changed"
-    by = f"{record.actor_type} `{record.actor_id}` at {rfc3339(record.at)} ({record.action})"
-    through = f" in changeset `{record.changeset_id}`" if record.changeset_id else ""
-    return f"{subject} was changed by {by}{through}"
-
-
-# --- the run
-
-
 async def _run(
     unit: Unit, changeset: Changeset, checked: Mapping[int, SpecParts], progress: Progress | None
 ) -> list[Target]:
-    standing = await _standing(unit, changeset)
-    await _require_base(unit, changeset, standing)
+    standing = await standing_of(unit, changeset)
+    await require_base(unit, changeset, standing)
     owners = Owners(changeset.owner, changeset.source.model_dump(exclude_none=True))
     await owners.load(unit, changeset.operations)
     steps = Steps(unit, owners, checked, standing)
@@ -271,21 +182,22 @@ async def _run(
             raise _placed(refused, index, operation) from refused
         if progress is not None and (index + 1) % _PROGRESS_EVERY == 0:
             await progress(index + 1, total)
-    for later in steps.remaining():
-        try:
-            await steps.finish(later)
-        except ManagementError as refused:
-            raise _placed(refused, later.index, later.operation) from refused
-    await steps.refresh_active_sets()
-    for later in steps.removals():
-        try:
-            await steps.finish(later)
-        except ManagementError as refused:
-            raise _placed(refused, later.index, later.operation) from refused
+    await _finish(steps.extras.remaining(), steps.extras.finish)
+    await steps.extras.refresh_active_sets()
+    await _finish(steps.removals(), steps.remove)
     await owners.flush(unit)
     if progress is not None:
         await progress(total, total)
     return results
+
+
+async def _finish(waiting: Iterable[Later], finish: Callable[[Later], Awaitable[None]]) -> None:
+    """Do what has waited for the end. Raises ManagementError, which says which operation it is about."""
+    for later in waiting:
+        try:
+            await finish(later)
+        except ManagementError as refused:
+            raise _placed(refused, later.index, later.operation) from refused
 
 
 def _placed(
@@ -296,9 +208,6 @@ def _placed(
     detail = f"operation {index} ({operation.op} {operation.kind} `{name}`): {refused.detail}"
     problems = located(refused, index, operation, in_spec=in_spec)
     return type(refused)(detail, problems=problems, internal=refused.internal)
-
-
-# --- the answer, and history
 
 
 def _answer(unit: Unit, changeset: Changeset, results: list[Target]) -> ChangesetResult:
@@ -329,67 +238,3 @@ def _with_secrets(unit: Unit, result: ChangesetResult) -> dict[str, Any]:
         if done["op"] == "create" and (secrets := unit.shown_once.get(done["id"])):
             done["shown_once"] = secrets
     return answer
-
-
-async def _keep(
-    unit: Unit, changeset: Changeset, digest: str, result: ChangesetResult, caller: Caller
-) -> None:
-    await storage.keep(
-        unit.conn,
-        Applied(
-            id=str(result.id),
-            organization_id=unit.organization_id,
-            owner=changeset.owner,
-            plan_digest=changeset.plan_digest,
-            body_digest=digest,
-            base_revision=changeset.base_revision,
-            revision=result.revision,
-            operations=len(changeset.operations),
-            source=changeset.source.model_dump(exclude_none=True),
-            result=part_answer(result),
-            audit_first=result.audit.first if result.audit else None,
-            audit_last=result.audit.last if result.audit else None,
-            created_at=unit.now,
-            created_by=caller.id,
-        ),
-    )
-
-
-async def history(
-    parts: Parts, caller: Caller, organization: str, query: ListQuery, *, request_id: str
-) -> Listed:
-    """One page of receipts, newest first."""
-    async with reading_unit(parts, caller, request_id) as unit:
-        found = await entities.organization_of(unit, organization)
-        entities.require(unit, SUBJECT, Verb.LIST, {})
-        applied, has_next, has_previous = await storage.history(
-            unit.conn, found.id, limit=query.limit, after=query.after, before=query.before
-        )
-        total = await storage.count(unit.conn, found.id) if query.total else None
-    places = [Position(one.created_at, one.id) for one in applied]
-    return Listed(
-        [receipt(one) for one in applied],
-        has_next,
-        has_previous,
-        total,
-        edges=(places[0], places[-1]) if places else None,
-    )
-
-
-async def retrieve(
-    parts: Parts, caller: Caller, organization: str, changeset_id: str, *, request_id: str
-) -> Receipt:
-    """The receipt of one changeset. Raises NotFound."""
-    async with reading_unit(parts, caller, request_id) as unit:
-        found = await entities.organization_of(unit, organization)
-        entities.require(unit, SUBJECT, Verb.RETRIEVE, {})
-        return receipt(await storage.find(unit.conn, found.id, changeset_id))
-
-
-def receipt(applied: Applied) -> Receipt:
-    """What history tells of a changeset."""
-    has_audit = applied.audit_first is not None and applied.audit_last is not None
-    values = asdict(applied)
-    kept = {name: values[name] for name in Receipt.model_fields if name in values and name != "source"}
-    audit = {"first": applied.audit_first, "last": applied.audit_last} if has_audit else None
-    return Receipt.model_validate({**kept, "source": Source(**applied.source), "audit": audit})

@@ -1,47 +1,28 @@
 """Snapshots: every configuration entity that the caller may read, with who owns it, as a stream of lines."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.contract.answers import plain
-from runtime.contract.bodies import settable
-from runtime.contract.manifests import spec_members
 from runtime.domain.errors import NotFound
-from runtime.domain.kinds import (
-    ALL,
-    APPLICATION,
-    APPLICATION_CREDENTIAL,
-    GROUP,
-    POLICY,
-    POLICY_SET,
-    ROLE_ASSIGNMENT,
-    ZONE,
-    Entity,
-    Kind,
-    Verb,
-)
-from runtime.domain.kinds.marks import Mark, members, part_of
-from runtime.domain.kinds.role import RoleAssignment
-from runtime.domain.kinds.values import OwnerType, PrincipalType
-from runtime.domain.kinds.zone import ADDRESSES, Zone
+from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.marks import Mark, members
+from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes, ledger, ownership
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
-
-Extras = Callable[[Entity], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -147,7 +128,7 @@ def line(
         "id": entity.id,
         "zone_id": zone_id,
         "zone": slugs[zone_id] if zone_id is not None else None,
-        "handle": values[kind.handle] if kind.handle and _is_named(kind, type(entity)) else None,
+        "handle": values[kind.handle] if kind.handle and is_named(kind, type(entity)) else None,
         "owner_type": values.get("owner_type", OwnerType.CUSTOMER),
         "spec": spec_of(kind, entity, extras),
         "ownership": None if record is None else _ownership(record),
@@ -170,110 +151,6 @@ def _ownership(record: ownership.Record) -> dict[str, Any]:
     }
 
 
-def spec_of(kind: Kind, entity: Entity, extras: Mapping[str, Any]) -> dict[str, Any]:
-    """What a manifest says of an entity, references as ids; members without a value are left out."""
-    values = entity.__dict__
-    spec: dict[str, Any] = {}
-    for name, shared in _compared(kind, type(entity)):
-        value = values[name]
-        if value is not None:
-            shown = plain(value)
-            spec[name] = _only_settable(type(value), shown) if shared else shown
-    if isinstance(entity, Zone):
-        oauth2 = entity.protocols.oauth2
-        spec["slug"] = entity.slug
-        spec["addresses"] = {name: getattr(oauth2, name) for name in ADDRESSES}
-    return {**spec, **extras}
-
-
-@cache
-def _compared(kind: Kind, model: type[Entity]) -> tuple[tuple[str, bool], ...]:
-    """The members that a manifest can set, each with whether the service shares in it."""
-    beside = kind.extras.model_fields if kind.extras else {}
-    found = {
-        name: member
-        for name, member in spec_members(kind).items()
-        if name in model.model_fields and name not in beside and _is_said(kind, model, name)
-    }
-    return tuple(
-        (name, (part := part_of(member.annotation)) is not None and _is_shared(part))
-        for name, member in found.items()
-        if not member.has(Mark.SEALED)
-    )
-
-
-@cache
-def _is_named(kind: Kind, model: type[Entity]) -> bool:
-    """Tell whether entities of a variant can be found by their handle: not by one the service decides."""
-    return kind.handle is not None and _is_said(kind, model, kind.handle)
-
-
-def _is_said(kind: Kind, model: type[Entity], name: str) -> bool:
-    """Tell whether a variant takes from its caller what another variant of the union may take."""
-    return not kind.variants or name in settable(model, Verb.CREATE) or name in settable(model, Verb.UPDATE)
-
-
-@cache
-def _is_shared(part: type[BaseModel]) -> bool:
-    """Tell whether the service decides some member of an object, at any depth."""
-    return any(
-        member.has(Mark.SERVER) or ((inner := part_of(member.annotation)) is not None and _is_shared(inner))
-        for member in members(part).values()
-    )
-
-
-def _only_settable(part: type[BaseModel], shown: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for name, member in members(part).items():
-        if name not in shown or member.has(Mark.SERVER):
-            continue
-        inner = part_of(member.annotation)
-        shared = inner is not None and _is_shared(inner)
-        kept[name] = _only_settable(inner, shown[name]) if shared and inner else shown[name]
-    return kept
-
-
 @cache
 def _sealed(model: type[Entity]) -> tuple[str, ...]:
     return tuple(name for name, member in members(model).items() if member.has(Mark.SEALED))
-
-
-def _nothing(_: Entity) -> dict[str, Any]:
-    return {}
-
-
-async def extras_of(conn: AsyncConnection, kind: Kind, zone_ids: Collection[str]) -> Extras:
-    """What a manifest says beside the members: a function of the entity, with nothing left to query."""
-    if kind is APPLICATION:
-        dependencies = await changes.dependencies(conn, zone_ids)
-        return lambda entity: {"dependencies": dependencies.get(entity.id, [])}
-    if kind is GROUP:
-        emails = await changes.member_emails(conn, zone_ids)
-        return lambda entity: {"members": emails.get(entity.id, [])}
-    if kind is POLICY:
-        texts = await changes.latest_texts(conn, zone_ids)
-        return lambda entity: {"cedar": texts.get(entity.id)}
-    if kind is POLICY_SET:
-        contents = await changes.set_contents(conn, zone_ids)
-        active = await changes.active_sets(conn, zone_ids)
-        return lambda entity: {
-            "policies": [entry["policy_id"] for entry in contents.get(entity.id, [])],
-            "active": entity.id in active,
-        }
-    if kind is ROLE_ASSIGNMENT:
-        users = await changes.assigned_users(conn, zone_ids)
-        return lambda entity: assignment_spec(entity, users)
-    return _nothing
-
-
-def assignment_spec(assignment: Entity, users: Mapping[str, str]) -> dict[str, Any]:
-    """A role assignment as a manifest writes it. `users`: id -> address of the users who hold roles."""
-    if not isinstance(assignment, RoleAssignment):
-        raise TypeError(f"{type(assignment).__name__} is no RoleAssignment")
-    holder = assignment.principal_id
-    principal = {
-        PrincipalType.GROUP: {"group_id": holder},
-        PrincipalType.APPLICATION: {"application_id": holder},
-        PrincipalType.USER: {"user": users.get(holder, holder)},
-    }[assignment.principal_type]
-    return {"role_id": assignment.role_id, "principal": principal}

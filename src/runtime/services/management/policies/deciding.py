@@ -2,11 +2,7 @@
 
 from runtime.domain.errors import BadRequest, Conflict
 from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
-from runtime.domain.kinds.policy import (
-    PolicySet,
-    PolicySetVersion,
-    PolicyVersion,
-)
+from runtime.domain.kinds.policy import PolicySet, PolicySetVersion, PolicyVersion
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings

@@ -5,10 +5,7 @@ from typing import Any, cast
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, Entity, Kind, Verb
-from runtime.domain.kinds.policy import (
-    PolicySet,
-    PolicySetVersion,
-)
+from runtime.domain.kinds.policy import PolicySet, PolicySetVersion
 from runtime.domain.kinds.values import PolicySetMode
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents

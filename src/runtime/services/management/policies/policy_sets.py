@@ -5,9 +5,7 @@ from typing import Any, cast
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import POLICY_SET, Entity, Kind, Verb
-from runtime.domain.kinds.policy import (
-    PolicySet,
-)
+from runtime.domain.kinds.policy import PolicySet
 from runtime.domain.kinds.values import PolicySetMode
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents

@@ -5,10 +5,7 @@ from typing import Any, cast
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import POLICY, POLICY_VERSION, Entity, Kind, Verb
-from runtime.domain.kinds.policy import (
-    Policy,
-    PolicyVersion,
-)
+from runtime.domain.kinds.policy import Policy, PolicyVersion
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery

@@ -1,0 +1,104 @@
+"""What manifests say beside an entity's members: a policy's text, what a set holds, dependencies, members."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.contract.changes import Operation
+from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, Entity, Kind
+from runtime.domain.kinds.policy import Policy, PolicySet
+from runtime.domain.kinds.role import Group
+from runtime.services.management.changes.references import Target, entity_of
+from runtime.services.management.people import groups
+from runtime.services.management.policies import composition, policy_versions
+from runtime.services.management.unit import Unit
+from runtime.services.management.zones import applications
+from runtime.storage.sql import changes
+
+
+@dataclass(frozen=True)
+class Later:
+    """What is left of an operation for the end of the changeset."""
+
+    index: int
+    operation: Operation
+    kind: Kind
+    target: Target
+    extras: Mapping[str, Any]
+
+
+@dataclass
+class Extras:
+    """The extras of a changeset: texts are written at once; what joins entities, when all are there."""
+
+    unit: Unit
+    _pairs: list[Later] = field(default_factory=list)
+    _contents: list[Later] = field(default_factory=list)
+    _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies with a new text
+
+    async def take(self, said: Later, entity: Entity | None) -> None:
+        """Write what can be written now, and keep the rest for the end.
+
+        Args:
+            entity: what the operation is about, when that was just written.
+        """
+        if not said.extras:
+            return
+        if said.kind is POLICY:
+            policy = entity or await entity_of(self.unit, POLICY, said.target)
+            if not isinstance(policy, Policy):
+                raise TypeError("an operation on policies returned something else")
+            if await policy_versions.write_text(self.unit, policy, said.extras["cedar"], field="cedar"):
+                self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
+        elif said.kind is POLICY_SET:
+            self._contents.append(said)
+        elif said.kind in (APPLICATION, GROUP):
+            self._pairs.append(said)
+
+    def remaining(self) -> list[Later]:
+        """What is left to do once every operation has run."""
+        return [*self._pairs, *self._contents]
+
+    async def finish(self, later: Later) -> None:
+        """Do what was left of one operation. Raises ManagementError."""
+        kind, target, extras = later.kind, later.target, later.extras
+        if kind is POLICY_SET:
+            await self._compose(target, extras)
+        elif kind is APPLICATION:
+            application = await entity_of(self.unit, kind, target)
+            await applications.set_dependencies(self.unit, application, extras.get("dependencies") or [])
+        elif kind is GROUP:
+            group = await entity_of(self.unit, kind, target)
+            if not isinstance(group, Group):
+                raise TypeError("an operation on groups returned something else")
+            await groups.set_members(self.unit, group, extras.get("members") or [])
+
+    async def _compose(self, target: Target, extras: Mapping[str, Any]) -> None:
+        zone_id = str(target.zone_id)
+        policy_set = await self._policy_set(target)
+        wanted = extras.get("policies")
+        if wanted is None:
+            contents = await changes.set_contents(self.unit.conn, [zone_id])
+            wanted = [entry["policy_id"] for entry in contents.get(target.id, [])]
+        active = extras.get("active")
+        if active is None:
+            active = target.id in await changes.active_sets(self.unit.conn, [zone_id])
+        await composition.compose(self.unit, policy_set, wanted, active=bool(active))
+
+    async def refresh_active_sets(self) -> None:
+        """Give every active policy set the new texts of its policies; before anything is archived."""
+        composed = {later.target.id for later in self._contents}
+        for zone_id, rewritten in self._rewritten.items():
+            contents = await changes.set_contents(self.unit.conn, [zone_id])
+            for set_id in sorted(await changes.active_sets(self.unit.conn, [zone_id])):
+                wanted = [entry["policy_id"] for entry in contents.get(set_id, [])]
+                if set_id in composed or rewritten.isdisjoint(wanted):
+                    continue
+                policy_set = await self._policy_set(Target(set_id, zone_id))
+                await composition.compose(self.unit, policy_set, wanted, active=True)
+
+    async def _policy_set(self, target: Target) -> PolicySet:
+        found = await entity_of(self.unit, POLICY_SET, target)
+        if not isinstance(found, PolicySet):
+            raise TypeError("the table of policy sets holds something else")
+        return found

@@ -1,0 +1,82 @@
+"""The history of changesets: what is kept of each that was applied, and told as a receipt."""
+
+from dataclasses import asdict
+
+from runtime.contract.answers import part_answer
+from runtime.contract.changes import Changeset, ChangesetResult, Receipt, Source
+from runtime.domain.kinds import Verb
+from runtime.services.management import entities
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.unit import Unit, reading_unit
+from runtime.services.parts import Parts
+from runtime.storage.sql import changes as storage
+from runtime.storage.sql.changes import Applied
+from runtime.storage.sql.paging import Position
+
+SUBJECT = "changesets"
+
+
+async def keep(
+    unit: Unit, changeset: Changeset, digest: str, result: ChangesetResult, caller: Caller
+) -> None:
+    """Keep what was applied, with the answer for whoever sends the same plan again."""
+    await storage.keep(
+        unit.conn,
+        Applied(
+            id=str(result.id),
+            organization_id=unit.organization_id,
+            owner=changeset.owner,
+            plan_digest=changeset.plan_digest,
+            body_digest=digest,
+            base_revision=changeset.base_revision,
+            revision=result.revision,
+            operations=len(changeset.operations),
+            source=changeset.source.model_dump(exclude_none=True),
+            result=part_answer(result),
+            audit_first=result.audit.first if result.audit else None,
+            audit_last=result.audit.last if result.audit else None,
+            created_at=unit.now,
+            created_by=caller.id,
+        ),
+    )
+
+
+async def history(
+    parts: Parts, caller: Caller, organization: str, query: ListQuery, *, request_id: str
+) -> Listed:
+    """One page of receipts, newest first."""
+    async with reading_unit(parts, caller, request_id) as unit:
+        found = await entities.organization_of(unit, organization)
+        entities.require(unit, SUBJECT, Verb.LIST, {})
+        applied, has_next, has_previous = await storage.history(
+            unit.conn, found.id, limit=query.limit, after=query.after, before=query.before
+        )
+        total = await storage.count(unit.conn, found.id) if query.total else None
+    places = [Position(one.created_at, one.id) for one in applied]
+    return Listed(
+        [receipt(one) for one in applied],
+        has_next,
+        has_previous,
+        total,
+        edges=(places[0], places[-1]) if places else None,
+    )
+
+
+async def retrieve(
+    parts: Parts, caller: Caller, organization: str, changeset_id: str, *, request_id: str
+) -> Receipt:
+    """The receipt of one changeset. Raises NotFound."""
+    async with reading_unit(parts, caller, request_id) as unit:
+        found = await entities.organization_of(unit, organization)
+        entities.require(unit, SUBJECT, Verb.RETRIEVE, {})
+        return receipt(await storage.find(unit.conn, found.id, changeset_id))
+
+
+def receipt(applied: Applied) -> Receipt:
+    """What history tells of a changeset."""
+    has_audit = applied.audit_first is not None and applied.audit_last is not None
+    values = asdict(applied)
+    kept = {name: values[name] for name in Receipt.model_fields if name in values and name != "source"}
+    audit = {"first": applied.audit_first, "last": applied.audit_last} if has_audit else None
+    return Receipt.model_validate({**kept, "source": Source(**applied.source), "audit": audit})

@@ -1,0 +1,263 @@
+"""The operations of a changeset, one after the other, through the same functions as single calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.contract.changes import Operation
+from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    BY_NAME,
+    GROUP,
+    POLICY,
+    POLICY_SET,
+    ROLE_ASSIGNMENT,
+    USER,
+    ZONE,
+    Entity,
+    Kind,
+    Verb,
+)
+from runtime.domain.kinds.values import OwnerType
+from runtime.services.management import entities
+from runtime.services.management.changes import entity_specs
+from runtime.services.management.changes.extras import Extras, Later
+from runtime.services.management.changes.ownership import Owners
+from runtime.services.management.changes.pointers import has_pointers
+from runtime.services.management.changes.references import References, Target, entity_of, parents_of
+from runtime.services.management.changes.specs import Parts, take_apart
+from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.people import assignments
+from runtime.services.management.unit import Unit
+from runtime.services.management.zones import credentials
+from runtime.storage.sql import directory
+from runtime.storage.sql.changes import Standing
+
+# Deleting one of these waits until everything else is done: what replaces it must be at work by then.
+_LAST = (POLICY_SET, POLICY)
+
+
+@dataclass
+class Steps:
+    """The state of a changeset while it runs.
+
+    Attributes:
+        checked: index -> the parts of specs that hold nothing only the run can know.
+        standing: (kind, id) -> what stood there when the changeset began.
+    """
+
+    unit: Unit
+    owners: Owners
+    checked: Mapping[int, Parts]
+    standing: Mapping[tuple[str, str], Standing]
+    _own: set[str] = field(default_factory=set)
+    _last: list[Later] = field(default_factory=list)
+    _found: dict[tuple[str, str], entity_specs.Extras] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.extras = Extras(self.unit)
+        self._references = References(self.unit)
+
+    async def run(self, index: int, operation: Operation) -> Target:
+        """Do one operation. Raises ManagementError."""
+        kind = BY_NAME[operation.kind]
+        if operation.op == "create":
+            return await self._create(index, operation, kind)
+        target = self._target(operation, kind)
+        await self._require_change(operation, kind, target)
+        if operation.op in ("update", "adopt"):
+            await self._change(index, operation, kind, target)
+        elif operation.op == "delete":
+            await self._delete(index, operation, kind, target)
+        else:
+            await self._rename_or_release(operation, kind, target)
+        return target
+
+    async def _require_change(self, operation: Operation, kind: Kind, target: Target) -> None:
+        """Ask for the right to change, also where only the owner or the name in git does. Raises Forbidden.
+
+        What is deleted may have gone with something deleted just before; deleting asks by itself.
+        """
+        if operation.op == "delete":
+            return
+        if kind.zoned:
+            await entities.require_in(self.unit, kind, Verb.UPDATE, str(target.zone_id))
+            if kind is APPLICATION_CREDENTIAL and operation.op == "adopt":
+                await credentials.refuse_platform_owned(self.unit, await entity_of(self.unit, kind, target))
+        elif kind is ZONE:
+            zone = await entities.zone_of(self.unit, target.id)
+            entities.require_for(self.unit, kind, zone, Verb.UPDATE, {})
+        else:
+            entities.require(self.unit, kind, Verb.UPDATE, {})
+
+    def _target(self, operation: Operation, kind: Kind) -> Target:
+        if operation.id is None:
+            if operation.local_id is None:
+                raise ValidationFailed("give the `id` of what to change")
+            return self._references.local(operation.local_id)
+        found = self.standing.get((kind.name, operation.id))
+        if found is None:
+            raise NotFound(f"there is no {kind.name} `{operation.id}`")
+        in_zone = operation.zone is not None and kind.zoned
+        if in_zone and self._references.zone_id(operation, kind) != found.zone_id:
+            raise NotFound(f"there is no {kind.name} `{operation.id}`")
+        return Target(found.id, found.zone_id)
+
+    async def _parts(self, index: int, operation: Operation, kind: Kind, target: Target | None) -> Parts:
+        if (checked := self.checked.get(index)) is not None:
+            return checked
+        type_ = None
+        if kind.variants and target is not None:
+            found = await entity_of(self.unit, kind, target)
+            type_ = str(getattr(found, "type", "")) or None
+        spec = operation.spec
+        if has_pointers(spec):
+            zone_id = target.zone_id if target else self._references.zone_id(operation, kind)
+            if kind is ZONE and target is not None:
+                zone_id = target.id
+            spec = await self._references.resolved(spec, zone_id)
+        return take_apart(operation, spec, dry_run=self.unit.dry_run, type_=type_)
+
+    # --- create
+
+    async def _create(self, index: int, operation: Operation, kind: Kind) -> Target:
+        unit = self.unit
+        if operation.name is None:
+            raise ValidationFailed("a create needs the `name` it has in git")
+        self._references.require_new(operation.local_id)
+        zone_id = self._references.zone_id(operation, kind)
+        await self.owners.require_name(unit, kind, zone_id, operation.name, None)
+        parts = await self._parts(index, operation, kind, None)
+        if kind is ROLE_ASSIGNMENT:
+            made: Entity = await self._assign(str(zone_id), parts.extras)
+        else:
+            parents = parents_of(unit, kind, zone_id)
+            made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, parents, parts.body)
+            if parts.late:
+                made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, parts.late)
+        target = Target(made.id, zone_id)
+        self._references.add(operation.local_id, target)
+        self._own.add(made.id)
+        await self.extras.take(Later(index, operation, kind, target, parts.extras), made)
+        written = {**parts.body, **parts.late, **parts.extras}
+        self.owners.claim(kind, made.id, zone_id, operation, written, {})
+        return target
+
+    async def _assign(self, zone_id: str, extras: Mapping[str, Any]) -> Entity:
+        given = {name: value for name, value in extras["principal"].items() if value is not None}
+        if len(given) != 1:
+            raise ValidationFailed.of("principal", "names exactly one of a group, an application and a user")
+        (name, value), parents = next(iter(given.items())), {"zone_id": zone_id}
+        if name == "user":
+            holder, value = assignments.HOLDERS[USER.name], await self._user(zone_id, value)
+        else:
+            holder = assignments.HOLDERS[(GROUP if name == "group_id" else APPLICATION).name]
+        return await assignments.assign(self.unit, holder, parents, value, {"role_id": extras["role_id"]})
+
+    async def _user(self, zone_id: str, email: str) -> str:
+        known = await directory.users_by_email(self.unit.conn, [email.lower()], zone_id=zone_id)
+        verified = [user_id for user_id, _, is_verified in known if is_verified]
+        if not verified:
+            raise ValidationFailed.of(
+                "principal.user", f"nobody with the verified address `{email}` is known to the zone yet"
+            )
+        return verified[0]
+
+    # --- update, adopt
+
+    async def _change(self, index: int, operation: Operation, kind: Kind, target: Target) -> None:
+        unit = self.unit
+        if target.id not in self._own:
+            self._may_change(operation, kind, target)
+            if operation.name is not None:
+                await self.owners.require_name(unit, kind, target.zone_id, operation.name, target.id)
+        parts = await self._parts(index, operation, kind, target)
+        changed: Entity | None = None
+        if patch := {**parts.body, **parts.cleared}:
+            update = OPERATIONS.get((kind.name, Verb.UPDATE))
+            if update is None:
+                raise ValidationFailed(f"a {kind.name} cannot change; replace it")
+            parents = parents_of(unit, kind, target.zone_id)
+            changed = await update(unit, kind, parents, target.id, patch)
+        await self.extras.take(Later(index, operation, kind, target, parts.extras), changed)
+        written = {**_pruned(operation.spec), **patch, **parts.extras}
+        found = await self._as_it_is(kind, target) if operation.op == "adopt" else {}
+        self.owners.claim(kind, target.id, target.zone_id, operation, written, found)
+        if operation.op == "adopt":
+            await self._record("adopt", kind, target, operation.name)
+
+    def _may_change(self, operation: Operation, kind: Kind, target: Target) -> None:
+        if operation.op == "adopt":
+            if self.standing[kind.name, target.id].owner_type == OwnerType.PLATFORM:
+                raise Forbidden(f"{kind.name} `{target.id}` is managed by the service and cannot be adopted")
+            self.owners.require_free(kind, target.id)
+        else:
+            self.owners.require_owned(kind, target.id, to="change")
+
+    async def _as_it_is(self, kind: Kind, target: Target) -> dict[str, Any]:
+        """What a manifest says of an entity that is adopted; lists are asked once for all of a kind."""
+        zone_ids = [target.zone_id] if target.zone_id else []
+        key = (kind.name, target.zone_id or "")
+        if key not in self._found:
+            self._found[key] = await entity_specs.extras_of(self.unit.conn, kind, zone_ids)
+        entity = await entity_of(self.unit, kind, target)
+        return entity_specs.spec_of(kind, entity, self._found[key](entity))
+
+    # --- delete, release, rename
+
+    async def _delete(self, index: int, operation: Operation, kind: Kind, target: Target) -> None:
+        record = self.owners.require_owned(kind, target.id, to="delete")
+        if record.protect:
+            raise Conflict(f"{kind.name} `{record.name}` is protected; apply `protect: false` first")
+        if kind in _LAST:
+            self._last.append(Later(index, operation, kind, target, {}))
+            return
+        await self._remove(kind, target)
+
+    async def _remove(self, kind: Kind, target: Target) -> None:
+        try:
+            if kind is ROLE_ASSIGNMENT:
+                await assignments.revoke_assignment(self.unit, await entity_of(self.unit, kind, target))
+            else:
+                verb = Verb.ARCHIVE if Verb.ARCHIVE in kind.verbs else Verb.DELETE
+                parents = parents_of(self.unit, kind, target.zone_id)
+                await OPERATIONS[kind.name, verb](self.unit, kind, parents, target.id)
+                await self.owners.refuse_losses(self.unit, kind, target.id)
+        except NotFound:
+            # It was there when the changeset began: it went with something deleted just before.
+            if (kind.name, target.id) not in self.standing:
+                raise
+        self.owners.drop(kind, target.id)
+
+    async def _rename_or_release(self, operation: Operation, kind: Kind, target: Target) -> None:
+        record = self.owners.require_owned(kind, target.id, to=operation.op)
+        if operation.op == "release":
+            self.owners.drop(kind, target.id)
+        else:
+            if operation.name is None:
+                raise ValidationFailed("a rename needs the new `name`")
+            await self.owners.require_name(self.unit, kind, target.zone_id, operation.name, target.id)
+            self.owners.rename(record, operation.name)
+        await self._record(operation.op, kind, target, operation.name or record.name)
+
+    async def _record(self, what: str, kind: Kind, target: Target, name: str | None) -> None:
+        zone_id = target.id if kind is ZONE else target.zone_id
+        after = {"owner": self.owners.owner, "name": name}
+        await self.unit.record(f"ownership.{what}", kind.name, target.id, zone_id, before=None, after=after)
+
+    # --- the end
+
+    def removals(self) -> list[Later]:
+        """What is archived last of all: sets before the policies in them."""
+        return sorted(self._last, key=lambda later: _LAST.index(later.kind))
+
+    async def remove(self, later: Later) -> None:
+        """Do a removal that has waited. Raises ManagementError."""
+        await self._remove(later.kind, later.target)
+
+
+def _pruned(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a spec was written as null: the members that were cleared."""
+    return {name: None for name, value in spec.items() if value is None}
