@@ -23,6 +23,7 @@ from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sende
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, resource_metadata, shared
+from runtime.api.shared.arrival import PromptRequest
 from runtime.domain.errors import ServiceError
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
@@ -168,7 +169,9 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
     """
     check(settings)
     configure_logs(settings)
-    app: Sanic[Any, Any] = Sanic(name, config=Config(env_prefix=None), configure_logging=False)
+    app: Sanic[Any, Any] = Sanic(
+        name, config=Config(env_prefix=None), configure_logging=False, request_class=PromptRequest
+    )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None
     app.ctx.settings = settings

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from sanic import Sanic
 from sanic.worker.loader import AppLoader
 
+from runtime.api.shared.arrival import PromptProtocol
 from runtime.app import (
     UnsafeSettings,
     build,
@@ -111,7 +112,14 @@ def serve(settings: Settings) -> None:
     loader = AppLoader(factory=partial(build, settings))
     app = loader.load()
     single = settings.workers == 1
-    app.prepare(sock=bound, workers=settings.workers, single_process=single, motd=False, access_log=False)
+    app.prepare(
+        sock=bound,
+        workers=settings.workers,
+        single_process=single,
+        protocol=PromptProtocol,
+        motd=False,
+        access_log=False,
+    )
     if single:
         Sanic.serve_single(primary=app)
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.api.shared.arrival import PromptProtocol
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.domain.identifiers import new_id
 from runtime.services.management.organizations import organizations
@@ -64,7 +65,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
         await migrations.migrate(chosen.resolved_database_url)
         app = build(chosen, name=f"zoned-{new_id()}")
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
-        server = await app.create_server(sock=bound, return_asyncio_server=True)
+        server = await app.create_server(sock=bound, protocol=PromptProtocol, return_asyncio_server=True)
         await server.startup()
         await server.before_start()
         await server.after_start()

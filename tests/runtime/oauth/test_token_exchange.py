@@ -128,8 +128,14 @@ def test_forms_that_readers_disagree_about(site: Site, chain: Chain) -> None:
     assert post(good + "&x=" + "y" * 100_000).json()["error"] == "invalid_request"
     for content_type in ("application/json", "multipart/form-data; boundary=x", "text/plain", ""):
         assert post(good, content_type).status_code == 400
-    assert site.http.get(f"{site.issuer}/oauth/token").status_code == 405
-    assert site.http.put(f"{site.issuer}/oauth/token", content=good).status_code == 405
+    for answer, status in (
+        (site.http.get(f"{site.issuer}/oauth/token"), 405),
+        (site.http.put(f"{site.issuer}/oauth/token", content=good), 405),
+        (post("a=" + "x" * 3_000_000), 413),  # more than is read at all
+    ):
+        assert (answer.status_code, answer.json()["error"]) == (status, "invalid_request")
+        assert answer.headers["Cache-Control"] == "no-store"
+    assert site.http.get(f"{site.issuer}/oauth/token").headers["Allow"] == "POST, OPTIONS"
 
 
 def test_denied_by_policy_and_by_the_user(site: Site) -> None:

@@ -39,6 +39,14 @@ def host_pattern(settings: Settings) -> re.Pattern[str] | None:
     return re.compile(_NAME.join(re.escape(part) for part in _PLACEHOLDER.split(authority)) + r"\Z")
 
 
+def is_of_a_zone(request: Request) -> bool:
+    """Tell whether an address is one of some zone's, served or not."""
+    hosts = host_pattern(request.app.ctx.settings)
+    if hosts is None:
+        return request.path.startswith("/z/") or "/z/" in request.path.partition("/.well-known/")[2]
+    return hosts.match(request.headers.get("host", "").lower()) is not None
+
+
 def bind_zone_route(
     app: Sanic[Any, Any],
     handler: ZoneHandler,

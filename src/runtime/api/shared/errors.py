@@ -10,11 +10,12 @@ import orjson
 from sanic import Sanic
 from sanic.exceptions import MethodNotAllowed, NotFound, SanicException
 from sanic.request import Request
-from sanic.response import HTTPResponse
+from sanic.response import HTTPResponse, json
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from runtime.api.oauth.errors import oauth_error_response
+from runtime.api.oauth.addresses import is_of_a_zone
+from runtime.api.oauth.errors import NO_STORE, oauth_error_response
 from runtime.api.resource_metadata import challenge_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
@@ -43,6 +44,7 @@ _BY_STATUS = {
     431: ("bad_request", "the headers are too large"),
     503: ("service_unavailable", "please try again shortly"),
 }
+_IN_OAUTH = {404: "not_found", 500: "server_error", 503: "temporarily_unavailable"}
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -126,7 +128,11 @@ def _sanic(request: Request, failure: SanicException) -> HTTPResponse:
     code, message = _BY_STATUS.get(status, ("internal_error", "something went wrong here"))
     if status >= 500 and status not in _BY_STATUS:
         log.error("request failed", request_id=request_id_of(request), exc_info=failure)
-    response = error_response(request, status, code, message)
+    if is_of_a_zone(request):  # its clients read OAuth's members. Spec: RFC 6749 section 5.2
+        told = {"error": _IN_OAUTH.get(status, "invalid_request"), "error_description": message}
+        response: HTTPResponse = json(told, status=status, headers=NO_STORE)
+    else:
+        response = error_response(request, status, code, message)
     for name, value in (failure.headers or {}).items():
         response.headers[name] = value
     if isinstance(failure, MethodNotAllowed):

@@ -1,0 +1,85 @@
+"""Requests that take their time: bytes that drip, and frames that two readers would see differently."""
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.support.server import Server, serve
+
+from runtime import app
+
+_HEAD = (
+    "POST /z/nowhere/oauth/token HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that waits for a request a second at most."""
+    folder: Path = tmp_path_factory.mktemp("prompt")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(app._LIMITS, "REQUEST_TIMEOUT", 1)
+        with serve(folder) as started:
+            yield started
+
+
+def sent(server: Server, text: str, drip: str = "", *, patience: float = 8) -> tuple[int, bool, float]:
+    """The status of the answer (0 for none), whether the connection was closed, and how long that took."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    began, heard, closed = time.monotonic(), b"", False
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(text.encode())
+        connection.settimeout(0.1)
+        while not closed and time.monotonic() - began < patience and not (heard and not drip):
+            try:
+                if drip:
+                    connection.sendall(drip.encode())
+                received = connection.recv(4096)
+                heard, closed = heard + received, not received
+            except TimeoutError:
+                continue
+            except OSError:
+                closed = True
+    return int(heard[9:12] or 0), closed, time.monotonic() - began
+
+
+@pytest.mark.threat(31)
+def test_what_drips_is_not_waited_for(server: Server) -> None:
+    """408 for a body, plain or in chunks, and for a head, and the connection is closed."""
+    assert sent(server, f"{_HEAD}Content-Length: 3\r\n\r\na=b")[0] == 404
+    plain, chunked = f"{_HEAD}Content-Length: 5000\r\n\r\na=", f"{_HEAD}Transfer-Encoding: chunked\r\n\r\n"
+    slow = ((plain, "b"), (plain, ""), (f"{chunked}3\r\na=b\r\n", "1\r\nb\r\n"), (_HEAD, "x"), (_HEAD, ""))
+    with ThreadPoolExecutor(len(slow)) as pool:
+        answers = list(pool.map(lambda each: sent(server, *each), slow))
+
+    for (text, drip), (status, closed, seconds) in zip(slow, answers, strict=True):
+        assert status == 408, (text, drip)
+        assert closed or not drip, (text, drip)
+        assert seconds < 6, (text, drip)
+
+
+@pytest.mark.threat(31)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\na=b",
+        "Content-Length: 3\r\nContent-Length: 4\r\n\r\na=b",
+        "Content-Length: 3\r\nContent-Length: 3\r\n\r\na=b",
+        "Content-Length: -3\r\n\r\na=b",
+        "Content-Length: +3\r\n\r\na=b",
+        "Content-Length: 3, 3\r\n\r\na=b",
+        "Transfer-Encoding: xchunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\nz\r\na=b\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n3\r\na=b\r\n0\r\nGET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_frame_is_read_in_one_way(server: Server, frame: str) -> None:
+    """Two lengths, or one that cannot be read: 400, so nothing is left that could be another request."""
+    assert sent(server, f"{_HEAD}Content-Length: 3\r\n\r\na=b")[0] == 404
+    assert sent(server, f"{_HEAD}Transfer-Encoding: chunked\r\n\r\n3\r\na=b\r\n0\r\n\r\n")[0] == 404
+
+    assert sent(server, _HEAD + frame)[0] == 400
