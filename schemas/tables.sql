@@ -702,6 +702,7 @@ CREATE TABLE sessions (
     user_id VARCHAR,
     application_id VARCHAR,
     user_agent_id VARCHAR,
+    client_id VARCHAR,
     session_type VARCHAR NOT NULL,
     status VARCHAR NOT NULL,
     epoch BIGINT NOT NULL,

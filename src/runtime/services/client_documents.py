@@ -64,7 +64,7 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
             "the document that describes the application cannot be read now", internal=str(failure)
         ) from None
     try:
-        metadata = rules.read(found.document, client_id)
+        metadata = rules.read(found.document, client_id, on_loopback=parts.settings.allow_private_addresses)
     except OAuthError as failure:
         raise BadLink(
             f"the document that describes the application cannot be used: {failure.detail}"

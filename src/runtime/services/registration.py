@@ -27,7 +27,7 @@ async def register(parts: Parts, view: ZoneView, document: Mapping[str, Any]) ->
 
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
-    metadata = rules.read(document)
+    metadata = rules.read(document, on_loopback=parts.settings.allow_private_addresses)
     return await keep(parts, view, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC)
 
 

@@ -223,6 +223,29 @@ class TestApplications:
         made = zone.make("applications", protocols={"oauth2": {"redirect_uris": [uri]}})
         assert made["protocols"]["oauth2"]["redirect_uris"] == [uri]
 
+    @pytest.mark.parametrize(
+        "uri",
+        [
+            "http://a.example/logout",
+            "https://a.example/logout#x",
+            "https://u:p@a.example/logout",
+            "javascript:alert(1)",
+            "com.example.app:/logout",
+        ],
+    )
+    def test_logout_tokens_go_where_they_are_safe(self, api: Api, zone: Zone, uri: str) -> None:
+        """Over TLS, and for development to this machine; what cannot be posted to is refused each time."""
+        member = "backchannel_logout_uri"
+        places = {member: "https://a.example/logout?x=1", "backchannel_logout_session_required": True}
+        made = zone.make("applications", protocols={"oauth2": places})
+        assert made["protocols"]["oauth2"] == places
+        path = zone.path(f"/applications/{made['id']}")
+        body = {"identifier": api.named(), "name": "x", "protocols": {"oauth2": {member: uri}}}
+        told = api.refused(400, "POST", zone.path("/applications"), body)
+        assert told["details"][0]["field"] == f"protocols.oauth2.{member}"
+        api.refused(400, "PATCH", path, {"protocols": {"oauth2": {member: uri}}})
+        assert api.ok("GET", path) == made
+
     def test_dependencies_at_creation(self, api: Api, zone: Zone) -> None:
         """Dependencies given at creation are counted and listed; the accepted `type` is not stored."""
         resource = zone.make("resources")

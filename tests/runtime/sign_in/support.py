@@ -84,7 +84,8 @@ def chained(site: Site, **openid: Any) -> Chain:
     site.user(home)
     addresses = {
         "redirect_uris": [str(product.protocols.oauth2.redirect_uri)],
-        "post_logout_redirect_uris": [f"{product.protocols.oauth2.issuer}/openid/logout/callback"],
+        "post_logout_redirect_uris": [product.protocols.oauth2.post_logout_redirect_uri],
+        "backchannel_logout_uri": product.protocols.oauth2.backchannel_logout_uri,
     }
     door = site.app(home, "product-zone", public=True, protocols={"oauth2": addresses}).app
     issuer = str(home.protocols.oauth2.issuer)

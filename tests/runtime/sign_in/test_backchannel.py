@@ -1,9 +1,7 @@
 """Sessions that end, told server to server: by a zone's provider to the zone, and by the zone to clients."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl
@@ -23,9 +21,8 @@ from tests.runtime.sign_in.support import (
     chained,
     claims,
 )
-from tests.support.certificates import self_signed, serving, trusting
 
-from runtime.adapters.outbound import Outbound
+from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.logout import LOGOUT_EVENT
 from runtime.storage.sql.tables import METADATA, token_events
 
@@ -83,9 +80,30 @@ class Provider:
         return answer.status_code
 
 
+API = "https://api.acme.example"
+
+
+def with_api(site: Site, chain: Chain) -> Client:
+    """An application of the product zone that exchanges its users' tokens for those of an API."""
+    api = site.run(site.company.resource(chain.product, API, scopes=["read"]))
+    return site.app(chain.product, dependencies=[api])
+
+
+def exchange(client: Client, tokens: dict[str, Any]) -> httpx.Response:
+    """Ask for a token of the API with the session's access token."""
+    return client.token(
+        grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
+        subject_token=tokens["access_token"],
+        subject_token_type="urn:ietf:params:oauth:token-type:access_token",
+        resource=API,
+    )
+
+
 def alive(client: Client, tokens: dict[str, Any]) -> bool:
-    """Whether a session's access token is good."""
-    return client.userinfo(tokens["access_token"]).status_code == 200
+    """Whether a session's access token is good, at the zone and for an exchange: always for both or none."""
+    answers = client.userinfo(tokens["access_token"]), exchange(client, tokens)
+    assert [each.status_code for each in answers] in ([200, 200], [401, 400]), [each.text for each in answers]
+    return answers[0].status_code == 200
 
 
 async def _scalars(site: Site, query: Any) -> list[Any]:
@@ -98,7 +116,7 @@ async def _scalars(site: Site, query: Any) -> list[Any]:
 def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...]) -> None:
     """By `sid` that browser's; by `sub` alone all of that user; nobody else's, and a token counts once."""
     chain = chained(site)
-    client = site.app(chain.product)
+    client = with_api(site, chain)
     site.user(chain.home, "grace@acme.example")
     first, second = client.sign_in(Browser()), client.sign_in(Browser())
     graces_browser = Browser()
@@ -106,6 +124,7 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
     grace = client.redeem(graces_browser.sign_in(place, "grace@acme.example").code).json()
     provider = Provider(site, chain, first)
     token = provider.token(**dict.fromkeys(left_out))
+    assert all(alive(client, tokens) for tokens in (first, second, grace))
 
     assert provider.send(token) == 200
 
@@ -125,7 +144,7 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
 def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
     """Other classes of token, signers, audiences and times; and a logout token opens nothing."""
     chain = chained(site)
-    client = site.app(chain.product)
+    client = with_api(site, chain)
     tokens = client.sign_in(Browser())
     provider = Provider(site, chain, tokens)
     now = int(site.parts.clock().timestamp())
@@ -145,6 +164,7 @@ def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
         {"sid": None, "sub": None},
         {"sid": ["x"]},
         {"exp": None},
+        {"iat": None},
         {"exp": now - 3600, "iat": now - 3700},
         {"exp": now + 90_000},
         {"iat": now + 600},
@@ -172,15 +192,31 @@ def test_a_zone_of_its_own_listens_to_nobody(site: Site) -> None:
     assert claims(provider.token())["sid"]
 
 
+class Receiver:
+    """A client's server on this machine, and the logout tokens that it was told."""
+
+    def __init__(self, site: Site, url: str) -> None:
+        self._site, self.address, self._heard = site, f"{url}/logout", list[str]()
+
+    def hear(self, form: dict[str, str]) -> None:
+        """Take what was posted."""
+        self._heard.append(form["logout_token"])
+
+    def told(self) -> list[str]:
+        """The tokens since it was last asked, once everything in the outbox is delivered."""
+        for _ in range(2):  # a zone that is told tells its own clients
+            self._site.run(self._site.parts.outbox.deliver_due())
+        heard, self._heard = self._heard, []
+        return heard
+
+
 @pytest.fixture
-def listening(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
-    """A client's server at an https address that this server trusts: the forms that are posted there."""
-    certificate = self_signed(tmp_path / "client.pem", "localhost")
-    heard: list[dict[str, str]] = []
+def receiver(site: Site) -> Iterator[Receiver]:
+    """A receiver at a loopback address, which a server for development lets clients name."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            heard.append(dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode())))
+            made.hear(dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode())))
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -188,30 +224,43 @@ def listening(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> It
         def log_message(self, *args: Any) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = serving(certificate).wrap_socket(server.socket, server_side=True)
-    Thread(target=server.serve_forever, daemon=True).start()
-    trusted = Outbound(allow_private_addresses=True, ssl_context=trusting(certificate))
-    monkeypatch.setattr(site.parts.outbound, "post_form", trusted.post_form)
-    heard.append({"address": f"https://localhost:{server.server_port}/logout"})
-    yield heard
-    server.shutdown()
-    server.server_close()
-    site.run(trusted.aclose())
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        made = Receiver(site, f"http://127.0.0.1:{server.server_port}")
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield made
+        server.shutdown()
+
+
+def checked(client: Client, token: str) -> dict[str, Any]:
+    """What a logout token says, checked as its receiver does."""
+    keys = jwt.PyJWKSet.from_dict(httpx.get(f"{client.issuer}/.well-known/jwks.json").json())
+    header = jwt.get_unverified_header(token)
+    assert header["typ"] == "logout+jwt"
+    read: dict[str, Any] = jwt.decode(
+        token,
+        keys[header["kid"]].key,
+        algorithms=["RS256"],
+        issuer=client.issuer,
+        audience=client.app.client_id,
+        options={"require": ["iss", "aud", "iat", "exp", "jti", "events"]},
+    )
+    return read
 
 
 @pytest.mark.standard("OpenID Connect Back-Channel Logout")
-def test_clients_that_want_to_hear_of_it_are_told(site: Site, listening: list[dict[str, str]]) -> None:
+def test_clients_that_want_to_hear_of_it_are_told(site: Site, receiver: Receiver) -> None:
     """A client that registered itself with an address for it; not the others, and each session once."""
     zone = site.zone()
     site.user(zone)
-    address = listening.pop()["address"]
     issuer = str(zone.protocols.oauth2.issuer)
     metadata = {"redirect_uris": [CALLBACK], "post_logout_redirect_uris": ["https://app.example/bye"]}
-    quiet, told = (
-        site.stranger(zone, httpx.post(f"{issuer}/oauth/register", json=each).json()["client_id"], CALLBACK)
-        for each in (metadata, metadata | {"backchannel_logout_uri": address})
-    )
+    wanting = metadata | {
+        "backchannel_logout_uri": receiver.address,
+        "backchannel_logout_session_required": True,
+    }
+    registered = [httpx.post(f"{issuer}/oauth/register", json=each).json() for each in (metadata, wanting)]
+    assert registered[1].items() >= wanting.items()
+    quiet, told = (site.stranger(zone, each["client_id"], CALLBACK) for each in registered)
     browser = Browser()
     quiet.sign_in(browser)
     page = browser.open(told.url())
@@ -229,20 +278,70 @@ def test_clients_that_want_to_hear_of_it_are_told(site: Site, listening: list[di
     )
 
     assert gone.headers["location"] == "https://app.example/bye"
-    site.run(site.parts.outbox.deliver_due())
-    deadline = time.monotonic() + 20
-    while not listening and time.monotonic() < deadline:  # the poke may have been faster
-        time.sleep(0.05)
-    (form,) = listening
-    header, said = jwt.get_unverified_header(form["logout_token"]), claims(form["logout_token"])
-    known = claims(tokens["id_token"])
-    assert header["typ"] == "logout+jwt"
+    (token,) = receiver.told()
+    said, known = checked(told, token), claims(tokens["id_token"])
     assert (said["iss"], said["aud"]) == (issuer, known["aud"])
     assert (said["sub"], said["sid"]) == (known["sub"], known["sid"])
     assert said["events"] == {LOGOUT_EVENT: {}}
     assert said["exp"] - said["iat"] == 120
     assert "nonce" not in said
-    assert told.userinfo(form["logout_token"]).status_code == 401
+    assert told.userinfo(token).status_code == 401
     for wrong in ("http://app.example/logout", "https://app.example/logout#x", "javascript:alert(1)"):
         refused = httpx.post(f"{issuer}/oauth/register", json=metadata | {"backchannel_logout_uri": wrong})
         assert (refused.status_code, refused.json()["error"]) == (400, "invalid_client_metadata")
+
+
+@pytest.mark.standard("OpenID Connect Back-Channel Logout")
+def test_applications_are_told_however_a_session_ends(site: Site, receiver: Receiver) -> None:
+    """By the user, by an administrator, with the user, and because the provider's session has ended.
+
+    The session is the one of the application's tokens; who else the user signed in to hears of its own.
+    """
+    chain = chained(site)
+    places = {"redirect_uris": [CALLBACK], "backchannel_logout_uri": receiver.address}
+    clients = {
+        name: site.app(chain.product, name, protocols={"oauth2": places}) for name in ("told", "other")
+    }
+    base, headers = f"{site.server.url}/zones/{chain.product.id}", site.server.headers
+
+    def managed(method: str, path: str, body: dict[str, str] | None = None) -> None:
+        httpx.request(method, f"{base}/{path}", headers=headers, json=body).raise_for_status()
+
+    def sign_out(zone: Zone, browser: Browser) -> None:
+        page = browser.open(f"{zone.protocols.oauth2.issuer}/openid/logout")
+        assert isinstance(page, Page)
+        browser.send(page)
+
+    def user_of(session_id: str) -> str:
+        found = httpx.get(f"{base}/sessions/{session_id}", headers=headers).json()
+        return f"users/{found['user_id']}"
+
+    def change(path: str, **values: str) -> None:
+        managed("PATCH", path, values)
+
+    ways: tuple[tuple[Callable[[Browser, str], None], set[str]], ...] = (
+        (lambda browser, sid: sign_out(chain.product, browser), {"told", "other"}),
+        (lambda browser, sid: sign_out(chain.home, browser), {"told", "other"}),
+        (lambda browser, sid: change(f"sessions/{sid}", status="revoked"), {"told"}),
+        (lambda browser, sid: managed("DELETE", f"sessions/{sid}"), {"told"}),
+        (lambda browser, sid: change(user_of(sid), status="disabled"), {"told", "other"}),
+        (lambda browser, sid: managed("DELETE", user_of(sid)), {"told", "other"}),
+    )
+    for end, expected in ways:
+        browser = Browser()
+        signed_in = {name: claims(client.sign_in(browser)["id_token"]) for name, client in clients.items()}
+        sid = signed_in["told"]["sid"]
+        user = user_of(sid)
+        assert receiver.told() == []
+
+        end(browser, sid)
+
+        heard = [(claims(token)["sid"], token) for token in receiver.told()]
+        assert len({sid for sid, _ in heard}) == len(heard)
+        for name, known in signed_in.items():
+            tokens = [token for sid, token in heard if sid == known["sid"]]
+            assert [checked(clients[name], token)["sub"] for token in tokens] == (
+                [known["sub"]] if name in expected else []
+            )
+        if end is not ways[-1][0]:
+            change(user, status="active")

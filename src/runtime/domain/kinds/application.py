@@ -28,8 +28,14 @@ ANY_SUBJECT = "*"  # the identifier of a `token` credential without a subject
 
 
 class ApplicationOAuth2(Part):
-    """Where the browser may be sent back to."""
+    """Where the browser may be sent back to, and where the application is told that a session has ended.
 
+    `backchannel_logout_session_required` says that a logout token must have a `sid`; here each has one.
+    Spec: OpenID Connect Back-Channel Logout section 2.2 for what the interface has no member for.
+    """
+
+    backchannel_logout_session_required: bool | None = None
+    backchannel_logout_uri: Uri | None = None
     post_logout_redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
     redirect_uris: Annotated[list[Uri] | None, Mark.SET] = None
 

@@ -24,6 +24,7 @@ class ClientMetadata(Part):
         token_endpoint_auth_method: `none`, or `private_key_jwt` with the keys of `jwks_uri` or `jwks`.
         id_token_signed_response_alg: what its ID tokens and logout tokens are signed with; None for RS256.
         backchannel_logout_uri: where it is told that a session has ended.
+        backchannel_logout_session_required: that it must be told which one; it always is.
         logo_uri, client_uri, policy_uri, tos_uri: repeated in answers; no page of ours loads them.
     """
 
@@ -46,6 +47,7 @@ class ClientMetadata(Part):
     jwks: dict[str, Any] | None = None
     post_logout_redirect_uris: list[str] | None = None
     backchannel_logout_uri: str | None = None
+    backchannel_logout_session_required: bool | None = None
 
 
 class UserAgent(ZoneEntity):

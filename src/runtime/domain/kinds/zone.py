@@ -9,8 +9,16 @@ from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
 from runtime.domain.oauth.client_ids import is_entry
 
-# The addresses of a zone that other configuration may take: members of `protocols.oauth2`.
-ADDRESSES = ("issuer", "redirect_uri", "token_endpoint", "authorization_endpoint", "jwks_uri")
+# The addresses of a zone that other configuration may take: members and properties of `protocols.oauth2`.
+ADDRESSES = (
+    "issuer",
+    "redirect_uri",
+    "post_logout_redirect_uri",
+    "backchannel_logout_uri",
+    "token_endpoint",
+    "authorization_endpoint",
+    "jwks_uri",
+)
 
 
 class ZoneCimd(Part):
@@ -45,6 +53,16 @@ class ZoneOAuth2(Part):
     redirect_uri: Annotated[Uri, Mark.SERVER]
     registration_endpoint: Annotated[Uri, Mark.SERVER]
     token_endpoint: Annotated[Uri, Mark.SERVER]
+
+    @property
+    def post_logout_redirect_uri(self) -> str:
+        """Where the zone's provider sends a browser back to that has signed out there."""
+        return f"{self.issuer}/openid/logout/callback"
+
+    @property
+    def backchannel_logout_uri(self) -> str:
+        """Where the zone's provider says, server to server, that a session there has ended."""
+        return f"{self.issuer}/openid/backchannel"
 
 
 class ZoneOpenID(Part):

@@ -17,11 +17,13 @@ _SECRETS = ("client_secret", "client_secret_expires_at")
 _KEY_MEMBERS = ("kty", "use", "alg", "kid", "n", "e", "crv", "x", "y")
 
 
-def read(document: object, client_id: str) -> ClientMetadata:
+def read(document: object, client_id: str, *, on_loopback: bool = False) -> ClientMetadata:
     """What the document at *client_id* says, as it will be kept.
 
     A client without a secret of ours proves itself with its own key (`private_key_jwt`), or not at all.
 
+    Args:
+        on_loopback: as in a registration.
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
     if not isinstance(document, Mapping):
@@ -33,7 +35,7 @@ def read(document: object, client_id: str) -> ClientMetadata:
     method = document.get("token_endpoint_auth_method", "none")
     if method not in ("none", "private_key_jwt"):
         raise InvalidClientMetadata("`token_endpoint_auth_method` must be `none` or `private_key_jwt`")
-    kept = registration.read(document)
+    kept = registration.read(document, on_loopback=on_loopback)
     return kept if method == "none" else kept.model_copy(update=_keys(document) | _CONFIDENTIAL)
 
 

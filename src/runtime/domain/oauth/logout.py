@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from runtime.domain.oauth import redirect_uris
+from runtime.domain.oauth.redirect_uris import Refusal
+
 LOGOUT_TOKEN_TYPE = "logout+jwt"
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_LIFETIME_SECONDS = 3600
@@ -23,6 +26,20 @@ class LogoutToken:
     session: str | None
     token_id: str
     expires_at: datetime
+
+
+def address_refusal(uri: str, *, on_loopback: bool) -> Refusal | None:
+    """Why logout tokens cannot be posted to this address; None when they can.
+
+    Args:
+        on_loopback: for development: plain HTTP on the server's own machine will do.
+    Spec: OpenID Connect Back-Channel Logout section 2.2.
+    """
+    reason = redirect_uris.refusal(uri)
+    if reason not in (None, "response_parameter"):  # nothing is answered here, so there is nothing to fix
+        return reason
+    is_safe = uri.startswith("https://") or (on_loopback and redirect_uris.is_loopback(uri))
+    return None if is_safe else "insecure"
 
 
 def read_logout_token(claims: Mapping[str, Any]) -> LogoutToken:

@@ -21,7 +21,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.domain.kinds.values import ApplicationType
-from runtime.domain.oauth import redirect_uris
+from runtime.domain.oauth import logout, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 
 MAX_REDIRECT_URIS = 20
@@ -36,12 +36,14 @@ _TEXTS = ("software_id", "software_version")
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def read(document: Mapping[str, Any]) -> ClientMetadata:
+def read(document: Mapping[str, Any], *, on_loopback: bool = False) -> ClientMetadata:
     """The metadata of a public client that a registration request asks for, as it will be kept.
 
     Grant and response types that such clients may not have are left out; every client is a public one,
     whatever way to authenticate it asks for.
 
+    Args:
+        on_loopback: for development: logout tokens may go to plain HTTP on the server's own machine.
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
     if document.get("software_statement") is not None:
@@ -60,7 +62,8 @@ def read(document: Mapping[str, Any]) -> ClientMetadata:
         scope=_scope(document),
         contacts=_contacts(document),
         post_logout_redirect_uris=_post_logout_redirect_uris(document, application_type),
-        backchannel_logout_uri=_backchannel_logout_uri(document),
+        backchannel_logout_uri=_backchannel_logout_uri(document, on_loopback=on_loopback),
+        backchannel_logout_session_required=_truth(document, "backchannel_logout_session_required"),
         **addresses,
         **texts,
     )
@@ -125,12 +128,21 @@ def _post_logout_redirect_uris(
     return sorted(set(uris))
 
 
-def _backchannel_logout_uri(document: Mapping[str, Any]) -> str | None:
+def _backchannel_logout_uri(document: Mapping[str, Any], *, on_loopback: bool) -> str | None:
     """Where logout tokens are posted to. Spec: OpenID Connect Back-Channel Logout section 2.2."""
     address = _address(document, "backchannel_logout_uri")
-    if address is not None and (not address.startswith("https://") or "#" in address):
-        raise InvalidClientMetadata("`backchannel_logout_uri` must be an https address without a fragment")
+    if address is not None and (reason := logout.address_refusal(address, on_loopback=on_loopback)):
+        raise InvalidClientMetadata(
+            f"`backchannel_logout_uri` must be an https address without a fragment: {reason}"
+        )
     return address
+
+
+def _truth(document: Mapping[str, Any], member: str) -> bool | None:
+    value = document.get(member)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidClientMetadata(f"`{member}` is neither true nor false")
+    return value
 
 
 def _some_of(document: Mapping[str, Any], member: str, served: tuple[str, ...]) -> list[str]:

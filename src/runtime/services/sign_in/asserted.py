@@ -187,6 +187,7 @@ def _session(
         zone_id=view.id,
         user_id=user.id,
         application_id=client.application.id,
+        client_id=client.client_id,
         session_type="application",
         authenticated_at=vouched.at,
         expires_at=now + timedelta(seconds=parts.settings.session_lifetime_seconds),

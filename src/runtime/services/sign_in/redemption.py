@@ -132,6 +132,7 @@ def _application_session(
         id=produced.session_id,
         application_id=client.party.application_id,
         user_agent_id=client.party.user_agent_id,
+        client_id=client.client_id,
         session_type="offline" if offline else "application",
         expires_at=end,
         created_at=now,

@@ -55,11 +55,6 @@ def destination(view: ZoneView, request: SignOutRequest) -> str:
     return request.return_to or _own_page(view)
 
 
-def callback_address(view: ZoneView) -> str:
-    """Where the provider sends a browser back to that has signed out there; to be registered with it."""
-    return f"{view.issuer}/openid/logout/callback"
-
-
 def _own_page(view: ZoneView) -> str:
     return f"{view.issuer}/oauth/signed-out"
 
@@ -72,7 +67,7 @@ async def _provider_address(
     if provider is None or not upstream.leaves_together(provider):
         return None
     query = {
-        "post_logout_redirect_uri": callback_address(view),
+        "post_logout_redirect_uri": view.zone.protocols.oauth2.post_logout_redirect_uri,
         "state": await requests.keep(parts, view.id, request),
     }
     if (id_token := sessions.open_id_token(view, session)) is not None:

@@ -344,9 +344,11 @@ async def end_provider_sessions(
         update(_sessions)
         .where(_sessions.c.zone_id == zone_id, _sessions.c.status == "active", rests_on_it)
         .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
-        .returning(_sessions.c.id, _sessions.c.epoch)
+        .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
-    return {row.id: int(row.epoch) for row in ended}
+    rows = ended.all()
+    await revocations.add(conn, zone_id, [Revocation(now, row.expires_at, {"sid": row.id}) for row in rows])
+    return {row.id: int(row.epoch) for row in rows}
 
 
 async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str) -> None:

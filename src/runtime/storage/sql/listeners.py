@@ -1,15 +1,18 @@
 """Whose clients want to hear that a session has ended."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.kinds.application import ApplicationProtocols
 from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
+_applications = TABLES["Application"]
 _user_agents = TABLES["UserAgent"]
 _sessions = METADATA.tables["sessions"]
 
@@ -30,27 +33,52 @@ class Listener:
 
 
 async def of(conn: AsyncConnection, session_ids: Collection[str], *, zone_id: str) -> list[Listener]:
-    """The clients behind these sessions that gave an address for it. An application has no member for one."""
+    """The clients behind these sessions, applications and user agents, that gave an address for it.
+
+    Those are the clients that users have signed in to. Who got a token of the session by exchange alone has
+    no session to end.
+    """
+    if not session_ids:
+        return []
     found = await conn.execute(
         select(
             _sessions.c.organization_id,
             _sessions.c.id,
+            _sessions.c.client_id,
             _users.c.identifier,
-            _user_agents.c.identifier.label("client_id"),
+            _applications.c.protocols,
             _user_agents.c.client_metadata,
         )
         .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
-        .join(
+        .outerjoin(
+            _applications,
+            and_(
+                _applications.c.zone_id == _sessions.c.zone_id,
+                _applications.c.id == _sessions.c.application_id,
+            ),
+        )
+        .outerjoin(
             _user_agents,
             and_(
                 _user_agents.c.zone_id == _sessions.c.zone_id,
                 _user_agents.c.id == _sessions.c.user_agent_id,
             ),
         )
-        .where(_sessions.c.zone_id == zone_id, _sessions.c.id.in_(session_ids))
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.id.in_(session_ids),
+            _sessions.c.client_id.is_not(None),
+        )
     )
     return [
         Listener(row.organization_id, row.id, row.identifier, row.client_id, address)
         for row in found
-        if (address := ClientMetadata.model_validate(row.client_metadata).backchannel_logout_uri)
+        if (address := _address(row.protocols, row.client_metadata))
     ]
+
+
+def _address(protocols: Mapping[str, Any] | None, metadata: Mapping[str, Any] | None) -> str | None:
+    if metadata is not None:
+        return ClientMetadata.model_validate(metadata).backchannel_logout_uri
+    oauth2 = ApplicationProtocols.model_validate(protocols or {}).oauth2
+    return oauth2.backchannel_logout_uri if oauth2 else None

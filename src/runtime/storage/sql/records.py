@@ -197,6 +197,7 @@ sessions = Table(
     text("user_id", nullable=True),
     text("application_id", nullable=True),
     text("user_agent_id", nullable=True),
+    text("client_id", nullable=True),
     text("session_type"),
     text("status"),
     number("epoch"),

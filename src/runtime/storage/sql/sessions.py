@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, bindparam, insert, not_, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, false, insert, not_, or_, select, update
 from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -38,6 +38,7 @@ class Session:
             a browser session; `offline` for the same when it outlives the browser session.
         parent_id: the browser session of an `application` session; of a browser session, the later one of
             the same user in the same browser that has taken its place.
+        client_id: what the application is on the wire: its logout token is for that. None in a browser's.
         provider_subject, provider_session: `sub` and `sid` of the provider's ID token, by which the provider
             speaks of this session when it ends its own.
         provider_id_token: that ID token, sealed, for leaving the provider too; kept while the session stands.
@@ -70,6 +71,7 @@ class Session:
     session_data: Mapping[str, Any] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     user_agent_id: str | None = None
+    client_id: str | None = None
     parent_id: str | None = None
     cookie_hash: bytes | None = None
 
@@ -132,11 +134,14 @@ async def of_provider(
 ) -> list[str]:
     """Ids of the standing sessions that a provider means by `sub`, by `sid`, or by both.
 
-    They are those of browsers, and those that an application has by the provider's word alone.
+    They are those of browsers, and those that an application has by the provider's word alone. Where the
+    provider never said a session's `sid`, any `sid` of the same subject may be it.
     """
     vouched_for = and_(_sessions.c.session_type == "application", _sessions.c.parent_id.is_(None))
     named = [_sessions.c.provider_subject == subject] if subject is not None else []
-    named += [_sessions.c.provider_session == session] if session is not None else []
+    if session is not None:
+        may_be_it = _sessions.c.provider_session.is_(None) if named else false()
+        named.append(or_(_sessions.c.provider_session == session, may_be_it))
     found = await conn.execute(
         select(_sessions.c.id).where(
             _sessions.c.zone_id == zone_id,

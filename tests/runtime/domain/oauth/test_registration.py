@@ -150,6 +150,8 @@ def test_redirect_uris_are_a_short_list(uris):
         {"id_token_signed_response_alg": "HS256"},
         {"id_token_signed_response_alg": "none"},
         {"id_token_signed_response_alg": ["RS256"]},
+        {"backchannel_logout_uri": "http://agent.example/logout"},
+        {"backchannel_logout_session_required": "yes"},
     ],
 )
 def test_other_members_are_refused_when_wrong(members):

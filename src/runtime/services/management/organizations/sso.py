@@ -15,13 +15,12 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.sso_connection import SSO_CONNECTION, SSOConnection, connection_of, provider_of
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
-from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.members import organization_users
+from runtime.services.management.people import sessions
 from runtime.services.management.unit import Unit, told
-from runtime.services.sign_out import announcing
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -127,14 +126,7 @@ async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_i
 async def _end_sessions(unit: Unit, zone: Zone, provider: Provider) -> None:
     """End what rests on a sign-in at the provider: it does not speak for these people any more."""
     ended = await directory.end_provider_sessions(unit.conn, provider.id, zone_id=zone.id, now=unit.now)
-    await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone.id)
-    for session_id, epoch in ended.items():
-        unit.publish(epochs.session_key(session_id), epoch)
-
-    async def send() -> None:
-        unit.parts.outbox.poke()
-
-    unit.after_commit(send)
+    await sessions.tell(unit, ended, zone.id)
 
 
 async def _record(

@@ -69,17 +69,27 @@ def asked_status(query: ListQuery) -> str | None:
     return "active"
 
 
-async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
-    await unit.revision()
-    ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
+async def tell(unit: Unit, ended: Mapping[str, int], zone_id: str) -> None:
+    """Have every worker, and the clients that want to, hear that sessions have ended, after the commit.
+
+    Args:
+        ended: session id -> its new epoch.
+    """
     await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone_id)
+    for session_id, epoch in ended.items():
+        unit.publish(epochs.session_key(session_id), epoch)
 
     async def send() -> None:
         unit.parts.outbox.poke()
 
     unit.after_commit(send)
-    for one, epoch in sorted(ended.items()):
-        unit.publish(epochs.session_key(one), epoch)
+
+
+async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
+    await unit.revision()
+    ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
+    await tell(unit, ended, zone_id)
+    for one in sorted(ended):
         # The claims in a session are no matter for the audit log.
         before, after = {"status": "active"}, {"status": "revoked"}
         await unit.record("sessions.revoke", SESSION.name, one, zone_id, before=before, after=after)

@@ -11,6 +11,7 @@ from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.people import sessions
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import directory, organization_users
 from runtime.storage.sql import entities as storage
@@ -117,8 +118,7 @@ async def _require_another_admin(unit: Unit, user: User) -> None:
 
 async def _end_sessions(unit: Unit, user: User) -> None:
     ended = await directory.end_sessions(unit.conn, user.id, zone_id=user.zone_id, now=unit.now)
-    for session_id, epoch in ended.items():
-        unit.publish(epochs.session_key(session_id), epoch)
+    await sessions.tell(unit, ended, user.zone_id)
 
 
 async def expanded(

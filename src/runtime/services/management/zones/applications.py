@@ -8,7 +8,7 @@ from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind, Verb
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OwnerType
-from runtime.domain.oauth import redirect_uris
+from runtime.domain.oauth import logout, redirect_uris
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
@@ -57,7 +57,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     scope = await entities.scope_of(unit, APPLICATION, parents)
     entities.require(unit, APPLICATION, Verb.CREATE, scope)
     made = await entities.new_entity(unit, APPLICATION, scope, body)
-    check_redirects(made)
+    _check_addresses(unit, made)
     await entities.add(unit, APPLICATION, made)
     if wanted := body.get("dependencies"):
         await set_dependencies(unit, made, [entry["id"] for entry in wanted], field="dependencies")
@@ -71,13 +71,13 @@ async def update(
     """Change an application."""
     scope, before = await entities.for_change(unit, APPLICATION, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, APPLICATION, scope, before, patch)
-    check_redirects(after)
+    _check_addresses(unit, after)
     stored = await entities.change(unit, APPLICATION, scope, before, after)
     return (await counted(unit, scope["zone_id"], [stored]))[0]
 
 
-def check_redirects(application: Entity) -> None:
-    """Raise ValidationFailed for an address that no authorization answer may go to.
+def _check_addresses(unit: Unit, application: Entity) -> None:
+    """Raise ValidationFailed for an address that no authorization answer, or no logout token, may go to.
 
     Spec: RFC 9700 section 4.1.3; OpenID Connect RP-initiated logout for the second list.
     """
@@ -91,6 +91,10 @@ def check_redirects(application: Entity) -> None:
         for position, uri in enumerate(getattr(oauth2, member) or ())
         if (reason := redirect_uris.refusal(uri)) is not None
     ]
+    address, on_loopback = oauth2.backchannel_logout_uri, unit.parts.settings.allow_private_addresses
+    if address is not None and (reason := logout.address_refusal(address, on_loopback=on_loopback)):
+        told = "must use https" if reason == "insecure" else _REFUSALS[reason]
+        problems.append(Problem("validation_error", told, "protocols.oauth2.backchannel_logout_uri"))
     if problems:
         raise ValidationFailed(f"`{problems[0].field}` {problems[0].message}", problems=problems)
 
