@@ -7,7 +7,6 @@ settings from the environment, no compression; sizes and total times are bounded
 
 import asyncio
 import ipaddress
-import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import httpcore
 
 from runtime.adapters.addresses import is_public
+from runtime.domain import strict_json
 
 MAX_URL_CHARS = 4096
 _PUBLIC_PORTS = frozenset({80, 443})
@@ -165,7 +165,7 @@ class Outbound:
         answer = await self._request("POST", url, sent, body, None, partition)
         _raise_if_temporary(answer)
         try:
-            return answer.status, parse_json(answer.body)
+            return answer.status, strict_json.parse(answer.body)
         except ValueError:
             return answer.status, None
 
@@ -315,34 +315,12 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         return sorted(found, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version)
 
 
-def parse_json(body: bytes) -> Any:
-    """JSON with distinct member names and finite numbers.
-
-    Raises ValueError, also when it is nested too deep.
-    """
-    try:
-        return json.loads(body, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member appears twice")
-    return members
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"`{name}` is not JSON")
-
-
 def _fetched(answer: _Answer) -> Fetched:
     _raise_if_temporary(answer)
     if answer.status != 200:
         raise OutboundFailed(f"answered {answer.status}", temporary=False, status=answer.status)
     try:
-        return Fetched(parse_json(answer.body), answer.headers)
+        return Fetched(strict_json.parse(answer.body), answer.headers)
     except ValueError:
         raise OutboundFailed("the answer is not JSON", temporary=False, status=answer.status) from None
 

@@ -8,17 +8,15 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.logs import log
 from runtime.metrics import TOKENS
+from runtime.services.attached import Attached
 from runtime.storage.sql import decisions as storage
-
-if TYPE_CHECKING:
-    from runtime.services.parts import Parts
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000
@@ -64,21 +62,16 @@ class Decision:
         self.outcome, self.reason = "refused", f"{refusal.code}: {known}" if known else refusal.code
 
 
-class Decisions:
+class Decisions(Attached):
     """The queue of this process and the task that empties it."""
 
     def __init__(self, *, max_queued: int = MAX_QUEUED) -> None:
-        self._parts: Parts | None = None
         self._max_queued = max_queued
         self._queued: list[list[Any]] = []
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
-
-    def attach(self, parts: "Parts") -> None:
-        """Work with these parts from now on."""
-        self._parts = parts
 
     async def start(self) -> None:
         """Write what is recorded, from now on, in the background."""
@@ -147,7 +140,5 @@ class Decisions:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _write(self, batch: list[list[Any]]) -> None:
-        if self._parts is None:
-            raise RuntimeError("attach() comes first")
-        async with self._parts.database.transaction() as conn:
+        async with self.parts.database.transaction() as conn:
             await storage.add(conn, batch)

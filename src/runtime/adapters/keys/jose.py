@@ -1,12 +1,13 @@
 """Compact JWS taken apart strictly: what a lenient reader would let pass is where token attacks begin."""
 
 import binascii
-import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
+
+from runtime.domain import strict_json
 
 MAX_TOKEN_CHARS = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
@@ -77,20 +78,9 @@ def _decode(part: str) -> bytes:
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(raw, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        value = strict_json.parse(raw)
+    except ValueError:
         raise MalformedToken("a part is not JSON with distinct members") from None
     if not isinstance(value, dict):
         raise MalformedToken("a part is not a JSON object")
     return value
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member appears twice")
-    return members
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"`{name}` is not JSON")

@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+from runtime.domain import strict_json
 from runtime.domain.errors import BadRequest, TooLarge
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -31,15 +32,10 @@ def read_json(body: bytes, content_type: str | None, *, limit: int = MAX_BODY_BY
     if _depth(body) > MAX_DEPTH:
         raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels")
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_distinct,
-            parse_constant=_no_constant,
-            parse_float=_finite,
-        )
+        value = _read(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise BadRequest("the body is not UTF-8") from None
-    except (ValueError, RecursionError) as failure:
+    except ValueError as failure:
         raise BadRequest(_told(failure)) from None
     if b"\\u0000" in body and _has_nul(value):
         raise BadRequest("the body holds a NUL character")
@@ -58,23 +54,15 @@ def _depth(body: bytes) -> int:
     return deepest
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member stands twice in one object")
-    return members
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"`{name}` is not JSON")
-
-
 def _finite(text: str) -> float:
     """The number. One without a fraction is an integer, however it is written: JSON Schema section 4.2.3."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("a number is too large")
     return int(number) if number.is_integer() and abs(number) <= _EXACT else number
+
+
+_read = strict_json.reader(parse_float=_finite)
 
 
 def _has_nul(value: Any) -> bool:

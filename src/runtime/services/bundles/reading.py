@@ -1,12 +1,12 @@
 """What a policy bundle that was sent asks for: its manifest and its policies, each checked."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.contract.bodies import parse
 from runtime.contract.bundles import BundleManifest, BundlePolicyRef
+from runtime.domain import strict_json
 from runtime.domain.errors import BundleInvalid, Problem, ValidationFailed
 from runtime.domain.policy import bundle_archive, schema
 from runtime.domain.policy.bundle_archive import MANIFEST
@@ -68,20 +68,13 @@ def _require_little(sizes: Iterable[int]) -> None:
 
 def _manifest(raw: bytes) -> BundleManifest:
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_distinct)
-    except (ValueError, RecursionError):
+        value = strict_json.parse(raw.decode("utf-8"))
+    except ValueError:
         raise BundleInvalid(f"`{MANIFEST}` is not JSON in UTF-8 with distinct members") from None
     try:
         return parse(BundleManifest, value)
     except ValidationFailed as invalid:
         raise BundleInvalid(f"`{MANIFEST}`: {invalid.detail}", problems=invalid.problems) from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("a member stands twice in one object")
-    return members
 
 
 def _refuse_doubles(entries: list[BundlePolicyRef]) -> None:

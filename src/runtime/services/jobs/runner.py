@@ -20,6 +20,7 @@ from runtime.domain.errors import Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.logs import log
 from runtime.metrics import JOB_RUNS, JOB_SECONDS, JOB_WORK
+from runtime.services.attached import Attached
 from runtime.storage.sql import jobs as storage
 from runtime.storage.sql.jobs import Lease
 
@@ -51,27 +52,15 @@ class Job:
     run: Callable[["Parts"], Awaitable[int]]
 
 
-class Jobs:
+class Jobs(Attached):
     """The jobs of this process, and the loop that looks for what is due."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         self._jobs = {job.name: job for job in jobs}
-        self._parts: Parts | None = None
         self._poked: set[str] = set()
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[str, asyncio.Task[int | None]] = {}
-
-    def attach(self, parts: "Parts") -> None:
-        """Work with these parts from now on."""
-        self._parts = parts
-
-    @property
-    def parts(self) -> "Parts":
-        """The parts this works with."""
-        if self._parts is None:
-            raise RuntimeError("attach() comes first")
-        return self._parts
 
     async def start(self) -> None:
         """Look for what is due, from now on, in the background."""

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,12 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.adapters.keys.sealing import SealBroken, Sealer
 from runtime.domain.identifiers import new_id
 from runtime.logs import log
+from runtime.services.attached import Attached
 from runtime.services.outbox.letters import Letter, NotDelivered, Topic, Undeliverable
 from runtime.storage.sql import outbox as storage
 from runtime.storage.sql.outbox import Row
-
-if TYPE_CHECKING:
-    from runtime.services.parts import Parts
 
 JOB = "outbox"
 PARKED_KEPT = timedelta(days=30)
@@ -29,7 +27,7 @@ _MAX_DELAY_SECONDS = 6 * 3600
 _BATCH = 20
 
 
-class Outbox:
+class Outbox(Attached):
     """What waits to leave."""
 
     def __init__(self, sealer: Sealer, topics: Mapping[str, Topic]) -> None:
@@ -38,11 +36,6 @@ class Outbox:
         """
         self._sealer = sealer
         self._topics = topics
-        self._parts: Parts | None = None
-
-    def attach(self, parts: "Parts") -> None:
-        """Work with these parts from now on."""
-        self._parts = parts
 
     async def put(
         self,
@@ -75,7 +68,7 @@ class Outbox:
 
     def poke(self) -> None:
         """Have what is due delivered soon, in the background. For after the commit; costs nothing."""
-        self._attached.jobs.poke(JOB)
+        self.parts.jobs.poke(JOB)
 
     async def deliver_due(self) -> int:
         """Deliver everything that is due now; how many letters have left. Raises what the database raises.
@@ -93,7 +86,7 @@ class Outbox:
 
     async def _deliver_some(self, name: str) -> tuple[int, bool]:
         """Deliver a few letters of a topic: how many have left, and whether more may be due."""
-        parts, topic = self._attached, self._topics[name]
+        parts, topic = self.parts, self._topics[name]
         async with parts.database.transaction() as conn:
             now = parts.clock()
             rows = await storage.due(conn, name, now=now, limit=_BATCH)
@@ -107,22 +100,16 @@ class Outbox:
 
     async def forget_parked(self) -> int:
         """Remove what was given up long ago; how many rows."""
-        parts = self._attached
+        parts = self.parts
         async with parts.database.transaction() as conn:
             return await storage.remove_parked(conn, before=parts.clock() - PARKED_KEPT)
-
-    @property
-    def _attached(self) -> "Parts":
-        if self._parts is None:
-            raise RuntimeError("attach() comes first")
-        return self._parts
 
     async def _deliver(self, topic: Topic, row: Row) -> bool:
         """Try one letter that this process has claimed."""
         attempts = row.attempts + 1
         try:
             async with asyncio.timeout(topic.first_delay_seconds):
-                await topic.deliver(self._attached, self._opened(row, attempts))
+                await topic.deliver(self.parts, self._opened(row, attempts))
         except Undeliverable as failure:
             await self._park(row, attempts, str(failure))
             return False
@@ -135,7 +122,7 @@ class Outbox:
                     "not delivered yet", topic=row.topic, letter=row.id, attempts=attempts, reason=reason
                 )
             return False
-        async with self._attached.database.transaction() as conn:
+        async with self.parts.database.transaction() as conn:
             await storage.remove(conn, row.id)
         return True
 
@@ -148,8 +135,8 @@ class Outbox:
 
     async def _park(self, row: Row, attempts: int, reason: str) -> None:
         log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
-        async with self._attached.database.transaction() as conn:
-            await storage.park(conn, row.id, now=self._attached.clock())
+        async with self.parts.database.transaction() as conn:
+            await storage.park(conn, row.id, now=self.parts.clock())
 
 
 def _delay(topic: Topic, attempts: int) -> timedelta:

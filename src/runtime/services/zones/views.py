@@ -4,13 +4,13 @@ import asyncio
 from contextlib import suppress
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.services import keys
+from runtime.services.attached import Attached
 from runtime.services.exchange import epochs
 from runtime.services.zones import policies
 from runtime.services.zones.kept import Kept
@@ -19,18 +19,14 @@ from runtime.services.zones.view import ZoneView
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 
-if TYPE_CHECKING:
-    from runtime.services.parts import Parts
-
 _KEPT_ZONES = 1_000
 RECENT_SECONDS = 1.0
 
 
-class Zones:
+class Zones(Attached):
     """The views of this process, each kept as long as its zone's epoch stands."""
 
     def __init__(self) -> None:
-        self._parts: Parts | None = None
         self._views: dict[str, ZoneView] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
@@ -38,17 +34,6 @@ class Zones:
         # By the id of the set version, which never changes.
         self.own_policies: Kept[Policies] = Kept(_KEPT_ZONES)
         self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
-
-    def attach(self, parts: "Parts") -> None:
-        """Work with these parts from now on."""
-        self._parts = parts
-
-    @property
-    def parts(self) -> "Parts":
-        """The parts this works with."""
-        if self._parts is None:
-            raise RuntimeError("attach() comes first")
-        return self._parts
 
     def held(self, zone_id: str) -> ZoneView | None:
         """A view that was right when it was made: for those who compare its epoch before they answer."""

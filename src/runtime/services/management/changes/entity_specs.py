@@ -10,16 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.contract.answers import plain
 from runtime.contract.bodies import settable
 from runtime.contract.manifests import spec_members
-from runtime.domain.kinds import (
-    APPLICATION,
-    GROUP,
-    POLICY,
-    POLICY_SET,
-    ROLE_ASSIGNMENT,
-    Entity,
-    Kind,
-    Verb,
-)
+from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, ROLE_ASSIGNMENT, Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, members, part_of
 from runtime.domain.kinds.role import RoleAssignment
 from runtime.domain.kinds.values import PrincipalType

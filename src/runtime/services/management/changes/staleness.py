@@ -3,14 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runtime.contract.changes import (
-    Changeset,
-    Operation,
-)
-from runtime.domain.errors import (
-    PreconditionFailed,
-    Problem,
-)
+from runtime.contract.changes import Changeset, Operation
+from runtime.domain.errors import PreconditionFailed, Problem
 from runtime.domain.kinds import ALL, BY_NAME, ZONE
 from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.unit import Unit

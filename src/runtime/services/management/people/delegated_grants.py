@@ -10,7 +10,7 @@ from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.people.sessions import asked_status
+from runtime.services.management.people.standing import as_it_stands, asked_status
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as storage
@@ -23,14 +23,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
     status = asked_status(query)
     more = [consents.stands(unit.now, status)] if status is not None else []
     listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)
-    return listed.with_items([_as_it_stands(unit, grant) for grant in listed.items])
+    return listed.with_items([as_it_stands(unit, grant) for grant in listed.items])
 
 
 async def retrieve(
     unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The delegated grant, as it stands now."""
-    return _as_it_stands(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
+    return as_it_stands(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
 
 
 async def revoke(
@@ -46,7 +46,7 @@ async def revoke(
         await unit.revision()
         if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
             await _record(unit, "revoke", grant, before={"status": "active"}, after={"status": "revoked"})
-    return _as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
+    return as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
 
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
@@ -75,11 +75,3 @@ async def _record(
         unit.publish(key, epoch)
     action = f"{DELEGATED_GRANT.operations}.{what}"
     await unit.record(action, DELEGATED_GRANT.name, grant.id, grant.zone_id, before=before, after=after)
-
-
-def _as_it_stands(unit: Unit, entity: Entity) -> DelegatedGrant:
-    grant = cast(DelegatedGrant, entity)
-    status = grant.status
-    if status is GrantStatus.ACTIVE and grant.expires_at <= unit.now:
-        status = GrantStatus.EXPIRED
-    return grant.model_copy(update={"status": status, "active": status is GrantStatus.ACTIVE})

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import SESSION, Entity, Kind, Verb
 from runtime.domain.kinds.session import Session
 from runtime.domain.kinds.values import SessionStatus
@@ -11,6 +10,7 @@ from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
+from runtime.services.management.people.standing import as_it_stands, asked_status
 from runtime.services.management.unit import Unit
 from runtime.services.sign_out import announcing
 from runtime.storage.sql import entities as storage
@@ -29,14 +29,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
     if "include_nested" not in query.special:
         more.append(sessions.is_initiated())
     listed = await entities.page(unit, SESSION, scope, query, *more)
-    return listed.with_items([_as_it_stands(unit, session) for session in listed.items])
+    return listed.with_items([as_it_stands(unit, session) for session in listed.items])
 
 
 async def retrieve(
     unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The session, as it stands now."""
-    return _as_it_stands(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
+    return as_it_stands(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
 
 
 async def revoke(
@@ -46,7 +46,7 @@ async def revoke(
     scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.UPDATE)
     if cast(Session, before).status is not SessionStatus.REVOKED:
         await _end(unit, entity_id, scope["zone_id"])
-    return _as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
+    return as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
 
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
@@ -57,16 +57,6 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     await storage.remove(unit.conn, SESSION, entity_id, within=scope)
     told = {"user_id": cast(Session, before).user_id}
     await unit.record("sessions.delete", SESSION.name, entity_id, zone_id, before=told, after=None)
-
-
-def asked_status(query: ListQuery) -> str | None:
-    """The status that a list is limited to, under its name or the older one. Raises ValidationFailed."""
-    status = next(iter(query.special.get("status", ())), None)
-    if "filter[active]" not in query.special:
-        return status
-    if status not in (None, "active"):
-        raise ValidationFailed.of("active", "says otherwise than `status`")
-    return "active"
 
 
 async def tell(unit: Unit, ended: Mapping[str, int], zone_id: str) -> None:
@@ -93,11 +83,3 @@ async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
         # The claims in a session are no matter for the audit log.
         before, after = {"status": "active"}, {"status": "revoked"}
         await unit.record("sessions.revoke", SESSION.name, one, zone_id, before=before, after=after)
-
-
-def _as_it_stands(unit: Unit, entity: Entity) -> Session:
-    session = cast(Session, entity)
-    status = session.status
-    if status is SessionStatus.ACTIVE and session.expires_at <= unit.now:
-        status = SessionStatus.EXPIRED
-    return session.model_copy(update={"status": status, "active": status is SessionStatus.ACTIVE})

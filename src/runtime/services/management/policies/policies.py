@@ -9,7 +9,7 @@ from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies.versioned import for_targets, require_match, require_not_archived
+from runtime.services.management.policies.versioned import change, for_targets, require_match
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 
@@ -44,15 +44,7 @@ async def update(
     if_match: str | None = None,
 ) -> Entity:
     """Change a policy's name or description. Raises PreconditionFailed, Conflict for an archived one."""
-    scope, before = await entities.for_change(unit, POLICY, parents, entity_id, Verb.UPDATE)
-    before = cast(Policy, before)
-    require_match(before, if_match)
-    require_not_archived(before)
-    after = await entities.patched(unit, POLICY, scope, before, patch)
-    if after == before:
-        return before
-    after = after.model_copy(update={"updated_by": unit.caller.id})
-    return await entities.change(unit, POLICY, scope, before, after)
+    return await change(unit, POLICY, parents, entity_id, patch, if_match)
 
 
 async def archive(

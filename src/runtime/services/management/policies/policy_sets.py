@@ -10,7 +10,7 @@ from runtime.domain.kinds.values import PolicySetMode
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies.versioned import for_targets, require_match, require_not_archived
+from runtime.services.management.policies.versioned import change, for_targets, require_match
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 
@@ -58,15 +58,8 @@ async def update(
     if_match: str | None = None,
 ) -> Entity:
     """Change a policy set's name. Raises PreconditionFailed, Conflict for an archived one."""
-    scope, before = await entities.for_change(unit, POLICY_SET, parents, entity_id, Verb.UPDATE)
-    before = cast(PolicySet, before)
-    require_match(before, if_match)
-    require_not_archived(before)
-    after = await entities.patched(unit, POLICY_SET, scope, before, patch)
-    if after != before:
-        after = after.model_copy(update={"updated_by": unit.caller.id})
-        after = await entities.change(unit, POLICY_SET, scope, before, after)
-    return (await bound(unit, scope["zone_id"], [after]))[0]
+    after = await change(unit, POLICY_SET, parents, entity_id, patch, if_match)
+    return (await bound(unit, parents["zone_id"], [after]))[0]
 
 
 async def archive(

@@ -1,12 +1,17 @@
 """What policies and policy sets have in common: entity tags, archiving, and whom they are for."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 from runtime.domain.errors import Conflict, PreconditionFailed
-from runtime.domain.kinds import Entity
+from runtime.domain.kinds import Entity, Kind, Verb
 from runtime.domain.kinds.policy import Policy, PolicySet
 from runtime.domain.kinds.values import PolicyTargetType
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
 from runtime.services.management.listing import ListQuery
+from runtime.services.management.unit import Unit
 
 
 def etag(entity: Entity) -> str:
@@ -34,3 +39,17 @@ def require_not_archived(entity: Policy | PolicySet) -> None:
     """Raise Conflict for what is archived: it does not change any more."""
     if entity.archived_at is not None:
         raise Conflict(f"{type(entity).__name__} `{entity.id}` is archived")
+
+
+async def change(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any], if_match: str | None
+) -> Entity:
+    """Change what is not archived, with the name of whoever did. Raises PreconditionFailed, Conflict."""
+    scope, before = await entities.for_change(unit, kind, parents, entity_id, Verb.UPDATE)
+    require_match(before, if_match)
+    require_not_archived(cast(Policy | PolicySet, before))
+    after = await entities.patched(unit, kind, scope, before, patch)
+    if after == before:
+        return before
+    after = after.model_copy(update={"updated_by": unit.caller.id})
+    return await entities.change(unit, kind, scope, before, after)

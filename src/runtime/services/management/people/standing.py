@@ -1,0 +1,28 @@
+"""Sessions and delegated grants as they stand now: that one has expired is written down nowhere."""
+
+from typing import cast
+
+from runtime.domain.errors import ValidationFailed
+from runtime.domain.kinds import Entity
+from runtime.domain.kinds.session import DelegatedGrant, Session
+from runtime.services.management.listing import ListQuery
+from runtime.services.management.unit import Unit
+
+
+def as_it_stands(unit: Unit, entity: Entity) -> Entity:
+    """The session or the grant, with the status that it has now."""
+    stored = cast(Session | DelegatedGrant, entity)
+    status = stored.status
+    if status == "active" and stored.expires_at <= unit.now:
+        status = type(status)("expired")
+    return stored.model_copy(update={"status": status, "active": status == "active"})
+
+
+def asked_status(query: ListQuery) -> str | None:
+    """The status that a list is limited to, under its name or the older one. Raises ValidationFailed."""
+    status = next(iter(query.special.get("status", ())), None)
+    if "filter[active]" not in query.special:
+        return status
+    if status not in (None, "active"):
+        raise ValidationFailed.of("active", "says otherwise than `status`")
+    return "active"
