@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 from tests.runtime.sign_in.support import (
     CALLBACK,
     PASSWORD,
@@ -16,7 +16,7 @@ from tests.runtime.sign_in.support import (
     claims,
 )
 
-from runtime.domain.kinds import APPLICATION
+from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT
 from runtime.domain.kinds.resource import Resource
 from runtime.storage.sql.tables import METADATA
 
@@ -209,13 +209,8 @@ class TestDecision:
         refreshed = client.refresh(tokens["refresh_token"])
         assert refreshed.status_code == 200
 
-        async def withdraw() -> None:
-            async with site.parts.database.transaction() as conn:
-                await conn.execute(
-                    update(_grants).where(_grants.c.zone_id == client.zone.id).values(status="revoked")
-                )
-
-        site.run(withdraw())
+        (grant,) = rows(site, _grants, client.zone.id)
+        site.run(site.company.update(DELEGATED_GRANT, client.zone.id, grant["id"], status="revoked"))
 
         refused = client.refresh(refreshed.json()["refresh_token"]).json()
         assert (refused["error"], refused["reason"]) == ("access_denied", "user_authorization_required")

@@ -41,6 +41,20 @@ class TestBoth:
         assert sorted(taken, key=bool) == [None] * 19 + [b"x"]
         assert await state.get("code") is None
 
+    async def test_exactly_one_claims_a_value(self, state):
+        """The others hear what that one left behind, and never that there was nothing."""
+        await state.put("code", b"x", ttl_seconds=60)
+
+        claims = (state.claim("code", mark="used", value=b"%d" % n, ttl_seconds=60) for n in range(20))
+        heard = await asyncio.gather(*claims)
+
+        (winner,) = (n for n, (kept, _) in enumerate(heard) if kept is not None)
+        assert heard[winner] == (b"x", None)
+        assert {each for n, each in enumerate(heard) if n != winner} == {(None, b"%d" % winner)}
+        assert await state.fetch(["code", "used"]) == [None, b"%d" % winner]
+        assert await state.claim("never", mark="there", value=b"1", ttl_seconds=60) == (None, None)
+        assert await state.get("there") is None
+
     async def test_exactly_one_adds_a_mark(self, state):
         """A replay is told from the first use, however many try at the same time."""
         added = await asyncio.gather(*(state.add("jti", b"%d" % n, ttl_seconds=60) for n in range(20)))

@@ -69,25 +69,25 @@ async def redeem(parts: Parts, zone_id: str, code: str) -> tuple[CodeGrant, Prod
     """
     key, mark = _key(parts, zone_id, code, "code"), _key(parts, zone_id, code, "code-used")
     produced = Produced(session_id=new_id(), family_id=new_id())
-    known = await parts.state.get(key) is not None
-    if known and await parts.state.add(mark, produced.model_dump_json().encode(), ttl_seconds=MARK_SECONDS):
-        stored = await parts.state.take(key)
-        if stored is not None:
-            return CodeGrant.model_validate_json(stored), produced
-    elif (earlier := await parts.state.get(mark)) is not None:
-        # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
-        # where no mark can be kept.
-        try:
-            await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
-        finally:
-            await _end(parts, zone_id, Produced.model_validate_json(earlier))
-        raise InvalidGrant(REFUSED, internal="the code was used before")
-    raise InvalidGrant(REFUSED, internal="unknown or expired code")
+    value = produced.model_dump_json().encode()
+    stored, earlier = await parts.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
+    if stored is not None:
+        return CodeGrant.model_validate_json(stored), produced
+    if earlier is None:
+        raise InvalidGrant(REFUSED, internal="unknown or expired code")
+    # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
+    # where no mark can be kept.
+    try:
+        await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
+    finally:
+        await _end(parts, zone_id, Produced.model_validate_json(earlier))
+    raise InvalidGrant(REFUSED, internal="the code was used before")
 
 
 async def end_if_reused(parts: Parts, zone_id: str, code: str, produced: Produced) -> None:
     """End what was just made of a code, if somebody else presented it meanwhile. Comes after the commit."""
-    if await parts.state.get(_key(parts, zone_id, code, "code-reused")) is not None:
+    (reused,) = await parts.state.fetch([_key(parts, zone_id, code, "code-reused")])
+    if reused is not None:
         await _end(parts, zone_id, produced)
 
 

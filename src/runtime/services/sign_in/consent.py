@@ -63,23 +63,31 @@ class Question:
 async def is_needed(
     parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
 ) -> bool:
-    """Tell whether the user has to be asked before this request is granted."""
+    """Tell whether the user has to be asked before this request is granted.
+
+    Args:
+        user: as read in this request.
+    """
     if "consent" in request.prompts:
         return True
     asked = [each.id for each in request.resources]
     if not asked and client.consent is Consent.IMPLICIT:
         return False
-    agreed = await _agreed(parts, view, client, user, asked)
+    agreed = await _agreed(parts, view, client, user)
     # A grant that has ended starts again only with the user's word, whatever the application's setting.
-    if agreed.withdrawn:
+    if agreed.is_withdrawn(asked, parts.clock()):
         return True
     return client.consent is not Consent.IMPLICIT and not _covers(agreed.given, request)
 
 
 async def stands(parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource) -> bool:
-    """Tell whether what the user allowed for a resource has not been taken back since."""
-    agreed = await _agreed(parts, view, client, user, [asked.id])
-    if agreed.withdrawn:
+    """Tell whether what the user allowed for a resource has not been taken back since.
+
+    Args:
+        user: as read in this request.
+    """
+    agreed = await _agreed(parts, view, client, user)
+    if agreed.is_withdrawn([asked.id], parts.clock()):
         return False
     given = agreed.given.get(asked.id)
     return client.consent is Consent.IMPLICIT or (given is not None and asked.scopes <= given.scopes)
@@ -151,19 +159,19 @@ async def record(
     await epochs.publish(parts.state, bumped)
 
 
-async def _agreed(
-    parts: Parts, view: ZoneView, client: Client, user: User, resource_ids: Collection[str]
-) -> Agreed:
-    """How the user's word stands now."""
+async def _agreed(parts: Parts, view: ZoneView, client: Client, user: User) -> Agreed:
+    """How the user's word stands now; from memory while the user's epoch is that under which it was read.
+
+    A client that registered itself can lose everybody's word at once, which no user's epoch tells.
+    """
+    key = f"{user.id}\0{client.party.id}"
+    held = view.agreed.get(key) if client.registration is Registration.MANAGED else None
+    if held is not None and held[0] == user.epoch:
+        return held[1]
     async with parts.database.querying() as conn:
-        return await storage.agreed(
-            conn,
-            zone_id=view.id,
-            user_id=user.id,
-            party=client.party,
-            resource_ids=resource_ids,
-            now=parts.clock(),
-        )
+        found = await storage.agreed(conn, zone_id=view.id, user_id=user.id, party=client.party)
+    view.agreed.put(key, (user.epoch, found))
+    return found
 
 
 def _covers(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:

@@ -1,13 +1,12 @@
 """Redeeming an authorization code: the bindings checked one by one, then a session, a family and tokens."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from runtime.domain.errors import InvalidGrant, InvalidRequest
+from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import pkce
@@ -17,9 +16,11 @@ from runtime.services.sign_in import clients, codes, refreshing, tokens
 from runtime.services.sign_in.codes import REFUSED, CodeGrant, Produced
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import refresh as families
-from runtime.storage.sql import sessions, signed_in
+from runtime.storage.sql import redeemed, sessions, signed_in
+from runtime.storage.sql.redeemed import Standing
 from runtime.storage.sql.sessions import Session
+
+_LOOKS = 3  # at a sign-in that others change at the same time
 
 
 async def redeem(
@@ -48,42 +49,84 @@ async def redeem(
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
-    root, user = await _signed_in(parts, view, grant, now)
-    authority = Authority(
-        session=_application_session(parts, root, grant, client, produced, now),
-        user=user,
-        client=client,
-        scopes=grant.scopes,
-        resources=grant.resources,
-        jkt=jkt,
-    )
-    target = await tokens.choose_target(parts, view, authority, named)
-    answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
-    refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
-    if client.may_refresh:
-        answer["refresh_token"] = refresh_token
-    async with parts.database.transaction() as conn:
-        top = await _locked_top(conn, root)
-        if top is None or not top.is_active(now):
-            raise InvalidGrant(REFUSED, internal="the session ended meanwhile")
-        below = None if authority.session.session_type == "offline" else top.id
-        await sessions.add(conn, replace(authority.session, parent_id=below))
-        if client.may_refresh:
-            await families.add(conn, family)
-        await clients.used(conn, client, now=now)
+    made = Redemption(parts, view, client, grant, produced, named, jkt, now)
+    answer, authority = await _made_of(made)
     await codes.end_if_reused(parts, view.id, code, produced)
     return answer, authority
 
 
-async def _locked_top(conn: AsyncConnection, root: Session) -> Session | None:
-    """The browser session that stands for the browser now: the code's own, or the one that took its place.
+@dataclass(frozen=True, slots=True)
+class Redemption:
+    """A code whose bindings are in order, and what is to be made of it."""
 
-    Whoever ends it waits until the transaction does, and then finds what was put below it.
+    parts: Parts
+    view: ZoneView
+    client: Client
+    grant: CodeGrant
+    produced: Produced
+    named: Sequence[str]
+    jkt: str | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _SignIn:
+    """The sign-in behind a code.
+
+    Attributes:
+        session: the browser session in which the code was asked for.
+        top: the one that stands for the browser now: that one, or the one that took its place.
     """
-    top = await sessions.find(conn, root.parent_id or root.id, zone_id=root.zone_id, lock=True)
-    while top is not None and top.parent_id is not None:
-        top = await sessions.find(conn, top.parent_id, zone_id=root.zone_id, lock=True)
-    return top
+
+    session: Session
+    user: User
+    top: Session
+
+
+class _Changed(Exception):
+    """The sign-in is not what it was when it was looked at."""
+
+
+async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
+    """The answer, once what it stands on is kept.
+
+    The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
+    still that. A refusal takes a look at the database.
+    """
+    held = redemption.view.signed_in.get(redemption.grant.session_id)
+    if held is not None:
+        session, user = held
+        with suppress(_Changed, OAuthError):
+            return await _made_under(redemption, _SignIn(session, user, top=session))
+    for _ in range(_LOOKS):
+        with suppress(_Changed):
+            return await _made_under(redemption, await _signed_in(redemption))
+    raise InvalidGrant(REFUSED, internal="the sign-in does not stay as it is")
+
+
+async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[str, Any], Authority]:
+    """The answer under a sign-in. Raises _Changed when that is not so any more, and nothing is kept."""
+    parts, view, now = redemption.parts, redemption.view, redemption.now
+    grant, client, produced = redemption.grant, redemption.client, redemption.produced
+    _require_standing(grant, sign_in, now)
+    authority = Authority(
+        session=_application_session(redemption, sign_in),
+        user=sign_in.user,
+        client=client,
+        scopes=grant.scopes,
+        resources=grant.resources,
+        jkt=redemption.jkt,
+    )
+    target = await tokens.choose_target(parts, view, authority, redemption.named)
+    answer = await tokens.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
+    refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
+    under = Standing(sign_in.top, sign_in.user)
+    async with parts.database.writing_once() as conn:
+        kept = family if client.may_refresh else None
+        if not await redeemed.add(conn, authority.session, kept, under=under):
+            raise _Changed
+        await clients.used(conn, client, now=now)
+    return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
 
 
 def _require_same_client(grant: CodeGrant, client: Client) -> None:
@@ -105,41 +148,56 @@ def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> No
         raise InvalidGrant(REFUSED, internal="another redirect URI")
 
 
-async def _signed_in(parts: Parts, view: ZoneView, grant: CodeGrant, now: datetime) -> tuple[Session, User]:
-    """The browser session and the user of the code, both still good. Raises InvalidGrant."""
-    async with parts.database.querying() as conn:
-        found = await signed_in.by_session(conn, grant.session_id, zone_id=view.id)
-    if found is None or found[1].id != grant.user_id:
-        raise InvalidGrant(REFUSED, internal="the session or the user is gone")
-    root, user = found
-    if not root.is_active(now) or user.status is not UserStatus.ACTIVE:
-        raise InvalidGrant(REFUSED, internal="session over or user disabled")
-    return root, user
+async def _signed_in(redemption: Redemption) -> _SignIn:
+    """The sign-in as the database has it. Raises InvalidGrant when it is gone."""
+    zone_id, session_id = redemption.view.id, redemption.grant.session_id
+    async with redemption.parts.database.querying() as conn:
+        found = await signed_in.by_session(conn, session_id, zone_id=zone_id)
+        if found is None:
+            raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+        session, user = found
+        top = session
+        while top.parent_id is not None:
+            above = await sessions.find(conn, top.parent_id, zone_id=zone_id)
+            if above is None:
+                raise InvalidGrant(REFUSED, internal="the session that took its place is gone")
+            top = above
+    return _SignIn(session, user, top)
 
 
-def _application_session(
-    parts: Parts, root: Session, grant: CodeGrant, client: Client, produced: Produced, now: datetime
-) -> Session:
+def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None:
+    """Check that the user of the code is signed in. Raises InvalidGrant."""
+    if sign_in.user.id != grant.user_id:
+        raise InvalidGrant(REFUSED, internal="somebody else's session")
+    if not (sign_in.session.is_active(now) and sign_in.top.is_active(now)):
+        raise InvalidGrant(REFUSED, internal="the session is over")
+    if sign_in.user.status is not UserStatus.ACTIVE:
+        raise InvalidGrant(REFUSED, internal="the user is disabled")
+
+
+def _application_session(redemption: Redemption, sign_in: _SignIn) -> Session:
     """The session that the application's tokens stand on.
 
     It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as
     long as it is used.
     """
-    offline = "offline_access" in grant.scopes
-    end = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds) if offline else root.expires_at
+    parts, party, now = redemption.parts, redemption.client.party, redemption.now
+    offline = "offline_access" in redemption.grant.scopes
+    lasting = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds)
     return replace(
-        root,
-        id=produced.session_id,
-        application_id=client.party.application_id,
-        user_agent_id=client.party.user_agent_id,
-        client_id=client.client_id,
+        sign_in.session,
+        id=redemption.produced.session_id,
+        parent_id=None if offline else sign_in.top.id,
+        application_id=party.application_id,
+        user_agent_id=party.user_agent_id,
+        client_id=redemption.client.client_id,
         session_type="offline" if offline else "application",
-        expires_at=end,
+        expires_at=lasting if offline else sign_in.session.expires_at,
         created_at=now,
         updated_at=now,
         status="active",
         epoch=1,
-        metadata={"name": client.name},
+        metadata={"name": redemption.client.name},
         cookie_hash=None,
         provider_id_token=None,
     )

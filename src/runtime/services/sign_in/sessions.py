@@ -79,6 +79,7 @@ async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn 
     if found is None:
         return None
     session, user = found
+    view.signed_in.put(session.id, found)
     stands = session.is_active(parts.clock()) and user.status is UserStatus.ACTIVE
     return SignedIn(session, user) if stands else None
 

@@ -38,6 +38,7 @@ class Authority:
 
     Attributes:
         session: the application's session; its id is the tokens' `sid`.
+        user: as read in this request.
         scopes: the sign-in scopes.
         jkt: thumbprint of the key that access tokens are bound to.
     """
@@ -182,9 +183,7 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
 
 async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
-    session, person = authority.session, await view.user(authority.user.id)
-    if person is None:
-        raise policy.denied()
+    session, person = authority.session, await view.viewed(authority.user)
     verdict = await policy.decide_exchange(
         view,
         authority.client,

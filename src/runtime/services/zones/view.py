@@ -1,7 +1,6 @@
 """The view of one zone at one epoch: what was read of it once, and what is asked anew each time."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -28,8 +27,10 @@ from runtime.services.zones.policies import Policies, compiled
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import roots, user_agents
+from runtime.storage.sql.consents import Agreed
 from runtime.storage.sql.exchange import ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS
+from runtime.storage.sql.sessions import Session
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
@@ -85,6 +86,8 @@ class ZoneView:
         self.looked_at: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
         self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(_KEPT_SMALL)
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
+        self.agreed: Kept[tuple[int, Agreed]] = Kept()
+        self.signed_in: Kept[tuple[Session, User]] = Kept()
         self._signing = ring.signing
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
         self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(_KEPT_SMALL)
@@ -230,20 +233,14 @@ class ZoneView:
 
         return await self._kept(self._parts.zones.own_policies, set_version_id, read)
 
-    async def user(self, user_id: str) -> UserView | None:
-        """A user with groups and roles, at the user's present epoch."""
-        held = self._users.get(user_id)
-        published = await self._parts.zones.published([epochs.user_key(user_id)])
-        if held and published[0] is not None and published[0] <= held.user.epoch:
+    async def viewed(self, user: User) -> UserView:
+        """The view of a user who was read in this request."""
+        held = self._users.get(user.id)
+        if held is not None and held.user.epoch == user.epoch:
             return held
         async with self._parts.database.querying() as conn:
-            user = await roots.user(conn, self.id, user_id)
-            own = await roots.own_policies(conn, self.id, user_id) if user else None
-            found = await self._viewed(conn, user, own_policies=own) if user else None
-        if found:
-            with suppress(Unavailable):
-                await epochs.remember(self._parts.state, {epochs.user_key(user_id): found.user.epoch})
-        return found
+            own = await roots.own_policies(conn, self.id, user.id)
+            return await self._viewed(conn, user, own_policies=own)
 
     async def _viewed(
         self, conn: AsyncConnection, user: User, *, own_policies: str | None, has_memberships: bool = True

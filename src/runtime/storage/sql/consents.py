@@ -45,35 +45,47 @@ class ConsentRecord:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """How a user's word to a client about some resources stands.
+    """How a user's word to a client stands.
 
     Attributes:
         given: consents by resource id, that to signing in (SIGN_IN) among them.
-        withdrawn: ids of the resources for which a delegated grant of the user has ended.
+        ends: for each of the user's delegated grants that does not stand for good, the resource and when it
+            ends; None when it has been ended.
     """
 
     given: Mapping[str, ConsentRecord]
-    withdrawn: frozenset[str]
+    ends: tuple[tuple[str, datetime | None], ...]
+
+    def is_withdrawn(self, resource_ids: Collection[str], now: datetime) -> bool:
+        """Tell whether a delegated grant for one of these resources has ended."""
+        return any(
+            resource_id in resource_ids and (ends_at is None or ends_at <= now)
+            for resource_id, ends_at in self.ends
+        )
 
 
 # Made once: making a statement costs more than running it.
-_ENDED = select(literal(1).label("ended"), _grants.c.resource_id, null(), null()).where(
+_ENDS = select(
+    literal(1).label("kind"), _grants.c.resource_id, null(), _grants.c.status, _grants.c.expires_at
+).where(
     _grants.c.zone_id == bindparam("zone"),
     _grants.c.user_id == bindparam("user"),
-    _grants.c.resource_id.in_(bindparam("resources", expanding=True)),
-    or_(_grants.c.status != "active", _grants.c.expires_at <= bindparam("now")),
+    or_(_grants.c.status != "active", _grants.c.expires_at.is_not(None)),
 )
 _AGREED = {
     name: union_all(
         select(
-            literal(0).label("ended"), _consents.c.resource_id, _consents.c.scopes, _consents.c.redirect_host
+            literal(0).label("kind"),
+            _consents.c.resource_id,
+            _consents.c.scopes,
+            _consents.c.redirect_host.label("said"),
+            null().label("expires_at"),
         ).where(
             _consents.c.zone_id == bindparam("zone"),
             _consents.c.user_id == bindparam("user"),
             _consents.c[name] == bindparam("party"),
-            _consents.c.resource_id.in_(bindparam("resources", expanding=True)),
         ),
-        _ENDED,
+        _ENDS,
     )
     for name in ("application_id", "user_agent_id")
 }
@@ -133,27 +145,18 @@ async def record(
             )
 
 
-async def agreed(
-    conn: AsyncConnection,
-    *,
-    zone_id: str,
-    user_id: str,
-    party: Party,
-    resource_ids: Collection[str],
-    now: datetime,
-) -> Agreed:
-    """A user's word to one client about these resources, in one statement."""
+async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, party: Party) -> Agreed:
+    """A user's word to one client, in one statement."""
     statement = _AGREED["application_id" if party.application_id is not None else "user_agent_id"]
-    resources = [*resource_ids, SIGN_IN]
-    asked = {"zone": zone_id, "user": user_id, "party": party.id, "resources": resources, "now": now}
     given: dict[str, ConsentRecord] = {}
-    withdrawn: set[str] = set()
-    for ended, resource_id, scopes, redirect_host in await conn.execute(statement, asked):
-        if ended:
-            withdrawn.add(resource_id)
+    ends: list[tuple[str, datetime | None]] = []
+    asked = {"zone": zone_id, "user": user_id, "party": party.id}
+    for is_grant, resource_id, scopes, said, expires_at in await conn.execute(statement, asked):
+        if is_grant:
+            ends.append((resource_id, expires_at if said == "active" else None))
         else:
-            given[resource_id] = ConsentRecord(resource_id, frozenset(scopes or ()), redirect_host)
-    return Agreed(given, frozenset(withdrawn))
+            given[resource_id] = ConsentRecord(resource_id, frozenset(scopes or ()), said)
+    return Agreed(given, tuple(ends))
 
 
 async def grant(

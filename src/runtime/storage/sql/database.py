@@ -1,8 +1,8 @@
 """The database: one engine, and the three ways to hold a connection of it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from sqlite3 import OperationalError
 from typing import Any
 
@@ -39,6 +39,17 @@ class Database:
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
+        # The same connections, each used in another way; made once, since making one takes time.
+        if self._writer:
+            self._writing = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+            self._reading = engine.execution_options(**{_BEGIN: "BEGIN"})
+            self._querying = engine.execution_options(**{_BEGIN: ""})
+        else:
+            self._writing = engine
+            self._reading = engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            self._querying = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @classmethod
     def open(cls, url: str, *, pool_size: int = 16, migrating: bool = False) -> "Database":
@@ -81,13 +92,16 @@ class Database:
         return cls(engine)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
+    async def transaction(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
         """A connection in a write transaction, committed when the block ends, rolled back when it raises.
 
         A second one inside the first would wait for itself on SQLite, so that is refused.
+
+        Args:
+            brief: a few statements, each about a few rows found by their keys.
         """
         if self._writer is None:
-            async with self._connected({}) as connection, connection.begin():
+            async with self._connected(self._writing) as connection, connection.begin():
                 yield connection
             return
         if self._holder is not None and self._holder is asyncio.current_task():
@@ -95,31 +109,44 @@ class Database:
         async with self._writer:
             self._holder = asyncio.current_task()
             try:
-                async with self._connected({_BEGIN: "BEGIN IMMEDIATE"}) as connection, connection.begin():
-                    yield connection
+                async with self._connected(self._writing) as connection, connection.begin():
+                    # Beginning may wait for another process, and committing for the disk: not so the rest.
+                    with _at_hand(connection) if brief else nullcontext():
+                        yield connection
             finally:
                 self._holder = None
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection whose statements all see the database at one instant; it writes nothing."""
-        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        async with self._connected({_BEGIN: "BEGIN"} if self._writer else options) as connection:
+        async with self._connected(self._reading) as connection:
             yield connection
 
     @asynccontextmanager
     async def querying(self) -> AsyncIterator[AsyncConnection]:
         """A connection without a transaction, for hot paths that run one small query. It cannot stream."""
-        options = {_BEGIN: ""} if self._writer else {"isolation_level": "AUTOCOMMIT"}
-        async with self._connected(options) as connection:
-            yield connection
+        async with self._connected(self._querying) as connection:
+            with _at_hand(connection) if self._writer else nullcontext():
+                yield connection
 
     @asynccontextmanager
-    async def _connected(self, options: dict[str, Any]) -> AsyncIterator[AsyncConnection]:
+    async def writing_once(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for one small write of a hot path, all of it or nothing.
+
+        On PostgreSQL it has to be one statement, which commits by itself: that saves two trips.
+        """
+        if self._writer is None:
+            async with self._connected(self._querying) as connection:
+                yield connection
+        else:
+            async with self.transaction(brief=True) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
             try:
-                connection = await stack.enter_async_context(self.engine.connect())
-                await connection.execution_options(**options)
+                connection = await stack.enter_async_context(engine.connect())
             except (OSError, PoolTimeout) as error:
                 raise Unavailable("the database cannot be reached", internal=str(error)) from error
             yield connection
@@ -132,6 +159,17 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self.engine.dispose()
+
+
+@contextmanager
+def _at_hand(connection: AsyncConnection) -> Iterator[None]:
+    """Let the statements of a SQLite connection run on the event loop: a trip to a thread costs more."""
+    driver: Any = connection.sync_connection.connection.dbapi_connection  # type: ignore[union-attr]
+    driver.at_hand = True
+    try:
+        yield
+    finally:
+        driver.at_hand = False
 
 
 def _dumps(value: Any) -> str:

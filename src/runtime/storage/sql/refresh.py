@@ -6,6 +6,7 @@ client that repeats a request gets the same answer instead of a second branch.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
@@ -63,7 +64,12 @@ class RefreshFamily:
 
 async def add(conn: AsyncConnection, family: RefreshFamily) -> None:
     """Keep a new family."""
-    await conn.execute(_ADD, {name: getattr(family, name) for name in RefreshFamily.__slots__})
+    await conn.execute(_ADD, values(family))
+
+
+def values(family: RefreshFamily) -> dict[str, Any]:
+    """The columns of a family's row."""
+    return {name: getattr(family, name) for name in RefreshFamily.__slots__}
 
 
 async def find(conn: AsyncConnection, family_id: str, *, zone_id: str) -> RefreshFamily | None:

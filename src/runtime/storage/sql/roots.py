@@ -146,13 +146,6 @@ async def root_epochs(
     return by_name.get("session"), by_name.get("user")
 
 
-async def user(conn: AsyncConnection, zone_id: str, user_id: str) -> User | None:
-    """The user of that id."""
-    found = await conn.execute(select(_users).where(_users.c.zone_id == zone_id, _users.c.id == user_id))
-    row = found.mappings().one_or_none()
-    return cast(User, USER.read(dict(row))) if row else None
-
-
 _OWN_POLICIES_OF = select(_bindings.c.policy_set_version_id).where(
     *_OWN_POLICIES, _bindings.c.target_id == bindparam("user")
 )

@@ -24,7 +24,11 @@ _families = METADATA.tables["refresh_families"]
 # Statements of every sign-in are made once: making one costs more than running it.
 _OF_ZONE = select(_sessions).where(_sessions.c.zone_id == bindparam("zone"))
 _OF_ID = _OF_ZONE.where(_sessions.c.id == bindparam("session"))
-_OF_ID_LOCKED = _OF_ID.with_for_update()
+_PLACE_LOCKED = (
+    select(_sessions.c.id, _sessions.c.parent_id, _sessions.c.status, _sessions.c.expires_at)
+    .where(_sessions.c.zone_id == bindparam("zone"), _sessions.c.id == bindparam("session"))
+    .with_for_update()
+)
 _OF_COOKIE = _OF_ZONE.where(_sessions.c.cookie_hash == bindparam("cookie"))
 _ADD = insert(_sessions)
 
@@ -85,21 +89,46 @@ class Session:
         return self.status == "active" and self.expires_at > now
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a session stands, and whether it does.
+
+    Attributes:
+        parent_id: see `Session`.
+    """
+
+    id: str
+    parent_id: str | None
+    status: str
+    expires_at: datetime
+
+    def is_active(self, now: datetime) -> bool:
+        """Tell whether the session stands: neither revoked nor expired."""
+        return self.status == "active" and self.expires_at > now
+
+
+async def lock(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Place | None:
+    """Let nobody else end a session before the transaction does."""
+    found = await conn.execute(_PLACE_LOCKED, {"zone": zone_id, "session": session_id})
+    row = found.one_or_none()
+    return None if row is None else Place(*row)
+
+
 async def add(conn: AsyncConnection, session: Session) -> None:
     """Keep a new session."""
-    values = {name: getattr(session, name) for name in Session.__slots__}
-    values["session_data"], values["metadata"] = dict(session.session_data), dict(session.metadata)
-    await conn.execute(_ADD, values)
+    await conn.execute(_ADD, values(session))
 
 
-async def find(conn: AsyncConnection, session_id: str, *, zone_id: str, lock: bool = False) -> Session | None:
-    """The session with that id in that zone, whatever its status.
+def values(session: Session) -> dict[str, Any]:
+    """The columns of a session's row."""
+    columns = {name: getattr(session, name) for name in Session.__slots__}
+    columns["session_data"], columns["metadata"] = dict(session.session_data), dict(session.metadata)
+    return columns
 
-    Args:
-        lock: nobody else ends it before the transaction does.
-    """
-    statement = _OF_ID_LOCKED if lock else _OF_ID
-    return _one(await conn.execute(statement, {"zone": zone_id, "session": session_id}))
+
+async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Session | None:
+    """The session with that id in that zone, whatever its status."""
+    return _one(await conn.execute(_OF_ID, {"zone": zone_id, "session": session_id}))
 
 
 async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> Session | None:
@@ -118,7 +147,7 @@ async def detach_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: s
 
 async def supersede(conn: AsyncConnection, session_id: str, *, by: str, zone_id: str) -> None:
     """Put a session, and what stands below it, below the one that has taken its place."""
-    await find(conn, session_id, zone_id=zone_id, lock=True)  # as in `revoke`
+    await lock(conn, session_id, zone_id=zone_id)  # as in `revoke`
     await conn.execute(
         update(_sessions)
         .where(
@@ -185,7 +214,7 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
         session id -> its new epoch, for each that this call ended.
     """
     # Whoever is putting a session below this one has the lock: it is seen once the lock is ours.
-    await find(conn, session_id, zone_id=zone_id, lock=True)
+    await lock(conn, session_id, zone_id=zone_id)
     ended = await conn.execute(
         update(_sessions)
         .where(

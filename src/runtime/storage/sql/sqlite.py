@@ -1,7 +1,8 @@
 """SQLite's driver for the engine: aiosqlite, with one trip to the connection's thread for each statement.
 
 The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such
-a trip costs more than most statements do.
+a trip costs more than most statements do. So a connection that is only asked small things makes none at all:
+it is `at_hand`, and its statements run where they are asked for.
 """
 
 import asyncio
@@ -56,16 +57,30 @@ class _Cursor(AsyncAdapt_aiosqlite_cursor):
         await self._run(partial(_executemany, operation, seq_of_parameters))
 
     async def _run(self, statement: "Callable[[sqlite3.Connection], tuple[_Outcome, list[Any]]]") -> None:
+        adapter: Any = self._adapt_connection
         connection: Any = self._connection
-        async with self._adapt_connection._execute_mutex:
-            self._cursor, rows = await connection._execute(statement, connection._conn)
+        if adapter.at_hand:
+            self._cursor, rows = statement(connection._conn)
+        else:
+            async with adapter._execute_mutex:
+                self._cursor, rows = await connection._execute(statement, connection._conn)
         self._rows = deque(rows)
 
 
 class _Connection(AsyncAdapt_aiosqlite_connection):
-    __slots__ = ()
+    """A connection of the pool.
+
+    Attributes:
+        at_hand: whether statements run on the event loop. Whoever has the connection sets it.
+    """
+
+    __slots__ = ("at_hand",)
 
     _cursor_cls = _Cursor
+
+    def __init__(self, *arg: Any, **kw: Any) -> None:
+        super().__init__(*arg, **kw)
+        self.at_hand = False
 
     def rollback(self) -> None:
         if self._open:
@@ -89,6 +104,8 @@ class Driver(AsyncAdapt_aiosqlite_dbapi):
         super().__init__(aiosqlite, sqlite3)
 
     def connect(self, *arg: Any, **kw: Any) -> AsyncAdapt_aiosqlite_connection:
+        # One task has the connection at a time, and its thread does nothing while that task does.
+        kw["check_same_thread"] = False
         return _Connection(self, super().connect(*arg, async_creator_fn=_opened, **kw)._connection)
 
 

@@ -19,6 +19,15 @@ class State(Protocol):
     async def take(self, key: str) -> bytes | None:
         """The value, which is gone afterwards: of many callers exactly one gets it."""
 
+    async def claim(
+        self, key: str, *, mark: str, value: bytes, ttl_seconds: int
+    ) -> tuple[bytes | None, bytes | None]:
+        """Take what is kept under a key, and leave *value* under *mark* for those who come later.
+
+        Of many callers exactly one gets what was kept; the others get what that one left, as long as that
+        lives. In one step: no caller finds both gone.
+        """
+
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept. Of many callers one hears True."""
 

@@ -43,6 +43,20 @@ class InProcessState:
         self._forget(key)
         return value
 
+    async def claim(
+        self, key: str, *, mark: str, value: bytes, ttl_seconds: int
+    ) -> tuple[bytes | None, bytes | None]:
+        """Take what is kept, and leave *value* under *mark*; or hear what was left there.
+
+        Raises `Unavailable` without room; what is kept stays then.
+        """
+        kept = self._get(key)
+        if kept is None:
+            return None, self._get(mark)
+        self._mark(mark, value, self._clock() + ttl_seconds)
+        self._forget(key)
+        return kept, None
+
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept. Raises `Unavailable` without room."""
         if self._get(key) is not None:

@@ -19,6 +19,12 @@ if there and (#there > #wanted or (#there == #wanted and there > wanted)) then w
 redis.call('SET', KEYS[1], wanted, 'EX', ARGV[2])
 return wanted
 """
+_CLAIM = """
+local kept = redis.call('GETDEL', KEYS[1])
+if not kept then return {false, redis.call('GET', KEYS[2])} end
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+return {kept, false}
+"""
 _COUNT = """
 local counted = redis.call('INCR', KEYS[1])
 if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
@@ -33,6 +39,7 @@ class RedisState:
         self._client = client
         self._prefix = prefix
         self._raise_to = client.register_script(_RAISE_TO)
+        self._claim = client.register_script(_CLAIM)
         self._count = client.register_script(_COUNT)
         self._fetches = Gathering(self._fetch_all)
         self._puts = Gathering(self._put_all)
@@ -70,6 +77,16 @@ class RedisState:
         """The value, which is gone afterwards: of many callers exactly one gets it."""
         async with _reaching():
             return _bytes(await self._client.getdel(self._name(key)))
+
+    async def claim(
+        self, key: str, *, mark: str, value: bytes, ttl_seconds: int
+    ) -> tuple[bytes | None, bytes | None]:
+        """Take what is kept, and leave *value* under *mark*; or hear what was left there."""
+        async with _reaching():
+            kept, left = await self._claim(
+                keys=[self._name(key), self._name(mark)], args=[value, ttl_seconds]
+            )
+            return _bytes(kept), _bytes(left)
 
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept."""

@@ -1,0 +1,90 @@
+"""What a code is redeemed for: a session of the application and its refresh family, below a sign-in.
+
+The sign-in is checked in the statement that writes, so what was concluded from an earlier look at it holds at
+the moment it counts.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import FromClause, Select, Table, and_, bindparam, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningInsert
+
+from runtime.domain.kinds.role import User
+from runtime.storage.sql import refresh, sessions
+from runtime.storage.sql.refresh import RefreshFamily
+from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.tables import METADATA, TABLES
+
+_sessions = METADATA.tables["sessions"]
+_families = METADATA.tables["refresh_families"]
+_users = TABLES["User"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A sign-in that stood when it was last seen.
+
+    Attributes:
+        session: the browser session that stands for the browser.
+    """
+
+    session: Session
+    user: User
+
+
+# Ending a session takes a lock that this one waits for, or that waits for this one.
+_STANDING: Select[tuple[str]] = (
+    select(_sessions.c.id)
+    .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
+    .where(
+        _sessions.c.zone_id == bindparam("standing_zone"),
+        _sessions.c.id == bindparam("standing_session"),
+        _sessions.c.epoch == bindparam("standing_session_epoch"),
+        _sessions.c.parent_id.is_(None),
+        _sessions.c.status == "active",
+        _sessions.c.expires_at == bindparam("standing_end"),
+        _users.c.id == bindparam("standing_user"),
+        _users.c.epoch == bindparam("standing_user_epoch"),
+    )
+    .with_for_update(read=True, key_share=True, of=_sessions)
+)
+
+
+def _where_there_is(
+    source: FromClause, table: Table, names: tuple[str, ...], prefix: str
+) -> ReturningInsert[tuple[str]]:
+    """The statement that adds one row when *source* has one, and says so. Its parameters have a prefix."""
+    values = [bindparam(f"{prefix}{name}", type_=table.c[name].type) for name in names]
+    added = insert(table).from_select(names, select(*values).select_from(source))
+    return added.returning(table.c.id)
+
+
+_SESSION = _where_there_is(_STANDING.cte("standing"), _sessions, Session.__slots__, "session_")
+_BOTH = _where_there_is(_SESSION.cte("session"), _families, RefreshFamily.__slots__, "family_")
+
+
+async def add(
+    conn: AsyncConnection, session: Session, family: RefreshFamily | None, *, under: Standing
+) -> bool:
+    """Keep what there is; False, and nothing is kept, when the sign-in is not what it was.
+
+    It is one statement on PostgreSQL, and two in a transaction of the caller's on SQLite.
+    """
+    standing = {
+        "standing_zone": under.session.zone_id,
+        "standing_session": under.session.id,
+        "standing_session_epoch": under.session.epoch,
+        "standing_end": under.session.expires_at,
+        "standing_user": under.user.id,
+        "standing_user_epoch": under.user.epoch,
+    }
+    of_session = {f"session_{name}": value for name, value in sessions.values(session).items()}
+    if family is not None and conn.dialect.name == "postgresql":
+        of_family = {f"family_{name}": value for name, value in refresh.values(family).items()}
+        return (await conn.execute(_BOTH, standing | of_session | of_family)).one_or_none() is not None
+    if (await conn.execute(_SESSION, standing | of_session)).one_or_none() is None:
+        return False
+    if family is not None:
+        await refresh.add(conn, family)
+    return True
