@@ -297,7 +297,8 @@ def test_a_policy_can_limit_them(site: Site) -> None:
 def test_nobody_is_led_away(site: Site, zone: Zone, browser: Browser) -> None:
     """Anybody can register a site; neither a wrong request nor signing out leads there unasked.
 
-    The page names the site and lets people go there. A program on their own device is told as ever.
+    The page names the site and lets people go there. A program on their own device is told as ever, and so is
+    a site that asks from a frame: nobody sees a page there, and nobody takes it for another site.
     """
     web, bye = "https://evil.test/callback", "https://evil.test/bye"
     client = registered(site, zone, redirect_uris=[web], post_logout_redirect_uris=[bye])
@@ -318,6 +319,9 @@ def test_nobody_is_led_away(site: Site, zone: Zone, browser: Browser) -> None:
         assert_page(page, 400)
         assert "Notebook agent" in page.text
         assert 'href="https://evil.test/callback?error=' in page.text
+        assert_page(httpx.get(client.url(**changes), headers={"Sec-Fetch-Dest": "document"}), 400)
+        framed = httpx.get(client.url(**changes), headers={"Sec-Fetch-Dest": "iframe"})
+        assert Answer(framed.headers["location"]).values["state"] == client.state
 
     leaving = {"client_id": client.app.client_id, "post_logout_redirect_uri": bye}
     logout = f"{client.issuer}/openid/logout"

@@ -21,6 +21,7 @@ from runtime.services.sign_in.requests import Parameters, ReturnAddress
 from runtime.services.zones import ZoneView
 
 _MAX_BYTES = 64 * 1024
+_FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -48,18 +49,30 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
         step = await flow.begin(parts, view, wanted, browser)
     except OAuthError as failure:
         await beginnings.admit(parts, view, client.client_id, browser.address)
-        return _refused(parts, view, client, address, failure)
+        return _refused(request, parts, view, client, address, failure)
     except Unavailable:
-        return _refused(parts, view, client, address, TemporarilyUnavailable("please try again shortly"))
+        return _refused(
+            request, parts, view, client, address, TemporarilyUnavailable("please try again shortly")
+        )
     return follow(step, parts, view)
 
 
 def _refused(
-    parts: Parts, view: ZoneView, client: Client, address: ReturnAddress, refusal: OAuthError
+    request: Request,
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    address: ReturnAddress,
+    refusal: OAuthError,
 ) -> HTTPResponse:
-    """The refusal, told to the client, or to the person at the browser, who may go on to the client."""
+    """The refusal, told to the client, or to the person at the browser, who may go on to the client.
+
+    In a frame there is nobody to tell it to, for no page of ours shows there, and nobody is led away by one.
+    So a client that asks silently (`prompt=none`) gets its answer. Spec: OpenID Connect Core section 3.1.2.6.
+    """
     site = urlsplit(address.redirect_uri)
-    if client.registration is Registration.MANAGED or site.scheme != "https":
+    framed = request.headers.get("sec-fetch-dest") in _FRAMES
+    if client.registration is Registration.MANAGED or site.scheme != "https" or framed:
         return follow(Step(address.refusal(refusal)), parts, view)
     onward = pages.Onward(client.name, site.netloc, address.refusal(refusal))
     return pages.error(view, refusal, onward=onward)
