@@ -60,6 +60,7 @@
 The edge turns one of these into HTTP once; whatever else escapes is a bug and answers 500.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -185,11 +186,18 @@ class Unavailable(ManagementError):
     code, status = "service_unavailable", 503
 
 
+# What an `error_description` may not hold. Spec: RFC 6749 appendix A.8.
+_NOT_TOLD = re.compile(r"[^\x20\x21\x23-\x5b\x5d-\x7e]")
+
+
 class OAuthError(ServiceError):
-    """A refusal of a zone's OAuth endpoints. Spec: RFC 6749 section 5.2."""
+    """A refusal of a zone's OAuth endpoints; what it repeats of a request is told as far as it may be.
+
+    Spec: RFC 6749 section 5.2.
+    """
 
     def __init__(self, detail: str, *, internal: str = "", **members: Any) -> None:
-        super().__init__(detail, internal=internal)
+        super().__init__(_NOT_TOLD.sub("?", detail), internal=internal)
         self.members = members  # extension members of the body: error_uri, reason, ...
 
 

@@ -1,5 +1,6 @@
 """The authorize endpoint: whom it answers on a page, whom by redirect, and with what."""
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -163,6 +164,16 @@ class TestRefusals:
             twice = [(name, value) for value in values]
             heard = refused(browser, client.url(**{name: None}, extra=twice))
             assert heard["error"] == "invalid_request"
+
+    def test_what_is_repeated_of_a_request_is_plain(self, site: Site, browser: Browser) -> None:
+        """Quotes, controls and other alphabets are none of a description's. Spec: RFC 6749 appendix A.8."""
+        client = site.app(site.zone())
+
+        for changes in ({"prompt": 'd\u00e4"nce'}, {"extra": [('a"\r\nb', "1")] * 2}):
+            told = refused(browser, client.url(**changes))["error_description"]
+            assert "?" in told
+            assert re.fullmatch(r"[\x20\x21\x23-\x5b\x5d-\x7e]+", told)
+        assert_page(httpx.get(client.url(extra=[("n" * 201, "1")])), 400)
 
     def test_a_doubled_state_is_not_repeated(self, site: Site, browser: Browser) -> None:
         """Which of the two the application meant cannot be known."""

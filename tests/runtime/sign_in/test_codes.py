@@ -304,6 +304,7 @@ class TestTokens:
         refused = client.userinfo(tokens["access_token"])
         assert refused.status_code == 403
         assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
+        assert 'scope="openid"' in refused.headers["www-authenticate"]
 
     def test_tokens_do_not_outlive_the_session(self, site: Site, browser: Browser) -> None:
         """A session with a minute left makes tokens with less than a minute."""

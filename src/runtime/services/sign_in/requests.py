@@ -36,6 +36,7 @@ SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 MAX_PARAMETERS = 60
 MAX_VALUE_CHARS = 4096
+MAX_NAME_CHARS = 200  # a refusal names what was sent twice
 MAX_RESOURCES = 20
 MAX_ACR_VALUES = 20
 _REQUEST_OBJECTS = {
@@ -52,7 +53,7 @@ class Parameters:
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._values: dict[str, list[str]] = {}
         for number, (name, value) in enumerate(pairs):
-            if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS:
+            if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS or len(name) > MAX_NAME_CHARS:
                 raise BadLink("the request has too many or too long parameters")
             self._values.setdefault(name, []).append(value)
 
