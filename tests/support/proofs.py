@@ -69,7 +69,7 @@ def _line(standard: Standard, proofs: list[Proof]) -> str:
         f"[{Path(file).stem}](../{file})" + "".join(f" `{test}`" for test in tests)
         for file, tests in files.items()
     )
-    status = "served" if proofs else "not served"
+    status = ("refused" if standard.refused else "served") if proofs else "not served"
     name = f"[{standard.name}]({standard.address}) {standard.title}".rstrip()
     return f"| {name} | {standard.held} | {status} | {shown} |"
 

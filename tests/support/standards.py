@@ -1,4 +1,4 @@
-"""The standards that a zone speaks, in the order in which docs/standards.md lists them."""
+"""The standards that a zone speaks, and those near them that it does not, as docs/standards.md has them."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,14 @@ class Standard:
         name: what `@pytest.mark.standard(name)` says.
         held: what of it can be relied on here, in one sentence.
         address: where its text stands.
+        refused: whoever asks for it is refused, and the marked tests prove that.
     """
 
     name: str
     title: str
     held: str
     elsewhere: str = ""
+    refused: bool = False
 
     @property
     def address(self) -> str:
@@ -25,6 +27,7 @@ class Standard:
 
 
 _OPENID = "https://openid.net/specs"
+_DRAFTS = "https://datatracker.ietf.org/doc"
 
 STANDARDS = (
     Standard(
@@ -126,4 +129,49 @@ STANDARDS = (
         "Registration, metadata documents, code, refresh and step-up with an unmodified client",
         "https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization",
     ),
+    Standard(
+        "RFC 9101",
+        "Signed authorization requests",
+        "`request`, and a `request_uri` that was not pushed, get an error; nothing is fetched",
+        refused=True,
+    ),
+    Standard(
+        "RFC 9396",
+        "Rich authorization requests",
+        "`authorization_details` would limit what is asked for, so it is never ignored",
+        refused=True,
+    ),
+    Standard("RFC 7592", "Client registration management", "Clients register again when they change"),
+    Standard(
+        "RFC 8628",
+        "Device flow",
+        "There are no device codes; command line tools listen on a loopback address",
+    ),
+    Standard("RFC 8705", "Mutual TLS", "DPoP binds tokens to keys; TLS ends before the service"),
+    Standard("RFC 9701", "Signed introspection answers", "Answers are JSON"),
+    Standard(
+        "Identity chaining",
+        "",
+        "Tokens of other authorization servers are not taken but for the JWT bearer grant",
+        f"{_DRAFTS}/draft-ietf-oauth-identity-chaining/",
+    ),
+    Standard(
+        "Identity assertion grant (ID-JAG)",
+        "",
+        "Neither issued nor taken, and not in the metadata",
+        f"{_DRAFTS}/draft-ietf-oauth-identity-assertion-authz-grant/",
+    ),
+    Standard(
+        "Transaction tokens",
+        "",
+        "Exchanged tokens say who acts for whom; there are no further ones",
+        f"{_DRAFTS}/draft-ietf-oauth-transaction-tokens/",
+    ),
+    Standard(
+        "Shared signals (SSF, CAEP)",
+        "",
+        "Revocations are told by the zone's own list and by back-channel logout",
+        f"{_OPENID}/openid-sharedsignals-framework-1_0.html",
+    ),
+    Standard("RFC 7644", "SCIM", "Users come by signing in, by invitation, or from the operator"),
 )

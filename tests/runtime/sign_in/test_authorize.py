@@ -120,6 +120,7 @@ class TestPages:
 class TestRefusals:
     """From then on every refusal goes to the application."""
 
+    @pytest.mark.standard("RFC 9101", "RFC 9396")
     @pytest.mark.parametrize(
         ("changes", "error"),
         [
