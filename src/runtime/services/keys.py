@@ -152,26 +152,25 @@ async def _rotate(
     key = await asyncio.to_thread(SigningKey.generate, algorithm)
     activate_at = now if at_once else now + PUBLISHED_BEFORE
     remove_at = now if at_once else activate_at + KEPT_AFTER
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         zone_sealer = await sealer(parts, conn, zone_id)
-        epoch = await storage.bump_zone(conn, zone_id)  # first: it locks the zone's row
+        # First, because it locks the zone's row.
+        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
         newest = await storage.newest_activation(conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None
         await storage.retire_keys(conn, zone_id, algorithm, retire_at=activate_at, remove_at=remove_at)
         stored = _stored(key, zone_sealer, publish_at=now, activate_at=activate_at)
         await storage.add_key(conn, zone_id, stored)
-    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
     parts.zones.doubt(zone_id)
     return key.kid
 
 
 async def use_algorithm(parts: "Parts", zone_id: str, algorithm: Algorithm) -> None:
     """Sign the zone's access tokens with that algorithm from now on."""
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         await storage.use_algorithm(conn, zone_id, algorithm)
-        epoch = await storage.bump_zone(conn, zone_id)
-    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
     parts.zones.doubt(zone_id)
 
 

@@ -25,7 +25,7 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switc
     if member not in Switches.model_fields:
         known = ", ".join(sorted(each.replace("_", "-") for each in Switches.model_fields))
         raise ValidationFailed.of(name, f"is no switch of a zone; there are {known}")
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         found = await storage.zone(conn, zone_id)
         if found is None:
             raise NotFound(f"there is no zone `{zone_id}`")
@@ -35,8 +35,7 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switc
         except ValidationError:
             raise ValidationFailed.of(name, f"has no value `{value}`; it takes {_values(member)}") from None
         await storage.set_switches(conn, zone_id, after)
-        epoch = await storage.bump_zone(conn, zone_id)
-    await epochs.publish(parts.state, {epochs.zone_key(zone_id): epoch})
+        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
     parts.zones.doubt(zone_id)
     return after
 

@@ -194,16 +194,64 @@ async def test_still_refused_without_short_lived_state(
         await chain.second()
 
 
-async def test_unpublished_revocation_is_seen_once_the_epoch_is_forgotten(chain: Chain) -> None:
-    """A worker that died between commit and publication delays a revocation by an epoch's life at most."""
-    parts = chain.scene.parts
-    async with parts.database.transaction() as conn:
-        await revocation.revoke(conn, parts, chain.scene.zone.id, chain.person.session_id)
+class Died(BaseException):
+    """The process ended here: nothing that would come next happens."""
 
-    await parts.state.delete(epochs.session_key(chain.person.session_id))
 
+@pytest.mark.threat(18)
+@pytest.mark.threat(35)
+@pytest.mark.parametrize(
+    ("revoke", "expected"),
+    [
+        each
+        for each in REVOCATIONS
+        if each[0] in (end_session, revoke_session, revoke_grant, delete_credential)
+    ],
+    ids=lambda value: value.__name__,
+)
+async def test_a_process_that_dies_after_the_commit(
+    chain: Chain,
+    other_worker: Parts,
+    monkeypatch: pytest.MonkeyPatch,
+    revoke: Callable[[Chain], Awaitable[None]],
+    expected: type[OAuthError],
+) -> None:
+    """It publishes nothing, and yet a worker that knows everything from before refuses its next exchange."""
+
+    async def die(*_arguments: Any) -> None:
+        raise Died
+
+    first = (await chain.second(other_worker))["access_token"]
+    assert (await chain.second(other_worker))["access_token"] == first
+
+    monkeypatch.setattr(epochs, "publish", die)
+    with pytest.raises(Died):
+        await revoke(chain)
+
+    for _ in range(2):
+        with pytest.raises(expected):
+            await chain.second(other_worker)
+
+
+async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Parts) -> None:
+    """What was expected and does not come costs the others a look at the database, and nothing else."""
+    first = (await chain.second(other_worker))["access_token"]
+    parts, session_id = chain.scene.parts, chain.person.session_id
+
+    async def revoke_and_die() -> None:
+        async with parts.database.transaction() as conn:
+            moved = await revocation.revoke(conn, parts, chain.scene.zone.id, session_id)
+            await epochs.expect(parts.state, moved)
+            raise Died
+
+    with pytest.raises(Died):
+        await revoke_and_die()
+    for worker in (parts, other_worker, other_worker):
+        assert (await chain.second(worker))["access_token"] == first
+    assert not (await parts.state.get(epochs.session_key(session_id)) or b"").isdigit()
+    await end_session(chain)
     with pytest.raises(InvalidGrant):
-        await chain.second()
+        await chain.second(other_worker)
 
 
 async def test_policy_change_opens_again(chain: Chain) -> None:

@@ -12,6 +12,8 @@ from tests.runtime.sign_in.support import CALLBACK, PASSWORD, Answer, Browser, C
 from runtime.domain.errors import Unavailable
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
+_OF_STATE = ("put", "get", "take", "add", "delete", "fetch", "put_many", "raise_to", "expect", "count")
+
 
 @contextmanager
 def away(site: Site, *what: str) -> Iterator[None]:
@@ -25,7 +27,7 @@ def away(site: Site, *what: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as broken:
         if "state" in what:
-            for name in ("put", "get", "take", "add", "delete", "fetch", "put_many", "raise_to", "count"):
+            for name in _OF_STATE:
                 broken.setattr(site.parts.state, name, no_state)
         if "database" in what:
             broken.setattr(type(site.parts.database.engine), "connect", no_database)

@@ -16,17 +16,16 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
     Nothing happens for one that has nothing of this user.
     """
     user_id, now = signed_in.user.id, parts.clock()
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
         standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
-        bumped: dict[str, int] = {}
         for party in {each.party for each in given if each.party.id == party_id}:
             await connections.take_back(conn, zone_id=view.id, user_id=user_id, party=party)
             ends = {session.id: session.expires_at for session in standing}
             await revocations.add_between(conn, view.id, party, ends, now=now)
         for session in standing:
             if session.session_type != "browser" and session.party.id == party_id:
-                bumped |= await revocation.revoke(conn, parts, view.id, session.id)
+                bumped.update(await revocation.revoke(conn, parts, view.id, session.id))
         parties = {each.party for each in given}
         parties |= {each.party for each in standing if each.session_type != "browser"}
         lost = [
@@ -35,8 +34,8 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
             if each.id == party_id
         ]
         await endings.record(conn, lost, now=now)
-        bumped |= await epochs.bump_user(conn, view.id, user_id)
-    await revocation.publish(parts, bumped)
+        bumped.update(await epochs.bump_user(conn, view.id, user_id))
+    parts.outbox.poke()
 
 
 async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str) -> None:
@@ -45,7 +44,7 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
     Nothing happens for a grant that is not this user's.
     """
     of_user = {"zone_id": view.id, "user_id": signed_in.user.id}
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
@@ -53,18 +52,17 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
         await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
         lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
         await endings.record(conn, [lost], now=parts.clock())
-        bumped = await epochs.bump_user(conn, view.id, signed_in.user.id)
-    await epochs.publish(parts.state, bumped)
+        bumped.update(await epochs.bump_user(conn, view.id, signed_in.user.id))
 
 
 async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id: str) -> None:
     """End a session of the user, with those below it; nothing for one that is not theirs."""
     now = parts.clock()
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         standing = await sessions.of_user(conn, signed_in.user.id, zone_id=view.id, now=now)
         if session_id not in {each.id for each in standing}:
             return
-        bumped = await revocation.revoke(conn, parts, view.id, session_id)
+        bumped.update(await revocation.revoke(conn, parts, view.id, session_id))
         ending = Ending("session-end", view.organization_id, view.id, signed_in.user.id, session_id)
         await endings.record(conn, [ending], now=now)
-    await revocation.publish(parts, bumped)
+    parts.outbox.poke()

@@ -1,14 +1,16 @@
 """Epochs: the numbers that make cached knowledge out of date.
 
-A write bumps the epoch in its own transaction and publishes it after the commit. A reader that finds no
-published epoch asks the database; so what a crash or a lost key leaves unpublished heals within the life
-of an epoch's entry.
+A write bumps the epoch in its own transaction, says before the commit which one is to be expected, and
+publishes it afterwards. A reader that finds no epoch, or one that is only expected, asks the database: so
+nobody goes by what is out of date because a process ended between commit and publishing.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -19,7 +21,11 @@ from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 from runtime.storage.state import State
 
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
 TTL_SECONDS = 60
+EXPECT_SECONDS = 0.5  # others may wait for what the transaction has locked
 RETRY_SECONDS = 0.2
 
 
@@ -41,6 +47,34 @@ def user_key(user_id: str) -> str:
 def session_key(session_id: str) -> str:
     """Where the short-lived state keeps a session's epoch."""
     return f"epoch:session:{session_id}"
+
+
+def told(value: bytes | None) -> int | None:
+    """The epoch that the short-lived state has; None where it has none, or one that is only expected."""
+    return int(value) if value is not None and value.isdigit() else None
+
+
+@asynccontextmanager
+async def transaction(parts: "Parts") -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
+    """A transaction, and where its block puts the epochs that it bumps: every worker hears of them."""
+    bumped: dict[str, int] = {}
+    async with parts.database.transaction() as conn:
+        yield conn, bumped
+        await expect(parts.state, bumped)
+    await publish(parts.state, bumped)
+
+
+async def expect(state: State, epochs: Mapping[str, int]) -> None:
+    """Let every worker ask the database until it hears of these epochs; the last thing before a commit.
+
+    A state that is away stops no commit: what has to end must be able to.
+    """
+    try:
+        async with asyncio.timeout(EXPECT_SECONDS):
+            for key, epoch in epochs.items():
+                await state.expect(key, epoch, ttl_seconds=TTL_SECONDS)
+    except (Unavailable, TimeoutError) as failure:
+        log.warning("epochs cannot be announced", reason=str(failure))
 
 
 async def publish(state: State, epochs: Mapping[str, int]) -> None:
@@ -104,7 +138,7 @@ async def _settle(state: State, owed: dict[str, tuple[int, float]]) -> None:
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:
     """Put out of date what is cached of a user (groups, roles, status, consents).
 
-    The answer is for `publish`, once the transaction has committed.
+    The answer is what `transaction` asks for.
     """
     return {user_key(user_id): await storage.bump_user(conn, zone_id, user_id)}
 
@@ -112,6 +146,6 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[s
 async def revoke_token(
     conn: AsyncConnection, zone_id: str, token_id: str, *, now: datetime, expires_at: datetime
 ) -> dict[str, int]:
-    """Let one token be worth nothing any more; the last thing in a transaction, for `publish` after it."""
+    """Let one token be worth nothing any more: the last thing in a `transaction`, which wants the answer."""
     count = await revocations.add_token(conn, zone_id, token_id, now=now, expires_at=expires_at)
     return {} if count is None else {denials_key(zone_id): count}

@@ -60,11 +60,11 @@ async def take(
         fetched = await parts.state.fetch(names)
     except Unavailable:
         fetched = [None for _ in names]
-    zone_epoch, denials = fetched[:2]
-    if zone_epoch is None or denials is None or int(denials) > view.denials:
+    zone_epoch, denials = epochs.told(fetched[0]), epochs.told(fetched[1])
+    if zone_epoch is None or denials is None or denials > view.denials:
         if await parts.zones.refresh(view.id) is not view:
             raise StaleView
-    elif int(zone_epoch) > view.epoch:
+    elif zone_epoch > view.epoch:
         raise StaleView
     if root is not None:
         root = await _standing(parts, view, root, fetched[2:4], is_fresh=known.is_fresh)
@@ -75,14 +75,14 @@ async def _standing(
     parts: "Parts", view: ZoneView, root: RootView, published: list[bytes | None], *, is_fresh: bool
 ) -> RootView | None:
     """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
-    session_epoch, user_epoch = published
+    session_epoch, user_epoch = map(epochs.told, published)
     current = root
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
             async with parts.database.querying() as conn:
                 stored = await roots.root_epochs(conn, view.id, root.session.id, root.session.user_id)
             is_fresh = stored == root.epochs
-    elif int(session_epoch) <= root.session.epoch and int(user_epoch) <= root.session.user_epoch:
+    elif session_epoch <= root.session.epoch and user_epoch <= root.session.user_epoch:
         return root
     else:
         is_fresh = False

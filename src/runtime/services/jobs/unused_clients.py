@@ -23,18 +23,15 @@ async def run(parts: "Parts") -> int:
     forgotten = 0
     while True:
         now = parts.clock()
-        async with parts.database.transaction() as conn:
+        async with epochs.transaction(parts) as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
                 Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
                 for organization_id, zone_id, client_id in gone
             ]
             await endings.record(conn, lost, now=now)
-            bumped = {
-                epochs.zone_key(zone_id): await exchange.bump_zone(conn, zone_id)
-                for zone_id in {zone_id for _, zone_id, _ in gone}
-            }
-        await epochs.publish(parts.state, bumped)
+            for zone_id in {zone_id for _, zone_id, _ in gone}:
+                bumped[epochs.zone_key(zone_id)] = await exchange.bump_zone(conn, zone_id)
         forgotten += len(gone)
         if len(gone) < _BATCH:
             return forgotten

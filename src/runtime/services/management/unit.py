@@ -181,6 +181,10 @@ class Unit:
         for zone_id, epoch in bumped.items():
             self.publish(epochs.zone_key(zone_id), epoch)
 
+    async def announce(self) -> None:
+        """Say which epochs are about to move: the last thing of all before the commit."""
+        await epochs.expect(self.parts.state, self._epochs)
+
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
         await epochs.publish(self.parts.state, self._epochs)
@@ -208,6 +212,7 @@ async def unit_of_work(
             await unit.finish()
             if dry_run:
                 raise _RollBack
+            await unit.announce()
     except _RollBack:
         return
     await unit.published()
@@ -223,6 +228,8 @@ async def within(unit: Unit, caller: Caller) -> AsyncIterator[Unit]:
     inner = Unit(unit.conn, caller, unit.parts, unit.now, unit.request_id, dry_run=unit.dry_run)
     yield inner
     await inner.finish()
+    if not unit.dry_run:
+        await inner.announce()
     unit.after_commit(inner.published)
 
 

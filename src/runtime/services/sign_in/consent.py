@@ -136,7 +136,7 @@ async def record(
 ) -> None:
     """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
     now = parts.clock()
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         of_this = {"zone_id": view.id, "user_id": user.id}
         given = await storage.given(conn, party=client.party, **of_this)
         await storage.record(conn, _merged(given, request), party=client.party, now=now, **of_this)
@@ -155,8 +155,7 @@ async def record(
                 scopes=asked.scopes,
                 now=now,
             )
-        bumped = await epochs.bump_user(conn, view.id, user.id)
-    await epochs.publish(parts.state, bumped)
+        bumped.update(await epochs.bump_user(conn, view.id, user.id))
 
 
 async def _agreed(parts: Parts, view: ZoneView, client: Client, user: User) -> Agreed:

@@ -105,8 +105,8 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
         claims=back.claims,
         id_token=back.id_token,
     )
-    async with parts.database.transaction() as conn:
-        user, bumped = await users.admit_federated(
+    async with epochs.transaction(parts) as (conn, bumped):
+        user, moved = await users.admit_federated(
             conn, view, back.provider, back.identity, back.claims, now=now
         )
         signed_in, cookie = await sessions.open_session(
@@ -118,7 +118,7 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
             started_by=await started_by(view, back.interaction),
             previous_cookie=browser.session,
         )
-    await epochs.publish(parts.state, bumped)
+        bumped.update(moved)
     return await _after_sign_in(parts, view, back.handle, back.interaction, signed_in, browser, cookie)
 
 

@@ -6,6 +6,7 @@ from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
 from runtime.services import endings
 from runtime.services.endings import Ending
+from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, upstream
 from runtime.services.zones import ZoneView
@@ -44,16 +45,15 @@ async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
 
 
 async def _end(parts: Parts, view: ZoneView, issuer: str, said: LogoutToken) -> int:
-    bumped: dict[str, int] = {}
-    async with parts.database.transaction() as conn:
+    async with epochs.transaction(parts) as (conn, bumped):
         meant = await sessions.of_provider(
             conn, zone_id=view.id, issuer=issuer, subject=said.subject, session=said.session
         )
         for session_id in meant:
-            bumped |= await revocation.revoke(conn, parts, view.id, session_id)
+            bumped.update(await revocation.revoke(conn, parts, view.id, session_id))
         said_so = [
             Ending("provider-sign-out", view.organization_id, view.id, session_id=each) for each in meant
         ]
         await endings.record(conn, said_so, now=parts.clock())
-    await revocation.publish(parts, bumped)
+    parts.outbox.poke()
     return len(meant)

@@ -9,6 +9,7 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
 from runtime.services import endings
 from runtime.services.endings import Ending
+from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, sessions, upstream
 from runtime.services.sign_in.sessions import Browser, SignedIn
@@ -43,10 +44,10 @@ async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Br
         return _own_page(view) if request.self_registered else destination(view, request)
     onward = await _provider_address(parts, view, request, signed_in.session)
     ending = Ending("sign-out", view.organization_id, view.id, signed_in.user.id, signed_in.session.id)
-    async with parts.database.transaction() as conn:
-        ended = await revocation.revoke(conn, parts, view.id, signed_in.session.id)
+    async with epochs.transaction(parts) as (conn, bumped):
+        bumped.update(await revocation.revoke(conn, parts, view.id, signed_in.session.id))
         await endings.record(conn, [ending], now=parts.clock())
-    await revocation.publish(parts, ended)
+    parts.outbox.poke()
     return onward or destination(view, request)
 
 

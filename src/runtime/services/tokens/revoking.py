@@ -66,12 +66,10 @@ async def _access_token(
             decision.user_id = session.user_id
             await revocation.end(parts, view.id, session_id=session.id)
             return True
-    async with parts.database.transaction() as conn:
-        denied = await epochs.revoke_token(
-            conn, view.id, claims["jti"], now=now, expires_at=datetime.fromtimestamp(claims["exp"], UTC)
-        )
-    await epochs.publish(parts.state, denied)
-    return bool(denied)
+    expires_at = datetime.fromtimestamp(claims["exp"], UTC)
+    async with epochs.transaction(parts) as (conn, bumped):
+        bumped.update(await epochs.revoke_token(conn, view.id, claims["jti"], now=now, expires_at=expires_at))
+    return bool(bumped)
 
 
 def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any] | None:

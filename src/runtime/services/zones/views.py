@@ -118,7 +118,7 @@ class Zones(Attached):
     async def published(self, names: list[str]) -> list[int | None]:
         """The published epochs, in one trip; None for those unknown, and for all when the state is away."""
         try:
-            return [int(value) if value else None for value in await self.parts.state.fetch(names)]
+            return [epochs.told(value) for value in await self.parts.state.fetch(names)]
         except Unavailable:
             return [None] * len(names)
 

@@ -41,9 +41,15 @@ class State(Protocol):
         """Keep many values in one trip."""
 
     async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there; answer the one that stands.
+        """Keep a decimal number unless a greater one is there, or expected; answer that one.
 
         Epochs use this: a reader that is late with an old number cannot undo a newer one.
+        """
+
+    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
+        """Put a question mark before a decimal number that is about to be kept, unless it is kept already.
+
+        Until `raise_to` is told that number or a greater one, or the time is over, it is not to be relied on.
         """
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:

@@ -79,11 +79,19 @@ class InProcessState:
             self._put(key, value, ttl_seconds)
 
     async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there; answer the one that stands."""
-        there = self._get(key)
-        standing = max(number, int(there)) if there is not None else number
-        self._put(key, b"%d" % standing, ttl_seconds)
+        """Keep a decimal number unless a greater one is there, or expected; answer that one."""
+        there = self._get(key) or b"0"
+        standing = max(number, int(there.removeprefix(b"?")))
+        if standing == number or not there.startswith(b"?"):
+            self._put(key, b"%d" % standing, ttl_seconds)
         return standing
+
+    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
+        """Put a question mark before a number that is about to be kept, unless it is kept already."""
+        there = self._get(key) or b"0"
+        standing = int(there.removeprefix(b"?"))
+        if standing < number or (standing == number and there.startswith(b"?")):
+            self._put(key, b"?%d" % number, ttl_seconds)
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use. Raises `Unavailable` without room."""

@@ -12,10 +12,17 @@ from redis.exceptions import RedisError
 from runtime.domain.errors import Unavailable
 from runtime.storage.state.gathering import Gathering
 
-# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float.
-_RAISE_TO = """
-local there, wanted = redis.call('GET', KEYS[1]), ARGV[1]
-if there and (#there > #wanted or (#there == #wanted and there > wanted)) then wanted = there end
+# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. One that is
+# only expected has a question mark before it.
+_STANDING = """
+local there, wanted = redis.call('GET', KEYS[1]) or '0', ARGV[1]
+local expected = string.sub(there, 1, 1) == '?'
+if expected then there = string.sub(there, 2) end
+local greater = #there > #wanted or (#there == #wanted and there > wanted)
+"""
+_RAISE_TO = f"""{_STANDING}
+if greater and expected then return there end
+if greater then wanted = there end
 redis.call('SET', KEYS[1], wanted, 'EX', ARGV[2])
 return wanted
 """
@@ -24,6 +31,10 @@ local kept = redis.call('GETDEL', KEYS[1])
 if not kept then return {false, redis.call('GET', KEYS[2])} end
 redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
 return {kept, false}
+"""
+_EXPECT = f"""{_STANDING}
+if greater or (there == wanted and not expected) then return end
+redis.call('SET', KEYS[1], '?' .. wanted, 'EX', ARGV[2])
 """
 _COUNT = """
 local counted = redis.call('INCR', KEYS[1])
@@ -40,6 +51,7 @@ class RedisState:
         self._prefix = prefix
         self._raise_to = client.register_script(_RAISE_TO)
         self._claim = client.register_script(_CLAIM)
+        self._expect = client.register_script(_EXPECT)
         self._count = client.register_script(_COUNT)
         self._fetches = Gathering(self._fetch_all)
         self._puts = Gathering(self._put_all)
@@ -120,9 +132,14 @@ class RedisState:
             await trip.execute()
 
     async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there; answer the one that stands."""
+        """Keep a decimal number unless a greater one is there, or expected; answer that one."""
         async with _reaching():
             return int(await self._raise_to(keys=[self._name(key)], args=[str(number), ttl_seconds]))
+
+    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
+        """Put a question mark before a number that is about to be kept, unless it is kept already."""
+        async with _reaching():
+            await self._expect(keys=[self._name(key)], args=[str(number), ttl_seconds])
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use; answer its value."""
