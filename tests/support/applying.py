@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from sqlalchemy import select
 from tests.support.factories import Company
 
 from runtime.contract.changes import Changeset
@@ -14,6 +15,7 @@ from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
 from runtime.services.management.changes.snapshot import open_snapshot
 from runtime.storage.sql import ledger
+from runtime.storage.sql.tables import METADATA
 
 OWNER = "acme/identity"
 _numbers = count(1)
@@ -42,6 +44,16 @@ def create(kind: str, name: str, zone: Any = None, /, **spec: Any) -> dict[str, 
         "fields": paths(spec),
     }
     return operation | _zone(zone)
+
+
+def app(name: str, zone: Any, /, **spec: Any) -> dict[str, Any]:
+    """A new application."""
+    return create("Application", name, zone, **{"name": name, "identifier": name, **spec})
+
+
+def api(name: str, zone: Any, /, **spec: Any) -> dict[str, Any]:
+    """A new resource."""
+    return create("Resource", name, zone, **{"name": name, "identifier": f"https://{name}.test", **spec})
 
 
 def update(kind: str, entity_id: str, name: str, zone: Any = None, /, **spec: Any) -> dict[str, Any]:
@@ -160,3 +172,9 @@ class Git:
             for line in await self.snapshot()
             if line.get("kind") == kind and line["ownership"]
         }
+
+    async def rows(self, table: str) -> list[dict[str, Any]]:
+        """Everything in a table."""
+        async with self.company.parts.database.reading() as conn:
+            rows = await conn.execute(select(METADATA.tables[table]))
+            return [dict(row) for row in rows.mappings()]

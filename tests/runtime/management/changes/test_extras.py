@@ -1,0 +1,118 @@
+"""What manifests say beside members: texts, what sets hold, members of groups, holders of roles."""
+
+from typing import Any
+
+import pytest
+from tests.support.applying import Git, app, create, on, ref, update
+
+from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.kinds import BY_NAME, ZONE, Verb
+
+PERMIT = "permit(principal, action, resource);"
+FORBID = "forbid(principal, action, resource);"
+
+
+async def test_members_join_once_they_are_known(git: Git, zone: str) -> None:
+    """Users with a verified address are members; the others are invited, and both are shown."""
+    company = git.company
+    there = next(iter([await company.run(ZONE, Verb.RETRIEVE, {}, zone)]))
+    await company.user(there, "ann@example.org")
+    await git.apply(
+        create("Group", "staff", zone, name="Staff", members=["Ann@example.org", "bob@example.org"])
+    )
+    group = git.id("Group", "staff")
+    assert (await git.found("Group", "staff"))["spec"]["members"] == ["ann@example.org", "bob@example.org"]
+    assert len(await git.rows("group_members")) == 1
+    assert len(await git.rows("group_invitees")) == 1
+    await git.apply(update("Group", group, "staff", zone, members=["bob@example.org"]))
+    assert len(await git.rows("group_members")) == 0
+
+
+async def test_role_of_a_user(git: Git, zone: str) -> None:
+    """A user is named by address, and must be known to the zone."""
+    there = await git.company.run(ZONE, Verb.RETRIEVE, {}, zone)
+    role = create("Role", "auditor", zone)
+    given = create(
+        "RoleAssignment", "x", zone, role_id=ref("Role", "auditor"), principal={"user": "ann@example.org"}
+    )
+    with pytest.raises(ValidationFailed, match="nobody with the verified address"):
+        await git.apply(role, given)
+    await git.company.user(there, "ann@example.org")
+    await git.apply(role, given)
+    found = await git.found("RoleAssignment", "x")
+    assert found["spec"]["principal"] == {"user": "ann@example.org"}
+    await git.apply(on("delete", "RoleAssignment", found["id"]))
+    assert await git.names("RoleAssignment") == set()
+
+
+async def test_new_text_reaches_the_active_set(git: Git, zone: str) -> None:
+    """When a policy of the active set changes, the set gets a new version at once."""
+    await git.apply(
+        create("Policy", "a", zone, cedar=PERMIT),
+        create("Policy", "b", zone, cedar=PERMIT),
+        create("PolicySet", "main", zone, policies=[ref("Policy", "a"), ref("Policy", "b")]),
+    )
+    before = await _bound(git, zone)
+    await git.apply(update("Policy", git.id("Policy", "a"), "a", zone, cedar=FORBID))
+    after = await _bound(git, zone)
+    assert [entry["policy_id"] for entry in after] == [entry["policy_id"] for entry in before]
+    assert after[0]["policy_version_id"] != before[0]["policy_version_id"]
+    assert after[1] == before[1]
+
+
+async def test_same_text_is_no_new_version(git: Git, zone: str) -> None:
+    """Writing the text that stands there changes nothing."""
+    await git.apply(create("Policy", "a", zone, cedar=PERMIT))
+    await git.apply(update("Policy", git.id("Policy", "a"), "a", zone, cedar=f"{PERMIT}\n"))
+    versions = [row for row in await git.rows("policy_versions") if row["policy_id"] == git.id("Policy", "a")]
+    assert len(versions) == 1
+
+
+async def test_bad_policy_text(git: Git, zone: str) -> None:
+    """Cedar's complaint comes back at the member."""
+    with pytest.raises(ValidationFailed) as refused:
+        await git.apply(app("x", zone), create("Policy", "a", zone, cedar="permit(nobody);"))
+    assert refused.value.problems[0].field == "operations[1].spec.cedar"
+
+
+async def test_one_policy_set_makes_way_for_another(git: Git, zone: str) -> None:
+    """The old set can be deleted before the new one is named: archiving waits until the end."""
+    await git.apply(
+        create("Policy", "a", zone, cedar=PERMIT),
+        create("PolicySet", "old", zone, policies=[ref("Policy", "a")]),
+    )
+    await git.apply(
+        on("delete", "PolicySet", git.id("PolicySet", "old")),
+        on("delete", "Policy", git.id("Policy", "a")),
+        create("Policy", "b", zone, cedar=PERMIT),
+        create("PolicySet", "new", zone, policies=[ref("Policy", "b")]),
+    )
+    assert await git.names("PolicySet") == {"new"}
+    assert await git.names("Policy") == {"b"}
+
+
+async def test_set_that_decides_cannot_go(git: Git, zone: str) -> None:
+    """Deleting what decides, with nothing in its place, is refused."""
+    await git.apply(
+        create("Policy", "a", zone, cedar=PERMIT),
+        create("PolicySet", "main", zone, policies=[ref("Policy", "a")]),
+    )
+    with pytest.raises(Conflict, match="activate another"):
+        await git.apply(on("delete", "PolicySet", git.id("PolicySet", "main")))
+
+
+async def test_archived_name_is_free(git: Git, zone: str) -> None:
+    """A policy that was archived through the API does not keep its name in git."""
+    await git.apply(create("Policy", "a", zone, cedar=PERMIT))
+    policy = git.id("Policy", "a")
+    await git.company.run(BY_NAME["Policy"], Verb.ARCHIVE, {"zone_id": zone}, policy)
+    await git.apply(create("Policy", "a", zone, cedar=PERMIT))
+    assert git.id("Policy", "a") != policy
+
+
+async def _bound(git: Git, zone: str) -> list[dict[str, Any]]:
+    """The entries of the policy set version that decides in a zone."""
+    bindings = [row for row in await git.rows("policy_set_bindings") if row["zone_id"] == zone]
+    versions = {row["id"]: row for row in await git.rows("policy_set_versions")}
+    entries: list[dict[str, Any]] = versions[bindings[0]["policy_set_version_id"]]["manifest"]["entries"]
+    return entries
