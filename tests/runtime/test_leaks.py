@@ -15,10 +15,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 from tests.runtime.sign_in.inviting import address, call, invite, ok, own_zone, token_to, zonectl
+from tests.runtime.sign_in.pushing import bring, push
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site
-from tests.runtime.sign_in.test_pushed import bring, push
 from tests.support.canaries import Canaries, short_lived, tables
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.possession import Holder
 from tests.support.publisher import publishing
 from tests.support.server import serve
@@ -28,7 +28,6 @@ from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services.management.access.caller import Caller
 from runtime.services.sign_in import users
 
 ADA = "ada@acme.example"
@@ -112,8 +111,7 @@ def search(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as running:
         with redirect_stderr(log):
             server = running.enter_context(serve(tmp_path_factory.mktemp("server"), **settings))
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        yield Search(Site(server, Company(server.parts, caller, server.organization_id, server.api_key)), log)
+        yield Search(Site(server, company_of(server)), log)
     logging.getLogger().removeHandler(records)
 
 

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+from tests.support.server import Server
+
 from runtime.app import close_parts, key_encryption_of, make_parts
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import (
@@ -281,5 +283,14 @@ class Company:
 async def found_company(parts: Parts, name: str = "Acme") -> Company:
     """A new organization with an administrator who makes everything in it."""
     organization, api_key = await organizations.create_organization(parts, name)
-    caller = Caller("tester", "system", organization.id, "org_admin", "tester")
-    return Company(parts, caller, organization.id, api_key)
+    return Company(parts, operator(organization.id), organization.id, api_key)
+
+
+def operator(organization_id: str) -> Caller:
+    """Who makes things for tests, beside the API: the one who runs the service."""
+    return Caller("tester", "system", organization_id, "org_admin", "tester")
+
+
+def company_of(server: Server) -> Company:
+    """The organization that a server was started with."""
+    return Company(server.parts, operator(server.organization_id), server.organization_id, server.api_key)

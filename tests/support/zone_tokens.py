@@ -1,10 +1,9 @@
 """An access token for a zone itself, as its user has it after signing in."""
 
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import Server
 
 from runtime.domain.identifiers import new_id
-from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 
 
@@ -12,8 +11,7 @@ def zone_token(server: Server) -> str:
     """The token of a new user of a new zone, who signed in to a new application."""
 
     async def signed_in(parts: Parts) -> str:
-        operator = Caller("tests", "system", server.organization_id, "org_admin", "tests")
-        company = Company(parts, operator, server.organization_id, server.api_key)
+        company = company_of(server)
         zone = await company.zone(f"zone-{new_id()[:8]}")
         app = await company.app(zone, "app")
         return await company.token(zone, app, await company.person(zone, "ada@acme.example"))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.runtime.management.conftest import Zone, caller
-from tests.runtime.management.members.test_invitations import token_of
+from tests.runtime.management.members.inviting import token_of
 from tests.runtime.management.signing_in import someone
 from tests.support.zone_tokens import zone_token
 

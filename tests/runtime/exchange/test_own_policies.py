@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select, update
-from tests.runtime.exchange.test_trips import Counting, with_state
+from tests.runtime.exchange.states import Counting, with_state
 from tests.support.factories import App, Person
 from tests.support.scene import Scene, claims_of
 

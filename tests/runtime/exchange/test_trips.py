@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 import pytest
 from sqlalchemy import event
+from tests.runtime.exchange.states import Away, Counting, with_state
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 
@@ -16,53 +16,9 @@ from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavaila
 from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
 from runtime.services.exchange import epochs
-from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
-from runtime.services.zones import Zones
 from runtime.services.zones.views import RECENT_SECONDS
-from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
-
-
-class Counting(InProcessState):
-    """A state that passes everything on and notes what was asked."""
-
-    def __init__(self, inner: State) -> None:
-        super().__init__()
-        self.inner = inner
-        self.calls: list[str] = []
-
-    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
-        self.calls.append("fetch")
-        return await self.inner.fetch(keys)
-
-    async def get(self, key: str) -> bytes | None:
-        self.calls.append("get")
-        return await self.inner.get(key)
-
-    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
-        self.calls.append("put")
-        await self.inner.put(key, value, ttl_seconds=ttl_seconds)
-
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        self.calls.append("raise_to")
-        return await self.inner.raise_to(key, number, ttl_seconds=ttl_seconds)
-
-
-class Away(InProcessState):
-    """A state that cannot be reached."""
-
-    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
-        raise Unavailable("away")
-
-    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
-        raise Unavailable("away")
-
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        raise Unavailable("away")
-
-    async def count(self, key: str, *, ttl_seconds: int) -> int:
-        raise Unavailable("away")
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +34,6 @@ async def agent(scene: Scene, api: Resource) -> App:
 @pytest.fixture(scope="module")
 async def ann(scene: Scene) -> Person:
     return await scene.company.person(scene.zone, "ann@acme.test")
-
-
-def with_state(parts: Parts, state: State) -> Parts:
-    """Another process, as far as memory goes, over the same database and with that state."""
-    made = replace(parts, state=state, zones=Zones())
-    made.zones.attach(made)
-    return made
 
 
 async def test_warm_exchange_is_one_trip_and_no_statement(

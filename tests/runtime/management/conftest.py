@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.support.factories import operator
 from tests.support.server import Server, serve
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.management.access.caller import Caller
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.management.unit import unit_of_work
@@ -72,8 +72,8 @@ class Api:
         user = self.own_zone().user()
 
         async def join(parts: Parts) -> OrganizationUser:
-            operator = Caller("tester", "system", self.organization_id, "org_admin", "tester")
-            async with unit_of_work(parts, operator, new_id()) as unit:
+            acting = operator(self.organization_id)
+            async with unit_of_work(parts, acting, new_id()) as unit:
                 return await organization_users.join(unit, user, OrganizationRole(role))
 
         return self.server.call(join)

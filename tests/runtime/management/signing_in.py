@@ -6,7 +6,7 @@ from typing import cast
 import httpx
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client
-from tests.support.factories import App
+from tests.support.factories import App, operator
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, ZONE
@@ -14,7 +14,6 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.access.caller import Caller
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
@@ -70,8 +69,8 @@ def someone(api: Api, role: str = "org_member") -> Someone:
 
     async def make(parts: Parts) -> tuple[OrganizationUser, Zone, Application]:
         user = await users.create_local_user(parts, zone_id, email, PASSWORD, verified=True)
-        operator = Caller("tester", "system", api.organization_id, "org_admin", "tester")
-        async with unit_of_work(parts, operator, new_id()) as unit:
+        acting = operator(api.organization_id)
+        async with unit_of_work(parts, acting, new_id()) as unit:
             made = await organization_users.join(unit, user, OrganizationRole(role))
             zone = await entities.get(unit.conn, ZONE, zone_id, within={})
             app = await entities.find_by(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.runtime.management.access.test_tenants import Tenant, fill, id_of, parameters
 from tests.runtime.management.conftest import Api, Zone, caller
+from tests.runtime.management.tenants import Tenant, fill, id_of, parameters
 
 from runtime.contract.routes import ROUTES, Route
 from runtime.services.management.organizations import organizations

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.runtime.management.conftest import Api, Zone
+from tests.support.factories import operator
 
 from runtime.domain.kinds import APPLICATION
 from runtime.services.exchange import epochs
@@ -14,7 +15,7 @@ from runtime.storage.sql.tables import audit_events, zone_internals
 
 
 def acting(api: Api) -> Caller:
-    return Caller("tester", "system", api.organization_id, "org_admin", "tester")
+    return operator(api.organization_id)
 
 
 async def revision(parts: Parts, api: Api) -> int:

@@ -6,12 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.factories import App, Company, Person
+from tests.support.factories import App, Company, Person, company_of
 from tests.support.server import Server, serve
 
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.access.caller import Caller
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,7 @@ class Chain:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with serve(tmp_path_factory.mktemp("server")) as server, httpx.Client(trust_env=False) as http:
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        company = Company(server.parts, caller, server.organization_id, server.api_key)
+        company = company_of(server)
         zone = server.call(lambda _parts: company.zone())
         yield Site(server, company, zone, http)
 

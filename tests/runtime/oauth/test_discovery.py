@@ -3,11 +3,10 @@
 import httpx
 import pytest
 from tests.runtime.oauth.conftest import Site
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import serve
 
 from runtime.adapters.keys.signing import VerificationKey
-from runtime.services.management.access.caller import Caller
 
 FORMS = [
     "{origin}/z/{zone}/.well-known/oauth-authorization-server",
@@ -160,8 +159,7 @@ def test_zone_with_a_host_of_its_own(tmp_path_factory: pytest.TempPathFactory) -
     """In host mode the same endpoints stand at the zone's own host, and at no other."""
     folder = tmp_path_factory.mktemp("hosts")
     with serve(folder, zone_url_template="https://{zone_id}.zones.test") as server:
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        company = Company(server.parts, caller, server.organization_id, server.api_key)
+        company = company_of(server)
         zone = server.call(lambda _parts: company.zone())
         host = f"{zone.id}.zones.test"
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from tests.runtime.sign_in.support import Browser, Site
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import serve
-
-from runtime.services.management.access.caller import Caller
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,8 +29,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         postgres = request.getfixturevalue("postgres")
         settings = {"database_url": asyncio.run(postgres.migrated()), "redis_url": redis.url}
     with serve(tmp_path_factory.mktemp("server"), **settings) as server:
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        yield Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        yield Site(server, company_of(server))
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.runtime.sign_in.pushing import push
 from tests.runtime.sign_in.support import Browser, Client, Site, assert_page
-from tests.runtime.sign_in.test_pushed import push
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import serve
 
 from runtime.services import limits
-from runtime.services.management.access.caller import Caller
 
 _MOST = 4
 
@@ -21,8 +20,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A server behind one proxy, where little is enough to be slowed down."""
     settings: dict[str, Any] = {"sign_ins_a_minute": _MOST, "proxies": 1}
     with serve(tmp_path_factory.mktemp("slow"), **settings) as server:
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        yield Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        yield Site(server, company_of(server))
 
 
 @pytest.fixture(autouse=True)

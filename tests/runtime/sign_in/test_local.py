@@ -8,12 +8,11 @@ import httpx
 import pytest
 from sqlalchemy import select
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site, assert_page
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import serve
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import USER, Verb
-from runtime.services.management.access.caller import Caller
 from runtime.services.sign_in import attempts, users
 from runtime.storage.sql.tables import METADATA
 
@@ -368,8 +367,7 @@ def test_a_zone_with_a_host_of_its_own(tmp_path: Path) -> None:
     template = {"public_url": "https://id.example", "zone_url_template": "https://{zone_id}.id.example"}
     with serve(tmp_path, **template) as server:
         address = server.url
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        site = Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        site = Site(server, company_of(server))
         zone = site.zone()
         site.user(zone)
         client = site.app(zone)

@@ -15,12 +15,11 @@ from mcp_client import Kept, Person, call, provider
 from notes import application
 from tests.runtime.sign_in.support import PASSWORD, Site, claims
 from tests.support.documents import Documents, publishing
-from tests.support.factories import Company
+from tests.support.factories import company_of
 from tests.support.server import serve
 
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.access.caller import Caller
 
 CALLBACK = "http://localhost:8710/callback"
 
@@ -38,8 +37,7 @@ def site(
 ) -> Iterator[Site]:
     """A running server that trusts the client's site."""
     with serve(tmp_path_factory.mktemp("server")) as server:
-        caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        yield Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        yield Site(server, company_of(server))
 
 
 @contextmanager

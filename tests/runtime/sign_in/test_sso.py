@@ -5,9 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.runtime.sign_in.federation import Foreign, as_person, at_provider, running, sign_in, users_of
 from tests.runtime.sign_in.inviting import address, call, invite, ok, own_zone, people, zonectl
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, claims
-from tests.runtime.sign_in.test_upstream import Foreign, as_person, at_provider, running, sign_in, users_of
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from oidc_provider_mock import User as MockUser
+from tests.runtime.sign_in.federation import Foreign, as_person, at_provider, federated, running
 from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
-from tests.runtime.sign_in.test_upstream import Foreign, as_person, at_provider, federated, running
 
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from tests.runtime.exchange.test_trips import Away, Counting, with_state
+from tests.runtime.exchange.states import Away, Counting, with_state
 from tests.runtime.tokens.conftest import Chain, ask
 from tests.support.factories import opened_parts
 from tests.support.scene import claims_of

@@ -1,32 +1,16 @@
 """The permission table, cell by cell, over HTTP: what the checked-in matrix says is what callers get."""
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.runtime.management.access.test_tenants import BODIES, Tenant, body_of, fill, id_of, parameters
+from tests.runtime.management.access.matrix import CHECKED, TOLD, single_sign_on
 from tests.runtime.management.conftest import Api, Zone
+from tests.runtime.management.tenants import Tenant, body_of, fill, id_of, parameters
 
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.kinds import Verb
 from runtime.services.management.access.permissions import ROLES, TABLE, allows, permission_map
-
-MATRIX = Path(__file__).parents[4] / "schemas" / "route-permissions.txt"
-
-
-def told_by_the_file() -> dict[str, dict[str, str]]:
-    """Operation -> role -> what the checked-in file says."""
-    lines = [line for line in MATRIX.read_text("utf-8").splitlines() if not line.startswith("#")]
-    header, *rows = [re.split(r" {2,}", line) for line in lines]
-    return {row[2]: dict(zip(header[3:], row[3:], strict=True)) for row in rows}
-
-
-TOLD = told_by_the_file()
-# What only people do, whatever a key's role: `test_user_callers` has it.
-CHECKED = [route for route in ROUTES if set(TOLD[route.operation_id].values()) <= {"yes", "403", "404"}]
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +56,6 @@ def test_the_file_has_every_route_and_every_role() -> None:
     for route in ROUTES:
         assert route.open == ("open" in TOLD[route.operation_id].values())
         assert route.zone_token == ("zone user" in TOLD[route.operation_id].values())
-
-
-@contextmanager
-def single_sign_on(api: Api, route: Route) -> Iterator[None]:
-    """The organization with single sign-on while a route is called that wants it, without it afterwards."""
-    if not route.operation_id.startswith("sso_connection."):
-        yield
-        return
-    path = f"/organizations/{api.organization_id}/sso-connection"
-    if route.method != "POST":
-        api.ok("POST", path, BODIES["sso-connection"])
-    yield
-    api("DELETE", path)
 
 
 def _destroys(route: Route) -> bool:

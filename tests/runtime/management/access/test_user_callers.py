@@ -9,15 +9,14 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import func, select
-from tests.runtime.management.access.test_tenants import ADDRESSED, fill, id_of, parameters, send
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import REDIRECT_URI, Someone, someone, status
+from tests.runtime.management.tenants import ADDRESSED, fill, id_of, parameters, send
 from tests.runtime.sign_in.support import PASSWORD, Answer, Page, claims
-from tests.support.factories import Company
+from tests.support.factories import Company, operator
 
 from runtime.domain.identifiers import new_id
 from runtime.services.management import audit
-from runtime.services.management.access.caller import Caller
 from runtime.services.management.organizations import organizations
 from runtime.storage.sql.tables import METADATA
 
@@ -108,8 +107,8 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     tokens = ada.tokens()
     assert status(ada.with_token(tokens["access_token"])) == 200
     server = api.server
-    operator = Caller("tester", "system", api.organization_id, "org_admin", "tester")
-    made = Company(server.parts, operator, api.organization_id, "")
+    acting = operator(api.organization_id)
+    made = Company(server.parts, acting, api.organization_id, "")
 
     async def wrong(_parts: Any) -> dict[str, str]:
         zone = await made.zone("customer")

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import event
 from tests.runtime.management.conftest import Api, caller, query
-from tests.runtime.management.members.test_invitations import accept, expire, token_of
+from tests.runtime.management.members.inviting import accept, expire, token_of
 
 from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts

@@ -3,10 +3,10 @@
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api
-from tests.runtime.management.members.test_invitations import accept, address, path, stranger, token_of
+from tests.runtime.management.members.inviting import accept, address, path, stranger, token_of
 from tests.runtime.management.signing_in import Someone, someone
+from tests.runtime.sign_in.federation import running, sign_in
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page
-from tests.runtime.sign_in.test_upstream import running, sign_in
 
 from runtime.domain.identifiers import new_id
 from runtime.services.parts import Parts

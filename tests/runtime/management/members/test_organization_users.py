@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 from tests.runtime.management.conftest import Api, caller
+from tests.support.factories import operator
 
 from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.management.access.caller import Account, Caller
+from runtime.services.management.access.caller import Account
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import organizations
 from runtime.services.management.unit import unit_of_work
@@ -94,9 +95,9 @@ def test_of_two_demotions_at_once_one_is_refused(company: Api) -> None:
     pair = [company.person("org_admin"), company.person("org_admin")]
 
     async def demote(parts: Parts, person_id: str) -> bool:
-        operator = Caller("tester", "system", company.organization_id, "org_admin", "tester")
+        acting = operator(company.organization_id)
         parents = {"organization_id": company.organization_id}
-        async with unit_of_work(parts, operator, new_id()) as unit:
+        async with unit_of_work(parts, acting, new_id()) as unit:
             kind = organization_users.ORGANIZATION_USER
             await organization_users.update(unit, kind, parents, person_id, {"role": "org_member"})
         return True
@@ -141,8 +142,8 @@ def test_an_account_joins_an_organization_once(company: Api, api: Api) -> None:
     account = Account(at_home.id, at_home.account_issuer, at_home.account_subject)
 
     async def admit(parts: Parts) -> str:
-        operator = Caller("tester", "system", company.organization_id, "org_admin", "tester")
-        async with unit_of_work(parts, operator, new_id()) as unit:
+        acting = operator(company.organization_id)
+        async with unit_of_work(parts, acting, new_id()) as unit:
             made = await organization_users.admit(
                 unit, account, OrganizationRole.MEMBER, email=str(at_home.email), source=at_home.source
             )

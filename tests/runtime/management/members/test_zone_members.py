@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tests.runtime.management.access.test_permissions import CHECKED, TOLD, single_sign_on
-from tests.runtime.management.access.test_tenants import Tenant, body_of, fill, id_of, parameters
+from tests.runtime.management.access.matrix import CHECKED, TOLD, single_sign_on
 from tests.runtime.management.conftest import Api, Zone
 from tests.runtime.management.signing_in import someone
+from tests.runtime.management.tenants import Tenant, body_of, fill, id_of, parameters
 
 from runtime.contract.routes import Route
 from runtime.domain.identifiers import new_id

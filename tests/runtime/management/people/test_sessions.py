@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api
-from tests.support.factories import App, Company, Person
+from tests.support.factories import App, Company, Person, operator
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.identifiers import new_id
@@ -15,7 +15,6 @@ from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents, entities, refresh, sessions
 from runtime.storage.sql.consents import ConsentRecord
@@ -133,7 +132,7 @@ class Place:
 
 @pytest.fixture
 def place(api: Api) -> Place:
-    caller = Caller("tester", "system", api.organization_id, "org_admin", "tester")
+    caller = operator(api.organization_id)
     company = Company(api.server.parts, caller, api.organization_id, api.server.api_key)
 
     async def make(parts: Parts) -> Place:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.conftest import Zone as Zone_
-from tests.support.factories import App, Company, Person
+from tests.support.factories import App, Company, Person, operator
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.contract.routes import ROUTES
@@ -25,7 +25,6 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, read, write
 from runtime.services.bundles import keeping, reading
-from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 
 T = TypeVar("T")
@@ -93,8 +92,8 @@ def archive_of(*entries: dict[str, Any], files: dict[str, str] | None = None, **
 
 @pytest.fixture(scope="module")
 def company(api: Api) -> Company:
-    operator = Caller("tester", "system", api.organization_id, "org_admin", "tester")
-    return Company(api.server.parts, operator, api.organization_id, api.server.api_key)
+    acting = operator(api.organization_id)
+    return Company(api.server.parts, acting, api.organization_id, api.server.api_key)
 
 
 @pytest.fixture(scope="module")

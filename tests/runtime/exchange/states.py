@@ -1,0 +1,58 @@
+"""Short-lived states that count, or that are away, and parts that work with them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runtime.domain.errors import Unavailable
+from runtime.services.parts import Parts
+from runtime.services.zones import Zones
+from runtime.storage.state import State
+from runtime.storage.state.memory import InProcessState
+
+
+class Counting(InProcessState):
+    """A state that passes everything on and notes what was asked."""
+
+    def __init__(self, inner: State) -> None:
+        super().__init__()
+        self.inner = inner
+        self.calls: list[str] = []
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.calls.append("fetch")
+        return await self.inner.fetch(keys)
+
+    async def get(self, key: str) -> bytes | None:
+        self.calls.append("get")
+        return await self.inner.get(key)
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        self.calls.append("put")
+        await self.inner.put(key, value, ttl_seconds=ttl_seconds)
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        self.calls.append("raise_to")
+        return await self.inner.raise_to(key, number, ttl_seconds=ttl_seconds)
+
+
+class Away(InProcessState):
+    """A state that cannot be reached."""
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        raise Unavailable("away")
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        raise Unavailable("away")
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        raise Unavailable("away")
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        raise Unavailable("away")
+
+
+def with_state(parts: Parts, state: State) -> Parts:
+    """Another process, as far as memory goes, over the same database and with that state."""
+    made = replace(parts, state=state, zones=Zones())
+    made.zones.attach(made)
+    return made
