@@ -97,6 +97,8 @@ async def test_missing_secret(scene: Scene, agent: App) -> None:
     with pytest.raises(InvalidClient):
         await scene.post([*FORM, ("client_id", agent.client_id)])
     with pytest.raises(InvalidClient):
+        await scene.post(FORM, authorization=basic(agent.client_id, ""))
+    with pytest.raises(InvalidClient):
         await scene.post(FORM)
 
 
@@ -151,6 +153,8 @@ async def test_public_client_has_no_authority_of_its_own(scene: Scene) -> None:
 
     with pytest.raises(UnauthorizedClient):
         await scene.post([*FORM, *browser.form.items()])
+    with pytest.raises(UnauthorizedClient):  # an empty secret is none, in the header too
+        await scene.post(FORM, authorization=basic(browser.client_id, ""))
     with pytest.raises(InvalidClient):
         await scene.post([*FORM, *browser.form.items(), ("client_secret", "guess")])
 

@@ -342,8 +342,9 @@ class TestTokens:
         assert more.json() == {"sub": user.identifier, "email": user.email, "email_verified": True}
 
     @pytest.mark.standard("RFC 6750")
+    @pytest.mark.threat(13)
     def test_userinfo_refuses_other_tokens(self, site: Site, browser: Browser) -> None:
-        """None, an ID token, one for a resource, one in the query: each with its challenge."""
+        """None, one of every other class, one for a resource, one in the query: each with its challenge."""
         zone = site.zone()
         files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
         site.user(zone)
@@ -352,7 +353,14 @@ class TestTokens:
         for_files = client.sign_in(browser, resources=[files.identifier])["access_token"]
         assert client.userinfo(tokens["access_token"]).status_code == 200
 
-        for wrong in (tokens["id_token"], for_files, "nonsense"):
+        async def signed(typ: str) -> str:
+            view = await site.parts.zones.view(zone.id)
+            return view.signing("RS256").sign(claims(tokens["access_token"]), typ=typ)
+
+        classes = [site.run(signed(typ)) for typ in ("JWT", "logout+jwt", "m2m+jwt", "dpop+jwt")]
+        opaque = (tokens["refresh_token"], browser.open(client.url()).code)  # type: ignore[union-attr]
+        assert client.userinfo(site.run(signed("at+jwt"))).status_code == 200
+        for wrong in (tokens["id_token"], for_files, "nonsense", *classes, *opaque):
             refused = client.userinfo(wrong)
             assert refused.status_code == 401
             assert 'error="invalid_token"' in refused.headers["www-authenticate"]

@@ -73,7 +73,7 @@ def bind_zone_route(
     bound = _answering(handler, by_slug=by_slug, cors=cors)
     if hosts is not None:
         if uri.startswith("//"):
-            return  # the router takes a leading double slash for a single one: the plain form serves it
+            return  # only an issuer with a path is written so, and the router keeps no such address apart
         own = urlsplit(settings.public_url).netloc.lower()
         at_host = _at_host(bound, hosts, own, elsewhere)
         app.add_route(at_host, uri, methods=served, name=f"{name}.host")

@@ -37,7 +37,7 @@ async def authenticate_client(
     basic = basic_credentials(authorization)
     if basic and "client_secret" in form:
         raise InvalidRequest("one way of client authentication at a time")
-    pairs: list[tuple[str, str | None]] = [*basic]
+    pairs: list[tuple[str, str | None]] = [(client_id, secret or None) for client_id, secret in basic]
     if not basic:
         pairs.append((form.get("client_id", ""), form.get("client_secret")))
     if basic and "client_id" in form and form["client_id"] not in {client_id for client_id, _ in basic}:
