@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import threading
 
 import pytest
@@ -220,6 +222,31 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
     finally:
         await database.close()
         await other.close()
+
+
+@pytest.mark.threat(35)
+async def test_a_database_that_hangs_is_unavailable(postgres_url):
+    """A statement that takes too long, and a server that says nothing at all: nobody waits for ever."""
+    database = Database.open(postgres_url, patience_seconds=0.3)
+    try:
+        async with database.querying() as conn:
+            await conn.execute(text("SELECT pg_sleep(0.01)"))
+        with pytest.raises(Unavailable):
+            async with database.transaction() as conn:
+                await conn.execute(text("SELECT pg_sleep(60)"))
+        async with database.querying() as conn:
+            server = int(await conn.scalar(text("SELECT pg_backend_pid()")))
+        os.kill(server, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(20):
+                with pytest.raises(Unavailable):
+                    async with database.querying() as conn:
+                        await conn.execute(text("SELECT 1"))
+        finally:
+            os.kill(server, signal.SIGCONT)
+        await database.ping()
+    finally:
+        await database.close()
 
 
 def test_other_databases_are_refused():

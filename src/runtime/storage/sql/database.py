@@ -19,6 +19,9 @@ from runtime.storage.sql.sqlite import Driver
 
 DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
+CONNECT_SECONDS = 5
+# Longer than any statement takes, another's lock included: whoever waits for a server that hangs is told so.
+PATIENCE_SECONDS = 30
 
 _BEGIN = "zonewright_begin"
 
@@ -52,12 +55,20 @@ class Database:
             self._querying = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @classmethod
-    def open(cls, url: str, *, pool_size: int = 16, migrating: bool = False) -> "Database":
+    def open(
+        cls,
+        url: str,
+        *,
+        pool_size: int = 16,
+        migrating: bool = False,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> "Database":
         """The database at a SQLAlchemy URL; connections are made as they are needed.
 
         Args:
             migrating: SQLite changes a table by making it anew; dropping the old one must not take along
-                the rows that refer to it.
+                the rows that refer to it. A statement may then take as long as it likes.
+            patience_seconds: how long PostgreSQL may leave one statement without an answer.
         Raises:
             DatabaseUnknown: the URL names a database that is neither SQLite nor PostgreSQL.
         """
@@ -78,6 +89,8 @@ class Database:
         }
         if dialect == "postgresql":
             options["isolation_level"] = "READ COMMITTED"
+            limits = {"timeout": CONNECT_SECONDS, "command_timeout": None if migrating else patience_seconds}
+            options["connect_args"] = limits
         else:
             options["module"] = Driver()
         engine = create_async_engine(address.set(drivername=drivers[dialect]), **options)
