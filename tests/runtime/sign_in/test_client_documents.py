@@ -139,6 +139,22 @@ def test_the_list_comes_before_the_fetch(site: Site, documents: Documents) -> No
     assert let_in(site.stranger(admitting(site, address), address, LOCAL)).status_code == 303
 
 
+@pytest.mark.threat(6)
+def test_a_site_that_the_list_names_is_told_by_redirect(site: Site, zone: Zone, documents: Documents) -> None:
+    """Whoever runs the zone has vouched for it, but not for what everybody may say who comes in by `*`."""
+    web = f"{documents.origin}/callback"
+    address = documents.client("/named.json", redirect_uris=[web, "https://elsewhere.test/callback"])
+    named = site.stranger(admitting(site, address), address, web)
+
+    answer = Answer(httpx.get(named.url(prompt="none")).headers["location"])
+
+    assert answer.location.startswith(web)
+    assert answer.values["error"] == "login_required"
+    named.redirect_uri = "https://elsewhere.test/callback"
+    assert_page(httpx.get(named.url(prompt="none")), 400)
+    assert_page(httpx.get(site.stranger(zone, address, web).url(prompt="none")), 400)
+
+
 @pytest.mark.threat(8)
 def test_who_is_let_in_no_longer(site: Site, documents: Documents) -> None:
     """A zone that takes a client from its list ends what the client could still refresh."""

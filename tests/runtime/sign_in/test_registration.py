@@ -292,47 +292,6 @@ def test_a_policy_can_limit_them(site: Site) -> None:
     assert (refused.status_code, refused.json()["error"]) == (400, "access_denied")
 
 
-@pytest.mark.threat(6)
-@pytest.mark.standard("RFC 9700")
-def test_nobody_is_led_away(site: Site, zone: Zone, browser: Browser) -> None:
-    """Anybody can register a site; neither a wrong request nor signing out leads there unasked.
-
-    The page names the site and lets people go there. A program on their own device is told as ever, and so is
-    a site that asks from a frame: nobody sees a page there, and nobody takes it for another site.
-    """
-    web, bye = "https://evil.test/callback", "https://evil.test/bye"
-    client = registered(site, zone, redirect_uris=[web], post_logout_redirect_uris=[bye])
-    tools = registered(site, zone, client_name="Tool")
-    managed = site.app(zone, "checked")
-    wrong: list[dict[str, Any]] = [
-        {"prompt": "none"},
-        {"scope": "nothing"},
-        {"code_challenge": None},
-        {"response_type": "token"},
-        {"resources": ["https://elsewhere.test"]},
-    ]
-    for changes in wrong:
-        for known in (tools, managed):
-            heard = Answer(httpx.get(known.url(**changes)).headers["location"]).values
-            assert (heard["state"], heard["iss"]) == (known.state, known.issuer)
-        page = httpx.get(client.url(**changes))
-        assert_page(page, 400)
-        assert "Notebook agent" in page.text
-        assert 'href="https://evil.test/callback?error=' in page.text
-        assert_page(httpx.get(client.url(**changes), headers={"Sec-Fetch-Dest": "document"}), 400)
-        framed = httpx.get(client.url(**changes), headers={"Sec-Fetch-Dest": "iframe"})
-        assert Answer(framed.headers["location"]).values["state"] == client.state
-
-    leaving = {"client_id": client.app.client_id, "post_logout_redirect_uri": bye}
-    logout = f"{client.issuer}/openid/logout"
-    tokens = client.sign_in(browser)
-    for hint in ({}, {"id_token_hint": tokens["id_token"]}):
-        stranger = httpx.get(logout, params=leaving | hint)
-        assert stranger.headers["location"] == f"{client.issuer}/oauth/signed-out"
-    own = browser.http.get(logout, params=leaving | {"id_token_hint": tokens["id_token"]})
-    assert own.headers["location"] == bye
-
-
 @pytest.mark.threat(5)
 @pytest.mark.parametrize(
     "uri",

@@ -13,7 +13,7 @@ from runtime.services.account import withdrawal
 from runtime.services.account.overview import overview
 from runtime.services.parts import Parts
 from runtime.services.sign_in import flow, interactions, sessions
-from runtime.services.sign_in.flow import Step
+from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
 # What a button of the page is named -> what it ends, and what the page says afterwards.

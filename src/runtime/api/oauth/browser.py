@@ -26,11 +26,12 @@ from runtime.domain.errors import (
 )
 from runtime.logs import log
 from runtime.services.parts import Parts
-from runtime.services.sign_in.flow import Step
 from runtime.services.sign_in.interactions import INTERACTION_SECONDS
 from runtime.services.sign_in.sessions import Browser
+from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
+_FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1
 ViewHandler = Callable[[Request, Parts, ZoneView], Awaitable[HTTPResponse]]
 
 
@@ -71,12 +72,17 @@ def browser_of(request: Request, view: ZoneView) -> Browser:
         session=_cookie(request, _name(view, "session")),
         pre_login=_cookie(request, _name(view, "started")),
         address=address_of(request),
+        is_framed=request.headers.get("sec-fetch-dest") in _FRAMES,
     )
 
 
 def follow(step: Step, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """The answer that takes a browser further. 303: a form is never sent on to the next address."""
-    response = text("", status=303, headers={"Location": step.location, **pages.PRIVATE})
+    """The answer that takes a browser further, or the page that asks whether to. 303: no form is sent on."""
+    if step.asks is not None:
+        onward = pages.Onward(step.asks.application, step.asks.site, step.location)
+        response = pages.error(view, step.asks.refusal, onward=onward)
+    else:
+        response = text("", status=303, headers={"Location": step.location, **pages.PRIVATE})
     if step.session is not None:
         _set(response, view, "session", step.session, parts.settings.session_lifetime_seconds)
     if step.pre_login is not None:

@@ -27,5 +27,6 @@ async def callback(request: Request, parts: Parts, view: ZoneView) -> HTTPRespon
         back = await upstream.arrive(parts, view, read_parameters(request), browser.pre_login)
     except upstream.TurnedAway as away:
         await interactions.finish(parts, view.id, away.handle)
-        return follow(flow.refused(view, away.interaction.request, away.refusal), parts, view)
+        step = await flow.turned_away(parts, view, away.interaction, away.refusal, browser)
+        return follow(step, parts, view)
     return follow(await flow.signed_in_upstream(parts, view, back, browser), parts, view)

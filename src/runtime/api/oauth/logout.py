@@ -16,7 +16,8 @@ from runtime.api.oauth.browser import answering_pages, browser_of, follow, forge
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.parts import Parts
 from runtime.services.sign_in import interactions, sessions, upstream
-from runtime.services.sign_in.flow import Step, page_address
+from runtime.services.sign_in.flow import page_address
+from runtime.services.sign_in.steps import Step
 from runtime.services.sign_out import flow, requests
 from runtime.services.sign_out.requests import SignOutRequest
 from runtime.services.zones import ZoneView

@@ -75,12 +75,15 @@ def error(
     headers: dict[str, str] | None = None,
     onward: Onward | None = None,
 ) -> HTTPResponse:
-    """The page that tells a person what is wrong, because no application can be told, or none is trusted."""
-    title = _TITLES.get(refusal.status, _TITLES[400])
+    """The page that tells a person what is wrong, because no application can be told, or none is trusted.
+
+    Its status is the refusal's, if that is one that means something to a browser.
+    """
+    status = refusal.status if refusal.status in _TITLES else 400
     message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
-    values = {"title": title, "message": message, "onward": onward}
-    headers = {**_WHEN.get(refusal.status, {}), **(headers or {})}
-    return page(view, "error", status=refusal.status, headers=headers, **values)
+    values = {"title": _TITLES[status], "message": message, "onward": onward}
+    headers = {**_WHEN.get(status, {}), **(headers or {})}
+    return page(view, "error", status=status, headers=headers, **values)
 
 
 def away(view: ZoneView | None) -> HTTPResponse:

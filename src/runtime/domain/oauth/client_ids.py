@@ -38,6 +38,11 @@ def allows(entries: Iterable[str], client_id: str) -> bool:
     return any(entry in (ANY, client_id) or _matches(entry, client_id) for entry in entries)
 
 
+def is_vouched_for(entries: Iterable[str], client_id: str) -> bool:
+    """Tell whether an allowlist names an address or its site: `*` admits everybody, and names nobody."""
+    return allows((entry for entry in entries if entry != ANY), client_id)
+
+
 def _matches(entry: str, client_id: str) -> bool:
     """Tell whether an origin with a wildcard is the address's origin; an entry may name the path besides."""
     if (wildcard := _WILDCARD.match(entry)) is None:

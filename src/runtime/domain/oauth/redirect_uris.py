@@ -82,6 +82,14 @@ def is_loopback(uri: str) -> bool:
     return _LOOPBACK.match(uri) is not None
 
 
+def host_of(uri: str) -> str:
+    """Who gets the answer, in words a person can compare: a host, or the scheme of a private address."""
+    parts = urlsplit(uri)
+    # What stands where a host would in `app.private://bank.example` is nobody's.
+    is_web = parts.scheme in ("http", "https")
+    return (parts.hostname if is_web else None) or f"{parts.scheme}:"
+
+
 def refusal(uri: str, *, dotted_scheme: bool = False) -> Refusal | None:
     """Why this can be nobody's redirect URI; None when it can.
 

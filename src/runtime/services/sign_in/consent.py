@@ -104,6 +104,13 @@ async def covers_sign_in(
     return SIGN_IN in given and scopes <= given[SIGN_IN].scopes
 
 
+async def has_agreed_at(parts: Parts, view: ZoneView, client: Client, user: User, redirect_host: str) -> bool:
+    """Tell whether the user has let the client act, whatever for, when it was answered at that host."""
+    async with parts.database.querying() as conn:
+        given = await storage.given(conn, zone_id=view.id, user_id=user.id, party=client.party)
+    return any(record.redirect_host == redirect_host for record in given.values())
+
+
 async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:
     """What the consent page says."""
     shown = []

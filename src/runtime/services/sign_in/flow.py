@@ -1,6 +1,6 @@
 """From an authorize request to a code: who is signed in, will that do, must they be asked, then the code."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import (
@@ -26,6 +26,7 @@ from runtime.services.sign_in import (
     consent,
     interactions,
     sessions,
+    steps,
     terms,
     upstream,
     users,
@@ -34,17 +35,9 @@ from runtime.services.sign_in.codes import CodeGrant
 from runtime.services.sign_in.interactions import Interaction
 from runtime.services.sign_in.requests import AuthorizationRequest, Visit
 from runtime.services.sign_in.sessions import Authentication, Browser, SignedIn
+from runtime.services.sign_in.steps import Step
 from runtime.services.sign_in.upstream import Return
 from runtime.services.zones import ZoneView
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """Where the browser goes next, and new values for its cookies."""
-
-    location: str
-    session: str | None = None
-    pre_login: str | None = None
 
 
 async def begin(parts: Parts, view: ZoneView, request: AuthorizationRequest, browser: Browser) -> Step:
@@ -139,17 +132,21 @@ async def decide(
     request = _authorization(interaction)
     client = await _client(view, request)
     await interactions.finish(parts, view.id, handle)
-    if not allowed:
-        return refused(view, request, AccessDenied("the user said no"))
+    if not allowed:  # the page has named the site that the answer goes to
+        return Step(request.return_address(view.issuer).refusal(AccessDenied("the user said no")))
     await consent.record(parts, view, request, client, signed_in.user)
     return await _code(parts, view, request, signed_in)
 
 
-def refused(view: ZoneView, request: AuthorizationRequest | Visit, error: OAuthError) -> Step:
-    """The step that tells the application why there is no code. Raises the error when none is waiting."""
-    if isinstance(request, Visit):
+async def turned_away(
+    parts: Parts, view: ZoneView, interaction: Interaction, error: OAuthError, browser: Browser
+) -> Step:
+    """The step that tells the application of a sign-in that came to nothing. Raises the error without one."""
+    if isinstance(interaction.request, Visit):
         raise error
-    return Step(request.return_address(view.issuer).refusal(error))
+    client = await _client(view, interaction.request)
+    address = interaction.request.return_address(view.issuer)
+    return await steps.refused(parts, view, client, address, error, browser)
 
 
 async def started_by(view: ZoneView, interaction: Interaction) -> str:
@@ -191,8 +188,9 @@ async def _after_sign_in(
         terms.require_met(request, signed_in, parts.clock())
         step = await _go_on(parts, view, request, signed_in, browser)
     except OAuthError as error:
-        step = refused(view, request, error)
-    return Step(step.location, session=cookie, pre_login=step.pre_login)
+        client, address = await _client(view, request), request.return_address(view.issuer)
+        step = await steps.refused(parts, view, client, address, error, signed_in.user)
+    return replace(step, session=cookie)
 
 
 async def _sign_in(

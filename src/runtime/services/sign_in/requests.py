@@ -7,7 +7,7 @@ be answered but the person at the browser, on a page; from then on every refusal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
 
@@ -92,6 +92,11 @@ class ReturnAddress:
         """The address that tells the application why there is no code."""
         return self._with({"error": error.code, "error_description": error.detail.replace("`", "'")})
 
+    @property
+    def redirect_host(self) -> str:
+        """Who gets the answer, in words a person can compare."""
+        return redirect_uris.host_of(self.redirect_uri)
+
     def _with(self, answer: Mapping[str, str]) -> str:
         members = {**answer, "iss": self.issuer} | ({"state": self.state} if self.state else {})
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
@@ -138,11 +143,8 @@ class AuthorizationRequest(SignInTerms):
 
     @property
     def redirect_host(self) -> str:
-        """Who gets the answer, in words a person can compare: a host, or the scheme of a private address."""
-        parts = urlsplit(self.redirect_uri)
-        # What stands where a host would in `app.private://bank.example` is nobody's.
-        is_web = parts.scheme in ("http", "https")
-        return (parts.hostname if is_web else None) or f"{parts.scheme}:"
+        """Who gets the answer, in words a person can compare."""
+        return redirect_uris.host_of(self.redirect_uri)
 
 
 async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:

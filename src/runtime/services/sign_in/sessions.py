@@ -35,11 +35,16 @@ PROFILE_CLAIMS = (
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """What a request shows of the browser it comes from: two cookies of this zone, and an address."""
+    """What a request shows of the browser it comes from: two cookies of this zone, and an address.
+
+    Attributes:
+        is_framed: the answer is for a frame of some other site's page; what a browser does not say is not.
+    """
 
     session: str | None
     pre_login: str | None
     address: str
+    is_framed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
