@@ -4,20 +4,16 @@ import re
 import secrets
 import unicodedata
 
-ALPHABET = "0123456789abcdefghijkmnopqrstuvwxyz"
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 characters, so that a random byte picks one evenly
 ID_LENGTH = 26
-_IDS = len(ALPHABET) ** ID_LENGTH
+_CHARACTERS = (ALPHABET * (256 // len(ALPHABET))).encode()
 
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
 
 
 def new_id() -> str:
-    """A random entity id: 26 characters that need no escaping in URLs and host names (133 bits)."""
-    number, characters = secrets.randbelow(_IDS), []
-    for _ in range(ID_LENGTH):
-        number, place = divmod(number, len(ALPHABET))
-        characters.append(ALPHABET[place])
-    return "".join(characters)
+    """A random entity id: 26 characters that need no escaping in URLs and host names (130 bits)."""
+    return secrets.token_bytes(ID_LENGTH).translate(_CHARACTERS).decode()
 
 
 def slug_of(name: str) -> str:
