@@ -50,7 +50,10 @@ for _part in ("apply", "report"):
     MAY_IMPORT[f"reconciler.{_part}"] = frozenset(
         {"reconciler.client", "reconciler.kinds", "reconciler.manifests", "reconciler.plan"}
     )
-MAY_IMPORT["reconciler.configured"] = frozenset({"reconciler.manifests"})
+MAY_IMPORT["reconciler.variables"] = frozenset()
+for _part in ("apply", "client"):
+    MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}
+MAY_IMPORT["reconciler.configured"] = frozenset({"reconciler.manifests", "reconciler.variables"})
 MAY_IMPORT["reconciler.exits"] = frozenset()
 MAY_IMPORT["reconciler.commands"] = frozenset(
     f"reconciler.{other}"

@@ -1,9 +1,9 @@
 """Owner, organization and server of a configuration, as its `zonectl.yaml` says them."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler import variables
 from reconciler.manifests.diagnostics import suggest
 from reconciler.manifests.sources import SETTINGS_FILE
 from reconciler.manifests.yaml_reader import YamlProblem, read_documents
@@ -54,10 +54,10 @@ def read_settings(path: Path) -> Configured:
 
 def find_owner(option: str | None, configured: Configured) -> str:
     """The id of the configuration set. Raises SettingsWrong."""
-    owner = option or configured.owner or os.environ.get("ZONECTL_OWNER")
+    owner = option or configured.owner or variables.read("OWNER")
     if not owner:
         raise SettingsWrong(
             f"no owner: give `--owner NAME`, set ZONECTL_OWNER, or write `owner: NAME` into {SETTINGS_FILE} "
-            "in the directory you plan"
+            f"in the directory you plan{variables.misspelt()}"
         )
     return owner

@@ -150,12 +150,16 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
     """Add a user with a password. The address counts as verified: you vouch for it."""
     password = sys.stdin.readline().rstrip("\r\n")
 
-    async def create(parts: Parts) -> str:
+    async def create(parts: Parts) -> tuple[str, bool]:
         zone_id = await parts.zones.find_id(zone)
         made = await users.create_local_user(parts, zone_id, email, password, verified=True)
-        return made.id
+        view = await parts.zones.view(zone_id)
+        return made.id, view.zone.user_identity_provider_id is not None
 
-    click.echo(with_parts(settings, create))
+    user_id, signs_in_elsewhere = with_parts(settings, create)
+    click.echo(user_id)
+    if signs_in_elsewhere:
+        click.echo("nobody is asked for this password: people sign in with the zone's provider", err=True)
 
 
 main.add_command(organization)

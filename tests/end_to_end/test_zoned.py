@@ -4,13 +4,14 @@ import base64
 import json
 import re
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
-from acme import Application, Server, Unexpected, written_secret
+from acme import Application, Server, Unexpected, command, written_secret
 
 CONFIG = {
     "zonectl.yaml": "owner: acme/keys\n",
@@ -33,6 +34,17 @@ apiVersion: zonewright/v1
 kind: ApplicationCredential
 metadata: {zone: keys, name: job}
 spec: {application: job, type: password}
+""",
+    "guests.yaml": """\
+apiVersion: zonewright/v1
+kind: Zone
+metadata: {name: guests}
+spec: {name: Guests, user_identity_provider: elsewhere}
+---
+apiVersion: zonewright/v1
+kind: Provider
+metadata: {zone: guests, name: elsewhere}
+spec: {name: Elsewhere, client_id: guests, protocols: {oauth2: {issuer: "https://login.example"}}}
 """,
 }
 
@@ -208,6 +220,24 @@ def test_an_unknown_zone_is_one_line(server: Server):
     with pytest.raises(Unexpected, match="there is no zone `nowhere`") as refused:
         server.run("keys", "rotate", "--zone", "nowhere")
     assert "Traceback" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("zone", "warned"), [("keys", False), ("guests", True)])
+def test_a_password_that_nobody_is_asked_for_is_told(server: Server, zone: str, warned: bool):
+    """A user is made all the same: policies and groups may name who has not signed in yet."""
+    arguments = ("user", "add", "--zone", zone, "--email", "ada@acme.example", "--password-stdin")
+    said = subprocess.run(
+        [*command("zoned"), *arguments],
+        env=server.environment,
+        input="a long enough password",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert re.fullmatch(r"[0-9a-z]{26}\n", said.stdout)
+    assert ("nobody is asked for this password" in said.stderr) is warned
 
 
 def test_a_zone_is_switched(server: Server):

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reconciler import variables
+
 MAX_SECRET_BYTES = 64 * 1024
-_OWN = "ZONECTL_"  # how the variables begin that hold zonectl's own credential
 
 
 class SecretMissing(Exception):
@@ -44,7 +45,7 @@ def read_secret(reference: Mapping[str, Any], root: Path) -> Secret:
         SecretMissing: there is none, or it is empty.
     """
     if name := reference.get("from_env"):
-        if name.upper().startswith(_OWN):
+        if name.upper().startswith(variables.PREFIX):
             # Else a manifest could have it sent to an identity provider of its author's choice.
             raise SecretMissing(f"`{name}` is zonectl's own, and no secret of a manifest")
         value = os.environ.get(name)

@@ -1,8 +1,9 @@
 """Where the server is and who calls it."""
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from reconciler import variables
 
 
 class ConnectionIncomplete(ValueError):
@@ -36,12 +37,14 @@ def find_connection(
     Raises:
         ConnectionIncomplete: something is missing, or the key's file cannot be read.
     """
-    server = server or os.environ.get("ZONECTL_SERVER")
+    server = server or variables.read("SERVER")
     if not server:
-        raise ConnectionIncomplete("no server: give `--server URL` or set ZONECTL_SERVER")
+        raise ConnectionIncomplete(
+            f"no server: give `--server URL` or set ZONECTL_SERVER{variables.misspelt()}"
+        )
     if not server.startswith(("http://", "https://")):
         raise ConnectionIncomplete(f"`{server}` is not an http or https URL")
-    organization = organization or os.environ.get("ZONECTL_ORGANIZATION") or None
+    organization = organization or variables.read("ORGANIZATION")
     server = server.rstrip("/")
     if api_key_file:
         try:
@@ -51,12 +54,12 @@ def find_connection(
                 f"the API key cannot be read from `{api_key_file}`: {error.strerror}"
             ) from error
         return Connection(server, api_key=key, organization=organization)
-    if key := os.environ.get("ZONECTL_API_KEY", "").strip():
-        return Connection(server, api_key=key, organization=organization)
-    client_id, secret = os.environ.get("ZONECTL_CLIENT_ID"), os.environ.get("ZONECTL_CLIENT_SECRET")
+    if from_environment := variables.read("API_KEY"):
+        return Connection(server, api_key=from_environment, organization=organization)
+    client_id, secret = variables.read("CLIENT_ID"), variables.read("CLIENT_SECRET")
     if client_id and secret:
         return Connection(server, client_id=client_id, client_secret=secret, organization=organization)
     raise ConnectionIncomplete(
         "no credential: give `--api-key-file FILE`, or set ZONECTL_API_KEY, "
-        "or ZONECTL_CLIENT_ID and ZONECTL_CLIENT_SECRET"
+        f"or ZONECTL_CLIENT_ID and ZONECTL_CLIENT_SECRET{variables.misspelt()}"
     )

@@ -225,3 +225,13 @@ class TestConnections:
             find_connection(server="https://id.example")
         with pytest.raises(ConnectionIncomplete, match="cannot be read"):
             find_connection(server="https://id.example", api_key_file=str(tmp_path / "no"))
+
+    def test_asks_about_a_variable_that_looks_misspelt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Only where something is missing, and never its value."""
+        monkeypatch.setenv("ZONECTL_API_KYE", "s3cret")
+        with pytest.raises(ConnectionIncomplete, match="`ZONECTL_API_KYE` is set: is it meant to be") as told:
+            find_connection(server="https://id.example")
+        assert "s3cret" not in str(told.value)
+
+        monkeypatch.setenv("ZONECTL_API_KEY", "right")
+        assert find_connection(server="https://id.example").api_key == "right"
