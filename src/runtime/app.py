@@ -1,6 +1,7 @@
 """The one place where parts are put together: settings in, a Sanic application out."""
 
 import socket
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.api.shared.arrival import PromptRequest
-from runtime.domain.errors import ServiceError
+from runtime.domain.errors import ServiceError, Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
@@ -144,6 +145,8 @@ async def make_parts(settings: Settings) -> Parts:
         mail=mail_transport_of(settings),
         outbox=Outbox(Sealer(secrets["outbox"]), TOPICS),
     )
+    with suppress(Unavailable):  # whoever uses something first begins then
+        await parts.state.begin()
     parts.zones.attach(parts)
     parts.decisions.attach(parts)
     parts.jobs.attach(parts)

@@ -17,9 +17,36 @@ _START_SECONDS = 15.0
 class RedisServer:
     """A running server with nothing in it."""
 
-    def __init__(self, socket: Path, version: str) -> None:
-        self.url = f"unix://{socket}"
-        self.version = version
+    def __init__(self, directory: Path) -> None:
+        self.url = f"unix://{directory / 'redis.sock'}"
+        self._directory = directory
+        self.version = self._start()
+
+    def save(self) -> None:
+        """Write everything to disk, as it does by itself now and then."""
+        with redis.Redis.from_url(self.url) as client:
+            client.save()
+
+    def restart(self) -> None:
+        """End as when the machine fails, and start again with what was saved last."""
+        self._process.kill()
+        self._process.wait(10)
+        self._start()
+
+    def stop(self) -> None:
+        """End, with everything that was kept."""
+        self._process.terminate()
+        self._process.wait(10)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _start(self) -> str:
+        socket, log = self._directory / "redis.sock", self._directory / "log"
+        options = {"port": "0", "unixsocket": str(socket), "save": "", "appendonly": "no"}
+        options["dir"] = str(self._directory)
+        arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen([REDIS_SERVER_PATH, *arguments], stdout=output, stderr=output)
+        return _version(self.url, log)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -31,18 +58,11 @@ class RedisServer:
 def running_redis() -> Iterator[RedisServer]:
     """A Redis server, running until the block ends."""
     directory = Path(tempfile.mkdtemp(prefix="zonewright-redis-"))
-    socket = directory / "redis.sock"
-    options = {"port": "0", "unixsocket": str(socket), "dir": str(directory), "save": "", "appendonly": "no"}
-    arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
-    log = directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([REDIS_SERVER_PATH, *arguments], stdout=output, stderr=output)
+    server = RedisServer(directory)
     try:
-        yield RedisServer(socket, _version(f"unix://{socket}", log))
+        yield server
     finally:
-        process.terminate()
-        process.wait(10)
-        shutil.rmtree(directory, ignore_errors=True)
+        server.stop()
 
 
 def _version(url: str, log: Path) -> str:

@@ -122,7 +122,9 @@ async def prove(
     if view.switches.require_dpop_nonce and not _is_current(parts, view, opened.claims.get("nonce"), now):
         raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(parts, view, now))
     used = sha256(f"{opened.thumbprint}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    if not await parts.state.add(f"proof:{view.id}:{used}", b"1", ttl_seconds=_REMEMBERED_SECONDS):
+    if not await parts.state.use_once(
+        f"proof:{view.id}:{used}", made_at=opened.claims["iat"], ttl_seconds=_REMEMBERED_SECONDS
+    ):
         raise InvalidDpopProof(_REFUSED, internal="the proof was used before")
     return opened.thumbprint
 

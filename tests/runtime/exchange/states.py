@@ -51,6 +51,11 @@ class Away(InProcessState):
         raise Unavailable("away")
 
 
+def remembering(parts: Parts) -> Parts:
+    """These parts with a state whose memory reaches back further than any assertion."""
+    return replace(parts, state=InProcessState(wall=lambda: 0.0))
+
+
 def with_state(parts: Parts, state: State) -> Parts:
     """Another process, as far as memory goes, over the same database and with that state."""
     made = replace(parts, state=state, zones=Zones())

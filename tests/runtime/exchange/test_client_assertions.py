@@ -13,6 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
+from tests.runtime.exchange.states import remembering
 from tests.support.factories import App
 from tests.support.publisher import Publisher, publishing
 from tests.support.scene import Scene, claims_of
@@ -121,7 +122,7 @@ async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
     claims = signer.claims
     assertions = [
         signer.sign(RSA),
-        signer.sign(EC, aud=signer.endpoint, iat=None, typ="client-authentication+jwt"),
+        signer.sign(EC, aud=signer.endpoint, typ="client-authentication+jwt"),
         jwt.encode(claims(), ED, algorithm="EdDSA", headers={"kid": "ed"}),
         jwt.encode(claims(), RSA.private_key, algorithm="PS256", headers={"kid": "rsa"}),
     ]
@@ -130,6 +131,27 @@ async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
         assert claims_of(answer["access_token"])["client_id"] == signer.client_id
     named = await scene.post(form(signer.sign(), client_id=signer.client_id))
     assert claims_of(named["access_token"])["sub"] == "signer"
+
+
+@pytest.mark.threat(34)
+@pytest.mark.threat(35)
+async def test_a_memory_that_began_after_the_assertion(scene: Scene, signer: Signer) -> None:
+    """A state that was lost takes none that may have been used before; one that says no time may be as old
+    as its end allows."""
+    at = int(scene.parts.clock().timestamp())
+    used, before, undated = signer.sign(), signer.sign(iat=at - 1), signer.sign(iat=None)
+    assert await scene.post(form(used))
+    lost = replace(scene.parts, state=InProcessState(wall=lambda: at + 2.5))
+    for assertion in (used, before, undated):
+        with pytest.raises(Unavailable):
+            await scene.post(form(assertion), parts=lost)
+    for times in ({"iat": at + 2}, {"iat": at - 1, "nbf": at + 3}):
+        assert await scene.post(form(signer.sign(**times)), parts=lost)
+
+    kept = remembering(scene.parts)
+    for assertion in (before, undated):
+        assert await scene.post(form(assertion), parts=kept)
+        await refused(scene, form(assertion), parts=kept)
 
 
 @pytest.mark.threat(34)
@@ -263,7 +285,7 @@ async def test_without_the_shared_state_nothing_is_let_in(scene: Scene, signer: 
     """Whether an assertion was used before cannot be told then."""
 
     class Away(InProcessState):
-        async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
             raise Unavailable("away")
 
     assert await scene.post(form(signer.sign()))

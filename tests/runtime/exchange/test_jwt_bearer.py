@@ -219,7 +219,7 @@ async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:
     """Whether an assertion was used before cannot be told then."""
 
     class Away(InProcessState):
-        async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
             raise Unavailable("away")
 
     assert await stage.redeem()

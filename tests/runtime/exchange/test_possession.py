@@ -10,6 +10,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
+from tests.runtime.exchange.states import remembering
 from tests.support.factories import App
 from tests.support.possession import Holder
 from tests.support.scene import Scene, claims_of
@@ -69,8 +70,9 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
         HOLDER.proof(uri, nonce="not asked for"),
         by_rsa(rsa_key, "PS256"),
     ]
+    parts = remembering(scene.parts)  # a state that is younger than a proof cannot tell
     for proof in accepted:
-        assert (await scene.post(fields, proof=proof))["token_type"] == "DPoP"
+        assert (await scene.post(fields, proof=proof, parts=parts))["token_type"] == "DPoP"
 
     private = {**HOLDER.jwk, "d": "AAAA"}
     unsigned = ".".join(
@@ -110,7 +112,7 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
     }
     for name, proof in refused.items():
         with pytest.raises(InvalidDpopProof) as refusal:
-            await scene.post(fields, proof=proof)
+            await scene.post(fields, proof=proof, parts=parts)
         assert refusal.value.detail == "the DPoP proof is not valid for this request", name
 
 
@@ -118,7 +120,7 @@ async def test_without_the_shared_state_no_proof_counts(scene: Scene, agent: App
     """Whether a proof was used before cannot be told then."""
 
     class Away(InProcessState):
-        async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
             raise Unavailable("away")
 
     fields, uri = [*FORM, *agent.form.items()], endpoint(scene)

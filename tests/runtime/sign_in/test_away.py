@@ -12,7 +12,19 @@ from tests.runtime.sign_in.support import CALLBACK, PASSWORD, Answer, Browser, C
 from runtime.domain.errors import Unavailable
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
-_OF_STATE = ("put", "get", "take", "add", "delete", "fetch", "put_many", "raise_to", "expect", "count")
+_OF_STATE = (
+    "put",
+    "get",
+    "take",
+    "add",
+    "delete",
+    "fetch",
+    "put_many",
+    "raise_to",
+    "expect",
+    "count",
+    "use_once",
+)
 
 
 @contextmanager

@@ -1,8 +1,11 @@
 """What short-lived state promises, in this process and in Redis."""
 
 import asyncio
+import time
 
 import pytest
+import redis
+from tests.support.redis import running_redis
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.state import open_state
@@ -61,6 +64,18 @@ class TestBoth:
 
         assert sum(added) == 1
         assert await state.get("jti") == b"%d" % added.index(True)
+
+    async def test_exactly_one_uses_what_works_once(self, state):
+        """However many try; and nobody what is older than the state, of which that cannot be told."""
+        await state.begin()
+        now = int(time.time())
+
+        used = await asyncio.gather(*(state.use_once("jti", made_at=now, ttl_seconds=60) for _ in range(20)))
+        assert sum(used) == 1
+        assert await state.use_once("ahead", made_at=now + 60, ttl_seconds=60)
+        with pytest.raises(Unavailable):
+            await state.use_once("old", made_at=now - 60, ttl_seconds=60)
+        assert not await state.use_once("ahead", made_at=now - 60, ttl_seconds=60)  # this much is known
 
     async def test_a_taken_mark_can_be_added_again(self, state):
         """`take` and `delete` free a key for `add`."""
@@ -203,6 +218,8 @@ class TestRedis:
             state.get("a"),
             state.take("a"),
             state.add("a", b"1", ttl_seconds=1),
+            state.begin(),
+            state.use_once("a", made_at=0, ttl_seconds=1),
             state.delete("a"),
             state.fetch(["a"]),
             state.put_many({"a": b"1"}, ttl_seconds=1),
@@ -222,3 +239,33 @@ class TestRedis:
 
         assert sorted(await asyncio.gather(*(state.count("a", ttl_seconds=9) for _ in range(200))))[-1] == 200
         await state.close()
+
+    @pytest.mark.threat(34)
+    @pytest.mark.threat(35)
+    @pytest.mark.parametrize("loses", ["everything", "what came after a snapshot"])
+    async def test_what_was_used_before_a_loss_is_not_new(self, loses):
+        """Flushed, or restored from disk: neither remembers the use, and both refuse to vouch for it."""
+        with running_redis() as server:
+            state, now = RedisState.open(server.url), int(time.time()) - 10
+            with redis.Redis.from_url(server.url) as client:
+                await state.begin()
+                client.set("zonewright:used:began", now - 10)  # it has run for a while
+                assert await state.use_once("before", made_at=now, ttl_seconds=60)
+                server.save()
+                assert await state.use_once("jti", made_at=now, ttl_seconds=60)
+                assert not await state.use_once("jti", made_at=now, ttl_seconds=60)
+
+                if loses == "everything":
+                    server.clear()
+                else:
+                    server.restart()
+                    assert client.exists("zonewright:before")
+                assert not client.exists("zonewright:jti")
+
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    await state.use_once("jti", made_at=now, ttl_seconds=60)
+            ahead = int(time.time()) + 1
+            assert await state.use_once("new", made_at=ahead, ttl_seconds=60)
+            assert not await state.use_once("new", made_at=ahead, ttl_seconds=60)
+            await state.close()

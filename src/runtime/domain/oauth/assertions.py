@@ -40,6 +40,15 @@ def check_times(claims: Mapping[str, Any], *, now: datetime, max_ahead_seconds: 
     return end
 
 
+def made_at(claims: Mapping[str, Any], *, ends: float, max_ahead_seconds: int) -> float:
+    """The instant before which an assertion with these times, once checked, cannot have been used.
+
+    One that does not say is as old as its end allows. A clock that is ahead is believed.
+    """
+    told = [float(claims[name]) for name in ("iat", "nbf") if name in claims]
+    return max(told) if told else ends - max_ahead_seconds - LEEWAY_SECONDS
+
+
 def check_audience(claims: Mapping[str, Any], accepted: Collection[str], *, listed: bool = False) -> None:
     """Check that `aud` is one single text among those accepted.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
@@ -82,21 +82,21 @@ async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, 
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="unknown client, or another than the form names")
     try:
-        token_id = _check(view, assertion.jws, now)
+        ends = _check(view, assertion.jws, now)
         await own_keys.check_signature(parts, view, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
-    ends = float(assertion.jws.payload["exp"])
-    await _use_once(parts, view, client.client_id, token_id, seconds=int(ends - now.timestamp()) + 1)
+    if not await _is_first_use(parts, view, client.client_id, assertion.jws.payload, ends, now):
+        raise InvalidClient(internal="the assertion was used before")
     return client
 
 
-def _check(view: ZoneView, jws: CompactJws, now: datetime) -> str:
-    """Check all that the assertion says but who it is; its `jti`. Raises NotAcceptable; InvalidToken."""
+def _check(view: ZoneView, jws: CompactJws, now: datetime) -> float:
+    """Check all that the assertion says but who it is; its end. Raises NotAcceptable; InvalidToken."""
     check_class(jws, _TYPES)
     rules.check_audience(jws.payload, accepted_audiences(view))
-    rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
-    return rules.token_id(jws.payload)
+    rules.token_id(jws.payload)
+    return rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
 
 
 def accepted_audiences(view: ZoneView) -> frozenset[str]:
@@ -106,8 +106,13 @@ def accepted_audiences(view: ZoneView) -> frozenset[str]:
     return frozenset({view.issuer, str(view.zone.protocols.oauth2.token_endpoint)})
 
 
-async def _use_once(parts: "Parts", view: ZoneView, client_id: str, token_id: str, *, seconds: int) -> None:
-    """Take note of an assertion while it lasts. Raises InvalidClient when it was used; Unavailable."""
-    digest = sha256(f"{client_id}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    if not await parts.state.add(f"assertion:{view.id}:{digest}", b"1", ttl_seconds=seconds):
-        raise InvalidClient(internal="the assertion was used before")
+async def _is_first_use(
+    parts: "Parts", view: ZoneView, client_id: str, claims: Mapping[str, Any], ends: float, now: datetime
+) -> bool:
+    """Take note of an assertion while it lasts; tell whether it was never used. Raises Unavailable."""
+    digest = sha256(f"{client_id}\0{rules.token_id(claims)}".encode("utf-8", "surrogatepass")).hexdigest()
+    return await parts.state.use_once(
+        f"assertion:{view.id}:{digest}",
+        made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_AHEAD_SECONDS),
+        ttl_seconds=int(ends - now.timestamp()) + 1,
+    )

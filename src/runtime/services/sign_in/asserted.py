@@ -43,7 +43,7 @@ class Vouched:
         subject: what the provider calls the user, by the claim that it is configured with.
         told_subject: `sub`, by which it speaks of the user when it ends a session.
         at: when the user proved to the provider who they are.
-        ends: seconds since 1970.
+        ends, made_at: seconds since 1970; it cannot have been used before the latter.
     """
 
     provider: Provider
@@ -55,6 +55,7 @@ class Vouched:
     amr: list[str]
     token_id: str
     ends: float
+    made_at: float
 
 
 async def redeem(
@@ -147,6 +148,7 @@ def _read(
         amr=[each for each in amr if isinstance(each, str)][:10] if isinstance(amr, list) else [],
         token_id=rules.token_id(claims),
         ends=ends,
+        made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS),
     )
 
 
@@ -173,7 +175,9 @@ async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetim
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
     digest = sha256(f"{vouched.issuer}\0{vouched.token_id}".encode("utf-8", "surrogatepass")).hexdigest()
     lasts = int(vouched.ends - now.timestamp()) + 1
-    if not await parts.state.add(f"vouched:{view.id}:{digest}", b"1", ttl_seconds=lasts):
+    if not await parts.state.use_once(
+        f"vouched:{view.id}:{digest}", made_at=vouched.made_at, ttl_seconds=lasts
+    ):
         raise InvalidGrant(REFUSED, internal="the assertion was used before")
 
 

@@ -6,6 +6,8 @@ The database stays the only truth: whatever is lost here costs speed or a second
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+FORGOTTEN = "whether this was used before cannot be told now"
+
 
 class State(Protocol):
     """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime."""
@@ -30,6 +32,18 @@ class State(Protocol):
 
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept. Of many callers one hears True."""
+
+    async def begin(self) -> None:
+        """Remember from now on what is used once, if nobody does so yet."""
+
+    async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
+        """Take note that something is used; tell whether this is the first time.
+
+        Args:
+            made_at: seconds since the epoch, before which it cannot have been used.
+        Raises: Unavailable when that was before what is remembered begins: a state that was lost tells
+            nobody that something is new.
+        """
 
     async def delete(self, *keys: str) -> None:
         """Forget these."""

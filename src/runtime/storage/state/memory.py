@@ -1,9 +1,10 @@
 """Short-lived state in this process: right for one worker, where there is nobody else to tell."""
 
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
+from time import monotonic, time
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.state import FORGOTTEN
 
 _SWEEP_EVERY = 4096
 
@@ -15,17 +16,25 @@ class InProcessState:
     that something must not happen again: when those are full, the newcomer is refused.
     """
 
-    def __init__(self, *, capacity: int = 200_000, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        capacity: int = 200_000,
+        clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = time,
+    ) -> None:
         """Empty state.
 
         Args:
             capacity: entries in each of the two dictionaries.
             clock: seconds, only ever growing.
+            wall: seconds since the epoch, as others write them into what they sign.
         """
         self._capacity = capacity
         self._clock = clock
         self._cached: dict[str, tuple[float, bytes]] = {}
         self._marks: dict[str, tuple[float, bytes]] = {}
+        self._began = int(wall())  # whole seconds, as most of those instants are
         self._writes = 0
         self._full_until = 0.0
 
@@ -62,6 +71,18 @@ class InProcessState:
         if self._get(key) is not None:
             return False
         self._mark(key, value, self._clock() + ttl_seconds)
+        return True
+
+    async def begin(self) -> None:
+        """Nothing: this state remembers since it was made."""
+
+    async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
+        """Take note that something is used; tell whether this is the first time. Raises `Unavailable`."""
+        if self._get(key) is not None:
+            return False
+        if made_at < self._began:
+            raise Unavailable(FORGOTTEN, internal="made before this process")
+        self._mark(key, b"1", self._clock() + ttl_seconds)
         return True
 
     async def delete(self, *keys: str) -> None:

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha1
+from time import time
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.state import FORGOTTEN
 from runtime.storage.state.gathering import Gathering
 
 # Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. One that is
@@ -36,6 +39,20 @@ _EXPECT = f"""{_STANDING}
 if greater or (there == wanted and not expected) then return end
 redis.call('SET', KEYS[1], '?' .. wanted, 'EX', ARGV[2])
 """
+# 1: noted; 0: used before; -1: made before what is remembered begins.
+_USE_ONCE = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+local began = redis.call('GET', KEYS[2])
+if not began then
+  began = ARGV[3]
+  redis.call('SET', KEYS[2], began)
+end
+if tonumber(ARGV[1]) < tonumber(began) then return -1 end
+redis.call('SET', KEYS[1], '1', 'EX', ARGV[2])
+return 1
+"""
+_USE_ONCE_SHA = sha1(_USE_ONCE.encode(), usedforsecurity=False).hexdigest()
+_BEGAN = "used:began"
 _COUNT = """
 local counted = redis.call('INCR', KEYS[1])
 if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
@@ -104,6 +121,31 @@ class RedisState:
         """Keep a value unless there is one; tell whether it was kept."""
         async with _reaching():
             return bool(await self._client.set(self._name(key), value, ex=ttl_seconds, nx=True))
+
+    async def begin(self) -> None:
+        """Remember from now on what is used once, if nobody does so yet.
+
+        A server forgets its scripts when it starts, whatever it restores of its data, and no replica has
+        them: so one that does not know ours may lack what was noted last, and its memory begins anew.
+        """
+        async with _reaching():
+            (known,) = await self._client.script_exists(_USE_ONCE_SHA)
+            await self._client.set(self._name(_BEGAN), int(time()), nx=bool(known))
+            await self._client.script_load(_USE_ONCE)
+
+    async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
+        """Take note that something is used; tell whether this is the first time."""
+        names = (self._name(key), self._name(_BEGAN))
+        arguments = (f"{made_at:.3f}", str(ttl_seconds), str(int(time())))
+        async with _reaching():
+            try:
+                noted = await self._client.evalsha(_USE_ONCE_SHA, 2, *names, *arguments)
+            except NoScriptError:
+                await self.begin()
+                noted = await self._client.evalsha(_USE_ONCE_SHA, 2, *names, *arguments)
+        if noted == -1:
+            raise Unavailable(FORGOTTEN, internal="made before the Redis at hand")
+        return bool(noted)
 
     async def delete(self, *keys: str) -> None:
         """Forget these."""
