@@ -61,3 +61,20 @@ def settle(world: World, manifests: Sequence[Manifest], owner: str = OWNER) -> P
     if not plan.empty:
         carry_out(world, plan)
     return plan
+
+
+def changed(company: list[Manifest], kind: str, name_: str, /, **spec: Any) -> list[Manifest]:
+    """The company with some members of one manifest set, or left out (None)."""
+    found = []
+    for each in company:
+        if (each.kind.name, each.name) == (kind, name_):
+            merged = {**each.spec, **spec}
+            kept = {member: value for member, value in merged.items() if value is not None}
+            each = manifest(kind, name_, lifecycle=dict(each.lifecycle), **kept)
+        found.append(each)
+    return found
+
+
+def without(company: list[Manifest], *names: str) -> list[Manifest]:
+    """The company without some manifests."""
+    return [each for each in company if each.name not in names]

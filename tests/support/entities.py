@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ORGANIZATION, ZONE
+from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind
 from runtime.domain.kinds.application import Application, PasswordCredential, PublicCredential
 from runtime.domain.kinds.organization import (
     Organization,
@@ -181,3 +181,15 @@ async def add_zone(conn: AsyncConnection) -> Zone:
     await entities.insert(conn, ORGANIZATION, owner)
     await entities.insert(conn, ZONE, made)
     return made
+
+
+def within(zone: Zone) -> dict[str, str]:
+    """Where everything of a zone is looked for."""
+    return {"zone_id": zone.id}
+
+
+async def stored(conn: AsyncConnection, kind: Kind, *made: Entity) -> Any:
+    """The entities, kept; one alone when there is one."""
+    for entity in made:
+        await entities.insert(conn, kind, entity)
+    return made[0] if len(made) == 1 else made

@@ -174,28 +174,31 @@ class Zone:
         listed = self.api.ok("GET", self.path("/user-agents?limit=100"))["items"]
         return next(one for one in listed if one["identifier"] == registered.json()["client_id"])
 
-    def session(self, user_id: str) -> str:
-        """A new browser session of a user."""
-        now, session_id = self.api.server.parts.clock(), new_id()
+    def session(self, user_id: str, **members: Any) -> str:
+        """A new session of a user, a browser's unless it says otherwise."""
+        now = self.api.server.parts.clock()
+        made = Session(
+            **{
+                "id": new_id(),
+                "organization_id": self.body["organization_id"],
+                "zone_id": self.id,
+                "user_id": user_id,
+                "application_id": None,
+                "session_type": "browser",
+                "authenticated_at": now,
+                "expires_at": now + timedelta(hours=8),
+                "created_at": now,
+                "updated_at": now,
+            }
+            | members
+        )
 
         async def add(parts: Parts) -> None:
-            made = Session(
-                id=session_id,
-                organization_id=self.body["organization_id"],
-                zone_id=self.id,
-                user_id=user_id,
-                application_id=None,
-                session_type="browser",
-                authenticated_at=now,
-                expires_at=now + timedelta(hours=8),
-                created_at=now,
-                updated_at=now,
-            )
             async with parts.database.transaction() as conn:
                 await sessions.add(conn, made)
 
         self.api.server.call(add)
-        return session_id
+        return made.id
 
     def grant(self, user_id: str, resource_id: str) -> str:
         """A new delegated grant of a user, at the zone's own token service."""

@@ -13,19 +13,6 @@ from runtime.storage.sql.tables import TABLES
 _NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-@pytest.fixture
-async def conn(database):
-    """A connection in a write transaction."""
-    async with database.transaction() as opened:
-        yield opened
-
-
-@pytest.fixture
-async def zone(conn):
-    """A stored zone."""
-    return await make.add_zone(conn)
-
-
 async def keep(conn, kind, made):
     await entities.insert_many(conn, kind, made)
     return made

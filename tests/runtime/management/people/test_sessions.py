@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api
+from tests.runtime.management.conftest import Zone as Filled
 from tests.support.factories import App, Company, Person, operator
 
 from runtime.adapters.keys.sealing import new_secret
@@ -16,11 +17,10 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.services.parts import Parts
-from runtime.storage.sql import consents, entities, refresh, sessions
+from runtime.storage.sql import consents, entities, refresh
 from runtime.storage.sql.consents import ConsentRecord
 from runtime.storage.sql.parties import Party
 from runtime.storage.sql.refresh import RefreshFamily
-from runtime.storage.sql.sessions import Session
 from runtime.storage.sql.tables import delegated_grants
 
 
@@ -51,31 +51,10 @@ class Place:
     def ids(self, rest: str) -> set[str]:
         return {one["id"] for one in self.api.ok("GET", self.path(rest))["items"]}
 
-    def session(self, *, hours: float = 8, **members: Any) -> str:
+    def session(self, **members: Any) -> str:
         """Another session of ann's."""
-        now = self.api.server.parts.clock()
-        made = Session(
-            **{
-                "id": new_id(),
-                "organization_id": self.entity.organization_id,
-                "zone_id": self.entity.id,
-                "user_id": self.ann.user.id,
-                "application_id": None,
-                "session_type": "browser",
-                "authenticated_at": now,
-                "expires_at": now + timedelta(hours=hours),
-                "created_at": now,
-                "updated_at": now,
-            }
-            | members
-        )
-
-        async def add(parts: Parts) -> None:
-            async with parts.database.transaction() as conn:
-                await sessions.add(conn, made)
-
-        self.api.server.call(add)
-        return made.id
+        zone = Filled(self.api, {"id": self.entity.id, "organization_id": self.entity.organization_id})
+        return zone.session(self.ann.user.id, **members)
 
     def child(self) -> str:
         """What the agent holds of ann's session."""
@@ -214,7 +193,7 @@ class TestSessions:
 
     def test_an_end_that_has_come_shows(self, place: Place) -> None:
         """`expired` follows from the clock, in the answer and in the filter."""
-        over = place.session(hours=-1)
+        over = place.session(expires_at=place.api.server.parts.clock() - timedelta(hours=1))
         found = place.api.ok("GET", place.path(f"/sessions/{over}"))
         assert (found["status"], found["active"]) == ("expired", False)
         assert place.ids("/sessions?status=expired") == {over}

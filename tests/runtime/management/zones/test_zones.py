@@ -1,18 +1,15 @@
-"""Zones, organizations, service accounts and API keys."""
+"""Zones: complete from the start, and gone with everything in them."""
 
 import asyncio
-from base64 import b64encode
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.conftest import Api
 from tests.support.factories import opened_parts
 
 from runtime.domain.identifiers import new_id
-from runtime.services.management.organizations import api_keys, organizations
-from runtime.services.parts import Parts
-from runtime.storage.sql import api_keys as stored_keys
+from runtime.services.management.organizations import organizations
 
 
 class TestZones:
@@ -155,190 +152,6 @@ class TestZones:
         api.refused(400, "POST", "/zones", {"name": "x", "encryption_key": key})
 
 
-class TestOrganizations:
-    def test_a_caller_sees_its_own(self, api: Api, other: Api) -> None:
-        """The list is exactly one; another's id or label is 404."""
-        page = api.ok("GET", "/organizations")
-        (mine,) = page["items"]
-        assert mine["id"] == api.organization_id
-        assert page["page_info"]["has_next_page"] is False
-        assert page["page_info"]["has_prev_page"] is False
-        assert "pagination" not in page
-        assert api.ok("GET", f"/organizations/{mine['label']}") == mine
-        theirs = other.ok("GET", "/organizations")["items"][0]
-        for name in (theirs["id"], theirs["label"], new_id()):
-            api.refused(404, "GET", f"/organizations/{name}")
-
-    def test_change_keeps_the_label(self, other: Api) -> None:
-        """The label stands in addresses; only the name changes."""
-        path = f"/organizations/{other.organization_id}"
-        before = other.ok("GET", path)
-        after = other.ok("PATCH", path, {"name": "Renamed"})
-        assert after["name"] == "Renamed"
-        assert after["label"] == before["label"]
-        other.refused(400, "PATCH", path, {"label": "x"})
-        other.refused(400, "PATCH", path, {"sso_enabled": True})
-
-    def test_roles(self, api: Api) -> None:
-        """The roles of both levels, or of one."""
-        path = f"/organizations/{api.organization_id}/roles"
-        page = api.ok("GET", path)
-        assert set(page) == {"items"}
-        assert {one["name"] for one in page["items"]} == {
-            "org_admin",
-            "org_member",
-            "org_viewer",
-            "zone_manager",
-            "zone_viewer",
-        }
-        zone_roles = api.ok("GET", f"{path}?scope=zone&expand=permissions")
-        assert {one["scope"] for one in zone_roles["items"]} == {"zone"}
-        assert "permissions" in zone_roles
-        api.refused(400, "GET", f"{path}?scope=galaxy")
-
-
-class TestServiceAccounts:
-    def test_account_and_credentials(self, api: Api) -> None:
-        """Made, listed, changed and deleted; the secret is shown once."""
-        base = f"/organizations/{api.organization_id}/service-accounts"
-        account = api.ok("POST", base, {"name": api.named("ci"), "description": "d"}, status=201)
-        path = f"{base}/{account['id']}"
-        api.refused(409, "POST", base, {"name": account["name"]})
-        api.refused(400, "PATCH", path, {"description": None})
-        assert api.ok("PATCH", path, {"description": "e"})["description"] == "e"
-        assert account["id"] in {one["id"] for one in api.ok("GET", f"{base}?limit=100")["items"]}
-        made = api.ok("POST", f"{path}/credentials", {"name": "key"}, status=201)
-        assert set(made) == {"id", "client_id", "client_secret", "created_at", "name"}
-        found = api.ok("GET", f"{path}/credentials/{made['id']}")
-        assert set(found) == {"id", "client_id", "created_at", "name"}
-        assert api.ok("PATCH", f"{path}/credentials/{made['id']}", {"name": "n"})["name"] == "n"
-        page = api.ok("GET", f"{path}/credentials?expand[]=permissions")
-        assert page["permissions"]["service_account_credentials"]["create"] is True
-        assert api("DELETE", path).status_code == 204
-        api.refused(404, "GET", f"{path}/credentials/{made['id']}")
-
-    def test_tokens(self, api: Api) -> None:
-        """Client credentials, in the body or by HTTP Basic, give a token that works as the account."""
-        account, credential = self._credential(api)
-        form = {"grant_type": "client_credentials"}
-        in_body = {
-            **form,
-            "client_id": credential["client_id"],
-            "client_secret": credential["client_secret"],
-        }
-        basic = httpx.BasicAuth(credential["client_id"], credential["client_secret"])
-        url = f"{api.server.url}/service-account-token"
-        for answer in (
-            httpx.post(url, data=in_body, trust_env=False),
-            httpx.post(url, data=form, auth=basic, trust_env=False),
-        ):
-            assert answer.status_code == 200
-            assert answer.headers["cache-control"] == "no-store"
-            token = answer.json()
-            assert token["token_type"] == "Bearer"
-            assert token["expires_in"] == 3600
-            service = caller(api.server, token["access_token"], api.organization_id)
-            assert [one["id"] for one in service.ok("GET", "/organizations")["items"]] == [
-                api.organization_id
-            ]
-            assert service.zone().id
-            service.refused(403, "PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
-        path = f"/organizations/{api.organization_id}/service-accounts/{account['id']}"
-        assert api.ok("GET", f"{path}/credentials/{credential['id']}")["last_used_at"]
-        api.ok("DELETE", f"{path}/credentials/{credential['id']}")
-        service.refused(401, "GET", "/zones")
-
-    @pytest.mark.parametrize(
-        ("form", "status", "error"),
-        [
-            ({"grant_type": "client_credentials"}, 401, "invalid_client"),
-            (
-                {"grant_type": "client_credentials", "client_id": "x", "client_secret": "y"},
-                401,
-                "invalid_client",
-            ),
-            (
-                {"grant_type": "password", "client_id": "x", "client_secret": "y"},
-                400,
-                "unsupported_grant_type",
-            ),
-            ({"client_id": "x", "client_secret": "y"}, 400, "invalid_request"),
-        ],
-    )
-    def test_refusals_are_oauths(self, api: Api, form: dict[str, str], status: int, error: str) -> None:
-        """The token endpoint answers in OAuth's words."""
-        answer = httpx.post(f"{api.server.url}/service-account-token", data=form, trust_env=False)
-        assert answer.status_code == status
-        assert answer.json()["error"] == error
-
-    def test_a_wrong_secret_by_basic_is_challenged(self, api: Api) -> None:
-        """HTTP Basic that fails asks for HTTP Basic; two ways at once are refused."""
-        _, credential = self._credential(api)
-        url = f"{api.server.url}/service-account-token"
-        wrong = b64encode(f"{credential['client_id']}:nope".encode()).decode()
-        form = {"grant_type": "client_credentials"}
-        answer = httpx.post(url, data=form, headers={"Authorization": f"Basic {wrong}"}, trust_env=False)
-        assert answer.status_code == 401
-        assert answer.headers["www-authenticate"].startswith("Basic")
-        twice = httpx.post(
-            url,
-            data={**form, "client_secret": "x"},
-            headers={"Authorization": f"Basic {wrong}"},
-            trust_env=False,
-        )
-        assert twice.json()["error"] == "invalid_request"
-
-    def test_tokens_of_zones_are_no_service_account_tokens(self, api: Api) -> None:
-        """A token of another class, issuer or organization does not open the management API."""
-        _, credential = self._credential(api)
-        token = self._token(api, credential)
-        head, payload, signature = token.split(".")
-        for altered in (
-            f"{head}.{payload}.{signature[:-4]}AAAA",
-            f"{head}.{payload}",
-            f"{token}.x",
-            token[:-1],
-        ):
-            service = caller(api.server, altered, api.organization_id)
-            service.refused(401, "GET", "/zones")
-
-    @staticmethod
-    def _credential(api: Api) -> tuple[dict[str, str], dict[str, str]]:
-        base = f"/organizations/{api.organization_id}/service-accounts"
-        account = api.ok("POST", base, {"name": api.named("ci")})
-        return account, api.ok("POST", f"{base}/{account['id']}/credentials", {"name": "key"})
-
-    @staticmethod
-    def _token(api: Api, credential: dict[str, str]) -> str:
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": credential["client_id"],
-            "client_secret": credential["client_secret"],
-        }
-        answer = httpx.post(f"{api.server.url}/service-account-token", data=form, trust_env=False)
-        return str(answer.json()["access_token"])
-
-
-class TestApiKeys:
-    def test_only_a_hash_is_kept(self, api: Api) -> None:
-        """The database has no secret, and notes when the key was used."""
-        clear = api.server.call(
-            lambda parts: api_keys.create(parts, api.organization_id, name="k", role="org_viewer")
-        )
-        key_id, secret = clear.removeprefix("zwk_").split("_", 1)
-        caller(api.server, clear, api.organization_id).ok("GET", "/zones")
-
-        async def find(parts: Parts) -> stored_keys.ApiKey | None:
-            async with parts.database.reading() as conn:
-                return await stored_keys.find(conn, key_id)
-
-        stored = api.server.call(find)
-        assert stored is not None
-        assert secret.encode() not in stored.secret_hash
-        wrong = f"zwk_{key_id}_{secret[:-1]}{'A' if secret[-1] != 'A' else 'B'}"
-        caller(api.server, wrong, api.organization_id).refused(401, "GET", "/zones")
-
-
 def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: Path, sqlite_url: str) -> None:
     """Two organizations with zones of the same name have two issuers."""
 
@@ -356,14 +169,3 @@ def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: P
     assert first == "https://twin-organization.zones.test"
     assert second != first
     assert second.startswith("https://twin-organization-")
-
-
-def test_guessing_a_secret_is_slowed_down(api: Api) -> None:
-    """After twenty failures a client id has to wait, from the address that guessed."""
-    url = f"{api.server.url}/service-account-token"
-    form = {"grant_type": "client_credentials", "client_id": new_id(), "client_secret": "guess"}
-    with httpx.Client(trust_env=False) as client:
-        answers = [client.post(url, data=form).status_code for _ in range(21)]
-        assert answers[:20] == [401] * 20
-        blocked = client.post(url, data=form)
-    assert 429 in (answers[20], blocked.status_code)

@@ -1,0 +1,143 @@
+"""apply as it is called: what was reviewed, all of it or nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.reconciler.apply.texts import AGENT, ROLE, ZONE, Zonectl
+from tests.reconciler.fake_server import FakeServer, World
+
+
+class TestApply:
+    def test_a_saved_plan_is_applied_as_it_is(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
+    ) -> None:
+        """What was reviewed is what happens; the receipt says what did."""
+        config.write("zone.yaml", ZONE)
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+        config.write("zone.yaml", ZONE.replace("name: workforce}\nspec", "name: other}\nspec"))
+        result = zonectl("apply", tmp_path / "plan.json", "--receipt", tmp_path / "receipt.json")
+        receipt = json.loads((tmp_path / "receipt.json").read_bytes())
+
+        assert result.exit_code == 0
+        assert world.find("Zone", "workforce")
+        assert receipt["plan_digest"] == json.loads((tmp_path / "plan.json").read_bytes())["digest"]
+        assert (receipt["base_revision"], receipt["revision"]) == (1, 2)
+        assert receipt["operations"][0]["kind"] == "Zone"
+
+    def test_a_saved_plan_applied_twice_happens_once(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
+    ) -> None:
+        """Its digest is the idempotency key."""
+        config.write("zone.yaml", ZONE)
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+        zonectl("apply", tmp_path / "plan.json")
+        again = zonectl("apply", tmp_path / "plan.json")
+
+        assert (again.exit_code, world.revision) == (0, 2)
+        assert "had been applied before" in again.out
+
+    def test_a_stale_plan_is_refused(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
+    ) -> None:
+        """And says who changed what."""
+        config.write("all.yaml", ZONE + "---\n" + ROLE)
+        zonectl("apply", config, "--yes")
+        config.write("all.yaml", ZONE + "---\n" + ROLE.replace("reads", "more"))
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+        world.revision += 1
+        world.find("Role", "reader")["revision"] = world.revision
+        result = zonectl("apply", tmp_path / "plan.json")
+
+        assert result.exit_code == 4
+        assert "was changed by somebody at 12:00" in result.err
+        assert world.find("Role", "reader")["spec"]["description"] == "reads"
+
+    def test_a_tampered_plan_is_refused(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+    ) -> None:
+        """One changed byte is another plan."""
+        config.write("zone.yaml", ZONE)
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+        text = (tmp_path / "plan.json").read_text().replace('"protect": false', '"protect": true')
+        (tmp_path / "plan.json").write_text(text)
+
+        result = zonectl("apply", tmp_path / "plan.json")
+        assert result.exit_code == 1
+        assert "changed after it was made" in result.err
+
+    def test_a_plan_goes_to_the_server_it_was_made_for(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+    ) -> None:
+        """A production key does not make a staging plan a production plan."""
+        config.write("zone.yaml", ZONE)
+        zonectl("plan", config, "--out", tmp_path / "plan.json")
+
+        assert zonectl("apply", tmp_path / "plan.json", "--server", "https://other.example").exit_code == 5
+
+    def test_expect_binds_a_path_to_a_reviewed_plan(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """The digest of a plan made before, or nothing."""
+        config.write("zone.yaml", ZONE)
+        digest = json.loads(zonectl("plan", config, "--output", "json").out)["digest"]
+        assert zonectl("apply", config, "--expect", "sha256:0").exit_code == 4
+        assert not world.entities
+        assert zonectl("apply", config, "--expect", digest).exit_code == 0
+
+    def test_asks_only_where_somebody_can_answer(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """In a pipeline `--yes` or `--expect` must have been said."""
+        config.write("zone.yaml", ZONE)
+        result = zonectl("apply", config)
+
+        assert result.exit_code == 64
+        assert "nobody can be asked" in result.err
+
+    def test_guards_stand_before_the_server(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """Seven of seven roles: only with the exact count."""
+        roles = [ROLE.replace("reader", f"r{n}") for n in range(7)]
+        config.write("all.yaml", "---\n".join([ZONE, *roles]))
+        zonectl("apply", config, "--yes")
+        config.write("all.yaml", ZONE)
+        server.bodies.clear()
+
+        assert zonectl("apply", config, "--yes").exit_code == 5
+        assert zonectl("apply", config, "--yes", "--consent", "deletes=6").exit_code == 5
+        assert not server.bodies
+        assert zonectl("apply", config, "--yes", "--allow-deletes", "7").exit_code == 0
+        assert len([each for each in world.entities.values() if each["kind"] == "Role"]) == 2
+
+    def test_an_invalid_manifest_never_reaches_the_server(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """Not even a question does."""
+        config.write("zone.yaml", ZONE.replace("name: workforce}\nspec", "nme: workforce}\nspec"))
+
+        assert zonectl("apply", config, "--yes").exit_code == 1
+        assert not server.requests
+
+    def test_one_bad_operation_applies_none(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """The message says which."""
+        config.write("all.yaml", ZONE + "---\n" + ROLE + "---\n" + AGENT.replace("Agent", "forbidden"))
+        result = zonectl("apply", config, "--yes")
+
+        assert result.exit_code == 1
+        assert "all.yaml:11: Application workforce/agent" in result.err
+        assert not world.entities
+
+    def test_an_apply_of_nothing_sends_nothing(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """And is done."""
+        config.write("zone.yaml", ZONE)
+        zonectl("apply", config, "--yes")
+        server.bodies.clear()
+
+        assert zonectl("apply", config, "--yes").exit_code == 0
+        assert not server.bodies

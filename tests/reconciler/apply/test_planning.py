@@ -1,0 +1,162 @@
+"""plan and drift as they are called, against a real HTTP server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.reconciler.apply.texts import AGENT, PROVIDER, ROLE, ZONE, Zonectl
+from tests.reconciler.factories import plan_for
+from tests.reconciler.fake_server import FakeServer, World
+
+from reconciler.apply import explain_rejection
+from reconciler.client import Rejected
+
+
+class TestPlan:
+    def test_exit_codes_say_what_it_is_like(
+        self, config: Any, server: FakeServer, world: World, zonectl: Zonectl
+    ) -> None:
+        """2 changes, 0 nothing, 3 drift only, 4 conflict, 5 refused, 1 invalid, 64 usage."""
+        config.write("zone.yaml", ZONE)
+        role = config.write("role.yaml", ROLE)
+        assert zonectl("plan", config).exit_code == 2
+        assert zonectl("apply", config, "--yes").exit_code == 0
+        assert zonectl("plan", config).exit_code == 0
+        world.find("Role", "reader")["spec"]["description"] = "by hand"
+        world.revision += 1
+        assert zonectl("plan", config).exit_code == 3
+        role.write_text(ROLE.replace("reads", "in git"))
+        assert zonectl("plan", config).exit_code == 4
+        role.write_text(ROLE.replace("description", "descripton"))
+        assert zonectl("plan", config).exit_code == 1
+        role.unlink()
+        config.path.joinpath("zone.yaml").unlink()
+        assert zonectl("plan", config).exit_code == 5
+        assert zonectl("plan", config, "--nonsense").exit_code == 64
+        assert zonectl("plan", config, "--consent", "everything=1").exit_code == 64
+
+    def test_says_whose_key_is_not_accepted(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The key of another server is the likeliest mistake."""
+        monkeypatch.setenv("ZONECTL_API_KEY", "zwk_other")
+        config.write("zone.yaml", ZONE)
+        result = zonectl("plan", config)
+
+        assert result.exit_code == 1
+        assert f"{server.url} does not accept this API key: who are you?" in result.err
+
+    def test_says_which_member_is_refused(self, world: World) -> None:
+        """Also when it is not one of an operation, such as the owner."""
+        error = Rejected(400, "validation_error", "no", [{"field": "owner", "message": "is too long"}])
+
+        assert [str(each) for each in explain_rejection(error, plan_for(world, []))] == [
+            "`owner`: is too long"
+        ]
+
+    def test_needs_the_same_requests_whatever_the_size(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """A snapshot and a dry run, and once who the caller is."""
+        config.write("zone.yaml", ZONE)
+        counts = []
+        for number in (1, 300):
+            roles = [ROLE.replace("reader", f"reader-{n}") for n in range(number)]
+            config.write("roles.yaml", "---\n".join(roles))
+            server.requests.clear()
+            zonectl("plan", config)
+            counts.append(len(server.requests))
+
+        assert counts == [3, 3]
+
+    def test_with_an_organization_is_two_requests(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """And one when there is nothing to do."""
+        from tests.reconciler.fake_server import ORGANIZATION
+
+        config.write("zone.yaml", ZONE)
+        zonectl("plan", config, "--organization", ORGANIZATION)
+        assert len(server.requests) == 2
+        zonectl("apply", config, "--yes")
+        server.requests.clear()
+        zonectl("plan", config, "--organization", ORGANIZATION)
+        assert len(server.requests) == 1
+
+    def test_sends_no_secret(
+        self,
+        config: Any,
+        server: FakeServer,
+        zonectl: Zonectl,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """A plan needs none, and prints none."""
+        monkeypatch.setenv("OKTA", "s3cr3t-value")
+        config.write("all.yaml", ZONE + "---\n" + PROVIDER)
+        result = zonectl("plan", config, "--out", tmp_path / "plan.json")
+
+        assert server.bodies[0]["operations"][1]["spec"]["client_secret"] == {"secret": True}
+        assert "secret from OKTA, version 1" in result.out
+        everything = (
+            result.out + result.err + (tmp_path / "plan.json").read_text() + json.dumps(server.bodies)
+        )
+        assert "s3cr3t-value" not in everything
+
+    def test_tells_the_servers_objections_with_the_manifest(
+        self, config: Any, server: FakeServer, zonectl: Zonectl
+    ) -> None:
+        """Which file, which object, which member."""
+        config.write("zone.yaml", ZONE)
+        config.write("agent.yaml", AGENT.replace("Agent", "forbidden"))
+        result = zonectl("plan", config)
+
+        assert result.exit_code == 1
+        assert "agent.yaml:1: Application workforce/agent `name`: may not be `forbidden`" in result.err
+
+    def test_as_json_is_the_plan(self, config: Any, server: FakeServer, zonectl: Zonectl) -> None:
+        """With its digest, and what stands against it."""
+        config.write("zone.yaml", ZONE)
+        content = json.loads(zonectl("plan", config, "--output", "json").out)
+
+        assert content["digest"].startswith("sha256:")
+        assert content["summary"] == {"create": 1}
+        assert content["guards"] == []
+
+    def test_needs_an_owner(self, config: Any, server: FakeServer, zonectl: Zonectl) -> None:
+        """Explicit, never a path."""
+        config.write("zonectl.yaml", "")
+        config.write("zone.yaml", ZONE)
+
+        assert "no owner" in zonectl("plan", config).err
+        assert zonectl("plan", config, "--owner", "acme").exit_code == 2
+
+    @pytest.mark.parametrize("text", ["ownr: x\n", "owner: 1\n", "[1]\n", "a: [\n"])
+    def test_refuses_settings_it_does_not_know(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, text: str
+    ) -> None:
+        """A typo must not change who owns what."""
+        config.write("zonectl.yaml", text)
+        config.write("zone.yaml", ZONE)
+
+        assert zonectl("plan", config).exit_code == 64
+
+
+class TestDrift:
+    def test_shows_only_what_others_changed(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """What git has pending is not drift."""
+        config.write("all.yaml", ZONE + "---\n" + ROLE)
+        zonectl("apply", config, "--yes")
+        config.write("more.yaml", AGENT)
+        assert zonectl("drift", config).exit_code == 0
+        world.find("Role", "reader")["spec"]["description"] = "by hand"
+        world.revision += 1
+        result = zonectl("drift", config)
+
+        assert result.exit_code == 3
+        assert 'description: "by hand" -> "reads"' in result.out
+        assert "agent" not in result.out
+        assert json.loads(zonectl("drift", config, "--output", "json").out)["drift"][0]["name"] == "reader"

@@ -1,0 +1,86 @@
+"""The secrets of manifests: sent where they belong, and shown nowhere."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tests.reconciler.apply.texts import PROVIDER, ZONE, Zonectl
+from tests.reconciler.fake_server import FakeServer, World
+
+from reconciler.apply.secrets import Secret, SecretMissing, read_secret
+
+
+class TestSecrets:
+    def test_are_sent_and_nothing_else(
+        self,
+        config: Any,
+        server: FakeServer,
+        zonectl: Zonectl,
+        world: World,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """Read at the moment of the write; printed nowhere, kept nowhere."""
+        monkeypatch.setenv("OKTA", "s3cr3t-value")
+        config.write("all.yaml", ZONE + "---\n" + PROVIDER)
+        result = zonectl("apply", config, "--yes", "--receipt", tmp_path / "receipt.json")
+
+        assert list(world.secrets.values()) == ["s3cr3t-value"]
+        assert "s3cr3t-value" not in result.out + result.err + (tmp_path / "receipt.json").read_text()
+        assert zonectl("plan", config).exit_code == 0
+
+    def test_that_are_missing_stop_everything(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """Before anything is sent; all of them are named."""
+        config.write("all.yaml", ZONE + "---\n" + PROVIDER)
+        result = zonectl("apply", config, "--yes")
+
+        assert result.exit_code == 1
+        assert "Provider okta: the environment variable `OKTA` is not set" in result.err
+        assert not server.bodies
+
+    def test_come_from_files_beside_the_manifest(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """The line's end does not belong to the secret."""
+        config.write("zone.yaml", ZONE)
+        config.write("a/okta.txt", "from a file\n")
+        config.write("a/okta.yaml", PROVIDER.replace("from_env: OKTA", "from_file: okta.txt"))
+
+        assert zonectl("apply", config, "--yes").exit_code == 0
+        assert list(world.secrets.values()) == ["from a file"]
+
+    def test_cannot_be_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither by printing nor by formatting nor by JSON."""
+        import pickle
+
+        monkeypatch.setenv("X", "s3cr3t")
+        secret = read_secret({"from_env": "X"}, Path())
+
+        assert "s3cr3t" not in f"{secret} {secret!r} {[secret]}"
+        assert isinstance(secret, Secret)
+        assert not hasattr(secret, "__dict__")
+        with pytest.raises(TypeError):
+            orjson.dumps(secret)
+        with pytest.raises(TypeError):
+            pickle.dumps(secret)
+
+    def test_own_credential_is_no_secret_of_a_manifest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A manifest cannot have it sent to a provider that its author has chosen."""
+        for name in ("OKTA", "ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
+            monkeypatch.setenv(name, "s3cr3t")
+        assert read_secret({"from_env": "OKTA"}, Path()).reveal() == "s3cr3t"
+
+        for name in ("ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
+            with pytest.raises(SecretMissing, match="zonectl's own"):
+                read_secret({"from_env": name}, Path())
+
+    @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", b"x" * 100_000])
+    def test_that_are_no_secrets_are_refused(self, tmp_path: Path, content: bytes) -> None:
+        """Empty, binary or huge files are mistakes."""
+        (tmp_path / "x").write_bytes(content)
+
+        with pytest.raises(SecretMissing):
+            read_secret({"from_file": "x"}, tmp_path)

@@ -1,0 +1,173 @@
+"""What differs between git and the server, and whose doing it is."""
+
+from tests.reconciler.factories import carry_out, changed, manifest, plan_for, settle, zone
+from tests.reconciler.fake_server import World
+
+from reconciler.kinds import Manifest
+from reconciler.plan import check_guards
+from reconciler.plan.model import Op, State
+
+
+class TestComparing:
+    def test_a_changed_member_is_pending(self, world: World, company: list[Manifest]) -> None:
+        """Git moved on: one member, one update."""
+        settle(world, company)
+        plan = plan_for(world, changed(company, "Application", "agent", consent="implicit"))
+
+        (action,) = plan.actions
+        (change,) = action.changes
+        assert (action.op, change.path, change.before, change.after, change.state) == (
+            Op.UPDATE,
+            "consent",
+            "required",
+            "implicit",
+            State.PENDING,
+        )
+        assert plan.operations[0]["spec"] == {"consent": "implicit"}
+
+    def test_a_change_on_the_server_is_drift(self, world: World, company: list[Manifest]) -> None:
+        """Somebody changed what we applied: git puts it back, and it is called drift."""
+        settle(world, company)
+        world.find("Application", "agent")["spec"]["name"] = "by hand"
+        plan = plan_for(world, company)
+
+        assert plan.only_drift
+        assert plan.actions[0].changes[0].applied == "Agent"
+        carry_out(world, plan)
+        assert world.find("Application", "agent")["spec"]["name"] == "Agent"
+
+    def test_a_change_on_both_sides_is_a_conflict(self, world: World, company: list[Manifest]) -> None:
+        """Changed in git and on the server: named member by member, and refused without consent."""
+        settle(world, company)
+        world.find("Application", "agent")["spec"]["name"] = "by hand"
+        plan = plan_for(world, changed(company, "Application", "agent", name="in git"))
+
+        assert plan.count(State.CONFLICT) == 1
+        assert [each.code for each in check_guards(plan, {})] == ["conflicts"]
+        assert check_guards(plan, {"conflicts": 1}) == []
+
+    def test_what_was_never_written_is_not_touched(self, world: World, company: list[Manifest]) -> None:
+        """Members that the manifest leaves out stay the server's."""
+        settle(world, company)
+        world.find("Application", "agent")["spec"]["description"] = "by hand"
+        world.find("Provider", "okta")["spec"]["protocols"]["oauth2"]["scopes_supported"] = ["x"]
+
+        assert plan_for(world, company).empty
+
+    def test_a_member_that_leaves_goes_back_to_its_default(
+        self, world: World, company: list[Manifest]
+    ) -> None:
+        """The record proves that we set it."""
+        settle(world, company)
+        settle(world, changed(company, "Application", "agent", consent="implicit", description="mine"))
+        less = changed(company, "Application", "agent", consent=None)
+        settle(world, less)
+
+        spec = world.find("Application", "agent")["spec"]
+        assert (spec["consent"], spec.get("description")) == ("required", None)
+        assert plan_for(world, less).empty
+
+    def test_an_object_that_leaves_takes_itself_along(self, world: World, company: list[Manifest]) -> None:
+        """When nothing is left in an optional object, the object goes too."""
+        settle(world, company)
+        less = changed(company, "Provider", "okta", protocols=None)
+        settle(world, less)
+
+        assert "protocols" not in world.find("Provider", "okta")["spec"]
+        assert plan_for(world, less).empty
+
+    def test_an_object_with_members_of_others_stays(self, world: World, company: list[Manifest]) -> None:
+        """What others put into an object survives when our members leave it."""
+        settle(world, company)
+        world.find("Provider", "okta")["spec"]["protocols"]["oauth2"]["scopes_supported"] = ["x"]
+        settle(world, changed(company, "Provider", "okta", protocols=None))
+
+        assert world.find("Provider", "okta")["spec"]["protocols"]["oauth2"]["scopes_supported"] == ["x"]
+
+    def test_a_key_that_leaves_a_map_is_removed(self, world: World, company: list[Manifest]) -> None:
+        """A map is one member: keys that git no longer has are removed by name."""
+        settle(world, company)
+        protocols = {"oauth2": {"authorization_parameters": {"prompt": "none"}}}
+        settle(world, changed(company, "Provider", "okta", protocols=protocols))
+
+        found = world.find("Provider", "okta")["spec"]["protocols"]["oauth2"]["authorization_parameters"]
+        assert found == {"prompt": "none"}
+
+    def test_the_order_of_a_set_means_nothing(self, world: World, company: list[Manifest]) -> None:
+        """Sets are compared without their order, lists with it."""
+        settle(world, company)
+        world.find("Group", "staff")["spec"]["members"].reverse()
+        world.find("Resource", "calendar-api")["spec"]["scopes"].reverse()
+
+        assert plan_for(world, company).empty
+
+    def test_the_layout_of_a_policy_means_nothing(self, world: World, company: list[Manifest]) -> None:
+        """A server that keeps policies formatted does not cause a difference; another text does."""
+        settle(world, company)
+        world.find("Policy", "base")["spec"]["cedar"] = "permit (\n  principal,\n  action,\n  resource\n);\n"
+
+        assert plan_for(world, company).empty
+        assert not plan_for(
+            world, changed(company, "Policy", "base", cedar="forbid(principal, action, resource);")
+        ).empty
+
+    def test_an_ignored_member_is_left_alone_once_it_exists(self, world: World) -> None:
+        """`lifecycle.ignore` members are written at creation only."""
+        role = manifest("Role", "reader", description="one", lifecycle={"ignore": ["description"]})
+        settle(world, [zone(), role])
+        world.find("Role", "reader")["spec"]["description"] = "by hand"
+
+        assert plan_for(world, [zone(), role]).empty
+        settle(world, [zone(), role])
+        assert world.find("Role", "reader")["spec"]["description"] == "by hand"
+
+    def test_a_claimed_member_stays_as_it_is(self, world: World, company: list[Manifest]) -> None:
+        """A member that git begins to name with the value it has changes the record only."""
+        settle(world, company)
+        application = changed(company, "Application", "agent", traits=[])
+        plan = plan_for(world, application)
+
+        assert [change.state for change in plan.actions[0].changes] == [State.CLAIM]
+        settle(world, application)
+        assert plan_for(world, application).empty
+
+
+class TestSecrets:
+    def test_a_secret_is_written_when_its_version_changes(
+        self, world: World, company: list[Manifest]
+    ) -> None:
+        """Change is seen by version; the plan holds the reference, never a value."""
+        settle(world, company)
+        newer = changed(company, "Provider", "okta", client_secret={"from_env": "OKTA", "version": "4"})
+        plan = plan_for(world, newer)
+
+        (change,) = plan.actions[0].changes
+        assert change.before == {"version": "3"}
+        assert plan.operations[0]["spec"] == {
+            "client_secret": {"secret": {"from_env": "OKTA", "version": "4"}}
+        }
+        settle(world, newer)
+        assert plan_for(world, newer).empty
+
+    def test_a_kept_secret_is_never_written(self, world: World, company: list[Manifest]) -> None:
+        """`{keep: true}` leaves what is there, also when it was ours before."""
+        settle(world, company)
+        keeping = changed(company, "Provider", "okta", client_secret={"keep": True})
+
+        assert plan_for(world, keeping).empty
+
+    def test_a_secret_that_leaves_is_cleared(self, world: World, company: list[Manifest]) -> None:
+        """We set it, so it goes when the manifest no longer has it."""
+        settle(world, company)
+        less = changed(company, "Provider", "okta", client_secret=None)
+        settle(world, less)
+
+        assert world.find("Provider", "okta")["secrets_set"] == []
+        assert plan_for(world, less).empty
+
+    def test_a_secret_that_somebody_cleared_is_drift(self, world: World, company: list[Manifest]) -> None:
+        """It is written again."""
+        settle(world, company)
+        world.find("Provider", "okta")["secrets_set"] = []
+
+        assert plan_for(world, company).only_drift

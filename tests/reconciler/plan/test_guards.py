@@ -1,0 +1,73 @@
+"""What left git is deleted, within limits."""
+
+from tests.reconciler.factories import manifest, plan_for, settle, without, zone
+from tests.reconciler.fake_server import World
+
+from reconciler.kinds import Manifest
+from reconciler.plan import check_guards
+from reconciler.plan.model import Op
+
+
+class TestPruning:
+    def test_what_left_git_is_deleted_children_first(self, world: World, company: list[Manifest]) -> None:
+        """A whole zone that leaves is deleted from the leaves up."""
+        settle(world, company)
+        plan = settle(world, [zone("other")])
+
+        deleted = [action.kind for action in plan.actions if action.op is Op.DELETE]
+        assert (deleted[0], deleted[-1]) == ("PolicySet", "ServiceAccount")
+        assert deleted.index("Zone") > deleted.index("Application")
+        assert plan_for(world, [zone("other")]).empty
+
+    def test_what_others_made_is_not_deleted(self, world: World, company: list[Manifest]) -> None:
+        """Prune touches only what this owner manages."""
+        settle(world, company)
+        zone_id = world.find("Zone", "workforce")["id"]
+        by_hand = world.add("Application", {"identifier": "by-hand", "name": "By hand"}, zone_id)["id"]
+        settle(world, without(company, "agent-key"))
+
+        assert by_hand in world.entities
+
+    def test_a_zone_with_objects_of_others_needs_consent(self, world: World, company: list[Manifest]) -> None:
+        """Deleting it would delete them too; the consent names how many."""
+        settle(world, company)
+        world.add("Application", {"identifier": "x", "name": "X"}, world.find("Zone", "workforce")["id"])
+        plan = plan_for(world, [zone("other")])
+
+        assert [each.code for each in check_guards(plan, {"deletes": len(company)})] == ["unowned"]
+        assert check_guards(plan, {"deletes": len(company), "unowned": 1}) == []
+
+    def test_a_protected_entity_is_not_deleted(self, world: World) -> None:
+        """Removing the manifest does not remove the protection."""
+        settle(world, [zone(), manifest("Role", "reader", lifecycle={"protect": True})])
+
+        assert [each.code for each in check_guards(plan_for(world, [zone()]), {"deletes": 1})] == [
+            "protected"
+        ]
+
+    def test_an_empty_source_is_refused(self, world: World, company: list[Manifest]) -> None:
+        """A wrong path must not look like a wish to delete everything."""
+        settle(world, company)
+
+        assert "empty-source" in [
+            each.code for each in check_guards(plan_for(world, []), {"deletes": len(company)})
+        ]
+
+    def test_more_deletions_than_the_budget_need_their_count(self, world: World) -> None:
+        """Six of ten are more than five and more than a tenth."""
+        groups = [manifest("Group", f"g{n}", name=f"G {n}") for n in range(10)]
+        settle(world, [zone(), *groups])
+        plan = plan_for(world, [zone(), *groups[:4]])
+
+        assert "6 of 10 Group (budget 5)" in check_guards(plan, {})[0].message
+        assert check_guards(plan, {"deletes": 6}) == []
+        assert check_guards(plan, {"deletes": 7})[0].code == "deletes"
+        assert check_guards(plan_for(world, [zone(), *groups[:5]]), {}) == []
+
+    def test_a_zone_is_never_within_the_budget(self, world: World) -> None:
+        """With it go users and sessions that no manifest brings back."""
+        settle(world, [zone(), zone("other")])
+        plan = plan_for(world, [zone("other")])
+
+        assert "1 of 2 Zone (budget 0)" in check_guards(plan, {})[0].message
+        assert check_guards(plan, {"deletes": 1}) == []

@@ -1,0 +1,152 @@
+"""What a policy bundle must not say, however well it is formed."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of
+
+from runtime.contract.bundles import MEDIA_TYPE
+from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, write
+from runtime.services.bundles import keeping, reading
+
+
+@pytest.mark.threat(28)
+class TestContents:
+    """What a well-formed archive must not say."""
+
+    @pytest.mark.parametrize(
+        ("sent", "field"),
+        [
+            (archive_of({"new_policy": "a"}, {"new_policy": "a"}), "policies[1]"),
+            (archive_of({"public_id": "a"}, {"new_policy": "a"}), "policies[1]"),
+            (archive_of({"new_policy": "a"}, files={}), "policies/a.cedar"),
+            (archive_of({"public_id": "unknown"}), "policies[0]"),
+            (archive_of({}, files={}), "policies[0]"),
+            (archive_of({"public_id": "a", "new_policy": "b"}, files={"a": PERMIT}), "policies[0]"),
+            (archive_of({"new_policy": "../a"}, files={"a": PERMIT}), "policies[0].new_policy"),
+            (archive_of({"new_policy": "a", "more": 1}), "policies[0].more"),
+            (archive_of(*({"new_policy": f"p{n}"} for n in range(101))), "policies"),
+            (archive_of(target_id="somebody-else"), "target_id"),
+            (archive_of(target_type="zone"), "target_type"),
+            (archive_of(schema={"version": "1999-01-01"}), "schema.version"),
+            (archive_of(schema={}), "schema.version"),
+            (archive_of({"new_policy": "a"}, files={"a": "permit (principal"}), "policies/a.cedar"),
+            (archive_of({"new_policy": "a"}, files={"a": "// nothing"}), "policies/a.cedar"),
+            (
+                archive_of(
+                    {"new_policy": "a"},
+                    files={"a": "permit (principal, action, resource) when { context.nope };"},
+                ),
+                "policies/a.cedar",
+            ),
+        ],
+    )
+    def test_is_refused_with_its_place(self, ann: Holder, sent: bytes, field: str) -> None:
+        """400 `bundle_invalid` that names what is wrong; nothing changes."""
+        before = ann.bundle()
+        refused = ann.put(sent)
+        assert refused.status_code == 400, refused.text
+        told = refused.json()
+        assert told["code"] == "bundle_invalid"
+        assert told["details"][0]["field"] == field
+        assert ann.bundle() == before
+
+    @pytest.mark.parametrize(
+        "manifest",
+        [b"", b"{", b"[]", b"\xff", b'{"policies": [], "policies": []}', b"[" * 60_000, b'"text"', b"null"],
+    )
+    def test_a_manifest_is_read_strictly(self, ann: Holder, manifest: bytes) -> None:
+        """JSON in UTF-8, an object, no member twice, and not nested without end."""
+        refused = ann.put(write(Archive(manifest)))
+        assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+
+    def test_texts_are_bounded_together(self, ann: Holder) -> None:
+        """Policies that are small one by one may still be too much."""
+        text = f"{PERMIT}// {'x' * 60_000}"
+        few, many = ([{"new_policy": f"p{n}"} for n in range(count)] for count in (2, 3))
+        assert 3 * len(text) > reading.MAX_TEXT_BYTES
+        assert ann.put(archive_of(*few, files={f"p{n}": text for n in range(2)})).status_code == 200
+        refused = ann.put(archive_of(*many, files={f"p{n}": text for n in range(3)}))
+        assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+
+    @pytest.mark.threat(29)
+    def test_texts_that_grow_are_measured_as_they_are_kept(self, ann: Holder) -> None:
+        """A list of thousands is laid out one element a line: what is sent small would be kept large."""
+
+        def listing(count: int, depth: int = 1) -> str:
+            whole, part = (
+                "[" * depth + ",".join(["1"] * count) + "]" * depth,
+                "[" * (depth - 1) + "1" + "]" * (depth - 1),
+            )
+            return f"permit (principal, action, resource) when {{ {whole}.contains({part}) }};"
+
+        assert ann.put(archive_of({"new_policy": "p"}, files={"p": listing(1_000)})).status_code == 200
+        began = time.perf_counter()
+        for text, told in ((listing(30_000), "commas"), (listing(4_000, depth=20), "laid out")):
+            refused = ann.put(archive_of({"new_policy": "p"}, files={"p": text}))
+            assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+            assert told in refused.json()["message"]
+        assert time.perf_counter() - began < 4  # 6 s and more before lists were bounded
+        several, text = [{"new_policy": f"p{n}"} for n in range(6)], listing(4_000)
+        assert 6 * len(text) < reading.MAX_TEXT_BYTES
+        refused = ann.put(archive_of(*several, files={f"p{n}": text for n in range(6)}))
+        assert "together" in refused.json()["message"]
+
+    @pytest.mark.threat(31)
+    def test_writes_are_counted(self, ann: Holder, make: Callable[..., Holder]) -> None:
+        """Whoever writes without end waits; others do not, and reading goes on."""
+        one = archive_of({"new_policy": "p"})
+        assert ann.put(one).status_code == 200
+        for _ in range(keeping.WRITES_A_MINUTE):
+            last = ann("DELETE")
+        assert (last.status_code, last.json()["code"]) == (429, "rate_limit_exceeded")
+        assert ann.put(one).status_code == 429
+        assert ann("GET").status_code == 200
+        assert make().put(one).status_code == 200
+
+    def test_a_policy_of_somebody_else_is_unknown(self, make: Callable[..., Holder]) -> None:
+        """Another user's policy, and one of the zone, in the words of one that does not exist."""
+        ann = make()
+        bob = make()
+        theirs = bob.bundle()[0]["policies"][0]["public_id"]
+        zone = ann.api.ok("GET", f"/zones/{ann.zone.id}/policies")["items"][0]["id"]
+        answers = [ann.put(archive_of({"public_id": each})) for each in (theirs, zone, "x" * 26)]
+        assert {answer.status_code for answer in answers} == {400}
+        told = {
+            answer.json()["message"].replace(each, "ID")
+            for answer, each in zip(answers, (theirs, zone, "x" * 26), strict=True)
+        }
+        assert len(told) == 1
+        assert bob.bundle()[0]["policies"][0]["public_id"] == theirs
+
+    @pytest.mark.parametrize(
+        ("media", "status"),
+        [
+            (MEDIA_TYPE, 200),
+            ("application/octet-stream", 200),
+            ("application/vnd.example.policy-bundle.v1+tar+gzip; x=y", 200),
+            ("application/json", 415),
+            ("application/gzip", 415),
+            ("application/vnd.service.policy-bundle.v2+tar+gzip", 415),
+            ("multipart/form-data", 415),
+        ],
+    )
+    def test_codec(self, ann: Holder, media: str, status: int) -> None:
+        """Other media types are not looked into."""
+        assert ann.put(archive_of(), Content_Type=media).status_code == status
+
+    @pytest.mark.parametrize("size", [MAX_ARCHIVE_BYTES + 1, 10 * MAX_ARCHIVE_BYTES])
+    @pytest.mark.parametrize("chunked", [False, True])
+    def test_size(self, ann: Holder, size: int, chunked: bool) -> None:
+        """A body that is too large is not read to its end, whether it tells its size or not."""
+        assert ann.put(archive_of()).status_code == 200
+        body = bytes(size)
+        parts = (body[start : start + 65536] for start in range(0, size, 65536))
+        sent: Any = parts if chunked else body
+        with suppress(httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):  # hung up
+            assert ann.put(sent).status_code == 413
+        assert ann.put(archive_of()).status_code == 200

@@ -1,0 +1,47 @@
+"""Organizations: what callers see of their own."""
+
+from tests.runtime.management.conftest import Api
+
+from runtime.domain.identifiers import new_id
+
+
+class TestOrganizations:
+    def test_a_caller_sees_its_own(self, api: Api, other: Api) -> None:
+        """The list is exactly one; another's id or label is 404."""
+        page = api.ok("GET", "/organizations")
+        (mine,) = page["items"]
+        assert mine["id"] == api.organization_id
+        assert page["page_info"]["has_next_page"] is False
+        assert page["page_info"]["has_prev_page"] is False
+        assert "pagination" not in page
+        assert api.ok("GET", f"/organizations/{mine['label']}") == mine
+        theirs = other.ok("GET", "/organizations")["items"][0]
+        for name in (theirs["id"], theirs["label"], new_id()):
+            api.refused(404, "GET", f"/organizations/{name}")
+
+    def test_change_keeps_the_label(self, other: Api) -> None:
+        """The label stands in addresses; only the name changes."""
+        path = f"/organizations/{other.organization_id}"
+        before = other.ok("GET", path)
+        after = other.ok("PATCH", path, {"name": "Renamed"})
+        assert after["name"] == "Renamed"
+        assert after["label"] == before["label"]
+        other.refused(400, "PATCH", path, {"label": "x"})
+        other.refused(400, "PATCH", path, {"sso_enabled": True})
+
+    def test_roles(self, api: Api) -> None:
+        """The roles of both levels, or of one."""
+        path = f"/organizations/{api.organization_id}/roles"
+        page = api.ok("GET", path)
+        assert set(page) == {"items"}
+        assert {one["name"] for one in page["items"]} == {
+            "org_admin",
+            "org_member",
+            "org_viewer",
+            "zone_manager",
+            "zone_viewer",
+        }
+        zone_roles = api.ok("GET", f"{path}?scope=zone&expand=permissions")
+        assert {one["scope"] for one in zone_roles["items"]} == {"zone"}
+        assert "permissions" in zone_roles
+        api.refused(400, "GET", f"{path}?scope=galaxy")

@@ -1,0 +1,124 @@
+"""Users of a zone: changed, disabled and let go."""
+
+from tests.runtime.management.conftest import Api, Zone
+
+from runtime.domain.identifiers import new_id
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.storage.sql.tables import sessions
+
+
+class TestUsers:
+    def test_are_not_made_here(self, api: Api, zone: Zone) -> None:
+        """Users come from signing in: there is no create."""
+        api.refused(405, "POST", zone.path("/users"), {"email": "a@example.com"})
+
+    def test_change(self, api: Api, zone: Zone) -> None:
+        """Status, address and identifier; a new address counts as not verified."""
+        user = zone.user()
+        path = zone.path(f"/users/{user.id}")
+        email = f"{new_id()}@example.com"
+        changed = api.ok("PATCH", path, {"email": email, "identifier": api.named()})
+        assert changed["email"] == email
+        assert changed["email_verified"] is False
+        assert changed["external"] is False
+        api.refused(400, "PATCH", path, {"email": "no address"})
+        api.refused(400, "PATCH", path, {"email_verified": True})
+        api.refused(400, "PATCH", path, {"status": "sleeping"})
+
+    def test_identifiers_are_unique(self, api: Api, zone: Zone) -> None:
+        """Two users cannot be the same to policies."""
+        first, second = zone.user(), zone.user()
+        api.refused(409, "PATCH", zone.path(f"/users/{second.id}"), {"identifier": first.identifier})
+
+    def test_disabling_ends_sessions(self, api: Api, zone: Zone) -> None:
+        """A disabled user's sessions are revoked, and workers hear of it at once."""
+        user = zone.user()
+        session_id = zone.session(user.id)
+        assert api.ok("PATCH", zone.path(f"/users/{user.id}"), {"status": "disabled"})["status"] == "disabled"
+
+        async def look(parts: Parts) -> tuple[str, list[bytes | None]]:
+            async with parts.database.reading() as conn:
+                row = (await conn.execute(sessions.select().where(sessions.c.id == session_id))).one()
+            keys = [epochs.user_key(user.id), epochs.session_key(session_id)]
+            return row.status, await parts.state.fetch(keys)
+
+        status, published = api.server.call(look)
+        assert status == "revoked"
+        assert [int(value or 0) for value in published] == [2, 2]
+
+    def test_directory_users_change_in_the_directory(self, api: Api, zone: Zone) -> None:
+        """While the zone is synchronized, a directory's user is not changed here."""
+        synced = api.zone()
+        user = synced.user(external=True)
+        assert api.ok("PATCH", synced.path(f"/users/{user.id}"), {"status": "active"})
+        api.ok("PATCH", synced.path(), {"external_sync_enabled": True})
+        api.refused(409, "PATCH", synced.path(f"/users/{user.id}"), {"status": "disabled"})
+
+    def test_expansions(self, api: Api, zone: Zone) -> None:
+        """Everything that can be asked about a user, on the list."""
+        user, group, role, direct = zone.user(), zone.make("groups"), zone.make("roles"), zone.make("roles")
+        api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": user.id})
+        api.ok("POST", zone.path(f"/groups/{group['id']}/roles"), {"role_id": role["id"]})
+        api.ok("POST", zone.path(f"/users/{user.id}/roles"), {"role_id": direct["id"]})
+        zone.session(user.id)
+        values = (
+            "credentials",
+            "credentials.provider",
+            "grant_count",
+            "groups",
+            "role-assignments",
+            "session_count",
+        )
+        query = "&".join(f"expand[]={value}" for value in values)
+        path = zone.path(f"/users?filter[id]={user.id}")
+        plain = api.ok("GET", path)["items"][0]
+        assert not {"credentials", "groups", "role_assignments", "grant_count"} & set(plain)
+        found = api.ok("GET", f"{path}&{query}")["items"][0]
+        assert found["credentials"] == []
+        assert found["grant_count"] == 0
+        assert found["session_count"] == 1
+        assert [one["identifier"] for one in found["groups"]] == [group["identifier"]]
+        assert [(one["role_id"], one["source"]) for one in found["role_assignments"]] == [
+            (direct["id"], "user")
+        ]
+        everything = api.ok("GET", f"{path}&{query}&role_source=all")["items"][0]["role_assignments"]
+        assert {(one["source"], one.get("group_id")) for one in everything} == {
+            ("user", None),
+            ("group", group["id"]),
+        }
+        api.refused(400, "GET", f"{path}&{query}&role_source=none")
+
+    def test_filters(self, api: Api) -> None:
+        """By group, by role, by address, and by text."""
+        zone = api.zone()
+        ada, bob = zone.user("Ada.Lovelace@example.com"), zone.user("bob_100%@example.com", external=True)
+        group, role = zone.make("groups"), zone.make("roles")
+        api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": ada.id})
+        api.ok("POST", zone.path(f"/users/{bob.id}/roles"), {"role_id": role["id"]})
+        for query, expected in (
+            (f"filter[groups]={group['id']}", [ada.id]),
+            (f"filter[role]={role['identifier']}", [bob.id]),
+            ("filter[external]=true", [bob.id]),
+            ("filter[external]=false", [ada.id]),
+            ("query[email]=LOVELACE", [ada.id]),
+            ("query[email]=lovelace&query[email]=bob", [ada.id, bob.id]),
+            ("query[]=example.com", [ada.id, bob.id]),
+            ("query[email]=%25", [bob.id]),
+            ("query[email]=_", [bob.id]),
+            ("query[email]='%20or%201=1", []),
+            (f"filter[identifier]={ada.identifier}&filter[identifier]={bob.identifier}", [ada.id, bob.id]),
+        ):
+            found = api.ok("GET", zone.path(f"/users?{query}"))["items"]
+            assert {one["id"] for one in found} == set(expected), query
+        api.refused(400, "GET", zone.path("/users?filter[external]=maybe"))
+
+    def test_deleting_removes_everything_of_theirs(self, api: Api, zone: Zone) -> None:
+        """Sessions, memberships and assignments go with the user."""
+        user, group, role = zone.user(), zone.make("groups"), zone.make("roles")
+        api.ok("POST", zone.path(f"/groups/{group['id']}/members"), {"user_id": user.id})
+        api.ok("POST", zone.path(f"/users/{user.id}/roles"), {"role_id": role["id"]})
+        zone.session(user.id)
+        assert api("DELETE", zone.path(f"/users/{user.id}")).status_code == 204
+        api.refused(404, "GET", zone.path(f"/users/{user.id}"))
+        assert api.ok("GET", zone.path(f"/groups/{group['id']}/members"))["items"] == []
