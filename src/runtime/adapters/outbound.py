@@ -18,6 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import httpcore
 
 from runtime.adapters.addresses import is_public
+from runtime.adapters.patience import patience
 from runtime.domain import strict_json
 
 MAX_URL_CHARS = 4096
@@ -95,7 +96,7 @@ class Outbound:
     Args:
         allow_private_addresses: for development: any address, any port, and plain HTTP.
         timeout_seconds: for all of a request together: waiting for a turn, resolving, connecting, the last
-            byte.
+            byte. What this process misses by itself does not count.
         max_bytes: of an answer's body.
         max_concurrent: requests at a time, for each *partition* separately, so that one zone's slow
             addresses do not hold up another's.
@@ -194,7 +195,7 @@ class Outbound:
             content=body if method == "POST" else None,
         )
         try:
-            async with asyncio.timeout(self._timeout), self._turn(partition):
+            async with patience(self._timeout), self._turn(partition):
                 return await self._answer(request, max_bytes or self._max_bytes)
         except TimeoutError:
             raise OutboundFailed(f"no answer within {self._timeout} s", temporary=True) from None

@@ -1,5 +1,6 @@
 """Users whom the zone's identity provider vouches for with an assertion."""
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.logout import LOGOUT_EVENT
 from runtime.services.sign_out import backchannel
-from runtime.storage.sql import users
+from runtime.storage.sql import sessions, users
 from runtime.storage.state.memory import InProcessState
 
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -63,6 +64,12 @@ class Stage:
             "jti": secrets.token_hex(8),
         }
         return {name: value for name, value in {**plain, **changes}.items() if value is not None}
+
+    def logout_token(self, **changes: Any) -> str:
+        """The provider's word that a session there has ended, which no assertion has named."""
+        said = {name: value for name, value in self.claims().items() if name not in ("auth_time", "acr")}
+        said |= {"aud": "zone", "events": {LOGOUT_EVENT: {}}, "sid": "one of the provider's"}
+        return KEY.sign(said | changes, typ="logout+jwt")
 
     async def redeem(
         self,
@@ -203,16 +210,30 @@ async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
     """
     scene, view = stage.scene, await stage.scene.parts.zones.view(stage.scene.zone.id)
     token = (await stage.redeem())["access_token"]
-    said = {name: value for name, value in stage.claims().items() if name not in ("auth_time", "acr")}
-    said |= {"aud": "zone", "events": {LOGOUT_EVENT: {}}, "sid": "one of the provider's"}
     for subject, ended in (("bob-2", 0), ("ann-1", 1)):
         assert await scene.exchange(stage.app, token, stage.api)
-        claims = said | {"sub": subject, "jti": secrets.token_hex(8)}
-        meant = await backchannel.receive(scene.parts, view, KEY.sign(claims, typ="logout+jwt"))
+        meant = await backchannel.receive(scene.parts, view, stage.logout_token(sub=subject))
         assert (meant > 0) == bool(ended)
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(stage.app, token, stage.api)
+
+
+async def test_a_provider_that_hangs_up_may_say_it_again(stage: Stage) -> None:
+    """What was not done does not count as said."""
+    scene, view = stage.scene, await stage.scene.parts.zones.view(stage.scene.zone.id)
+    token = (await stage.redeem())["access_token"]
+    logout = stage.logout_token()
+    async with scene.parts.database.transaction() as conn:  # whoever comes now has to wait
+        await sessions.lock(conn, claims_of(token)["sid"], zone_id=view.id)
+        hasty = asyncio.create_task(backchannel.receive(scene.parts, view, logout))
+        assert await asyncio.wait({hasty}, timeout=0.2) == (set(), {hasty})
+        hasty.cancel()
+        assert await asyncio.wait({hasty}, timeout=5) == ({hasty}, set())
+
+    assert await backchannel.receive(scene.parts, view, logout) == 1
+    with pytest.raises(InvalidRequest):
+        await backchannel.receive(scene.parts, view, logout)
 
 
 async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:

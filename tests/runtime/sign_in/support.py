@@ -299,7 +299,10 @@ class Client:
     def userinfo(self, access_token: str, method: str = "GET") -> httpx.Response:
         """Ask who the token is about."""
         return httpx.request(
-            method, f"{self.issuer}/openid/userinfo", headers={"Authorization": f"Bearer {access_token}"}
+            method,
+            f"{self.issuer}/openid/userinfo",
+            headers={"Authorization": f"Bearer {access_token}"},
+            timeout=30,
         )
 
 

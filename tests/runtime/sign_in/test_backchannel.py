@@ -74,7 +74,8 @@ class Provider:
     def send(self, token: str | None) -> int:
         """The status of the product zone's answer."""
         issuer = self.chain.product.protocols.oauth2.issuer
-        answer = httpx.post(f"{issuer}/openid/backchannel", data={"logout_token": token} if token else {})
+        form = {"logout_token": token} if token else {}
+        answer = httpx.post(f"{issuer}/openid/backchannel", data=form, timeout=30)
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-type"] != "None"
         return answer.status_code

@@ -79,9 +79,7 @@ async def _is_known_to(
     with suppress(Unavailable):
         if isinstance(who, User):
             return await consent.has_agreed_at(parts, view, client, who, address.redirect_host)
-        if (
-            who.is_framed
-        ):  # no page of ours shows there, and what is shown instead is nobody's word but theirs
+        if who.is_framed:  # no page of ours would show there
             return True
         signed_in = await sessions.current(parts, view, who.session)
         if signed_in is not None:

@@ -1,5 +1,7 @@
 """What the zone's provider tells without a browser: that a session there has ended, so it ends here too."""
 
+import asyncio
+
 from runtime.adapters.identity_providers.oidc import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
@@ -39,8 +41,9 @@ async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
         raise InvalidRequest(_REFUSED, internal="sent before")
     try:
         return await _end(parts, view, settings.issuer, said)
-    except Exception:
-        await parts.state.delete(mark)  # the provider is told that it failed, and may send it again
+    except (Exception, asyncio.CancelledError):
+        # The provider is told that it failed, or has hung up before it was told: it may send it again.
+        await parts.state.delete(mark)
         raise
 
 
