@@ -322,12 +322,15 @@ CREATE TABLE outbox (
     next_attempt_at TIMESTAMP WITH TIME ZONE NOT NULL,
     parked_at TIMESTAMP WITH TIME ZONE,
     created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    receiver VARCHAR,
     CONSTRAINT outbox_pkey PRIMARY KEY (id),
     CONSTRAINT outbox_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE,
     CONSTRAINT outbox_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );
 
 CREATE INDEX outbox_next_attempt_at_idx ON outbox (next_attempt_at) WHERE parked_at IS NULL;
+
+CREATE INDEX outbox_receiver_idx ON outbox (zone_id, receiver) WHERE parked_at IS NULL AND attempts > 0;
 
 CREATE TABLE ownerships (
     organization_id VARCHAR NOT NULL,

@@ -1,6 +1,7 @@
 """The outbox: nothing is lost, nothing is sent for a write that did not happen, nothing is tried for ever."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from tests.support.postgres import PostgresServer
 from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.services.outbox import Letter, NotDelivered, Outbox, Topic, Undeliverable, mail
 from runtime.services.parts import Parts
+from runtime.storage.sql import outbox as rows
 from runtime.storage.sql.migrate import migrate
 
 CANARY = "canary-token-4711"
@@ -145,6 +147,61 @@ async def test_slow_letters_hold_up_no_other_topic(parts: Parts):
         second.set()
         assert await delivering == 47
     assert await office.rows() == []
+
+
+async def test_zones_and_receivers_take_turns(parts: Parts):
+    """However many letters wait for one who does not answer, others' leave; it is asked now and then."""
+    company = await found_company(parts)
+    zones = [(await company.zone()).id for _ in range(2)]
+    left: list[str] = []
+    is_dead, tries = True, 0
+
+    async def deliver(_parts: Parts, letter: Letter) -> None:
+        nonlocal tries
+        if letter.payload["to"] == "dead":
+            tries += 1
+            if is_dead:
+                raise NotDelivered("no answer")
+        left.append(letter.payload["to"])
+
+    async def put(zone_id: str, receiver: str, letters: int = 1) -> None:
+        async with parts.database.transaction() as conn:
+            for _ in range(letters):
+                await office.outbox.put(
+                    conn,
+                    "logout",
+                    {"to": receiver},
+                    now=office.now,
+                    organization_id=company.organization_id,
+                    zone_id=zone_id,
+                    receiver=receiver,
+                )
+
+    office = opened(parts, logout=Topic(deliver, first_delay_seconds=60))
+    await put(zones[0], "dead", 100)
+    await put(zones[0], "alive", 2)
+    await put(zones[1], "another", 30)
+
+    async with parts.database.transaction() as conn:
+        first = await rows.due(conn, "logout", now=office.now, limit=20)
+    assert Counter(row.receiver for row in first) == {"dead": 8, "alive": 2, "another": 10}
+    assert (await office.after(), tries) == (32, 8)
+
+    await put(zones[0], "dead")
+    assert (await office.after(seconds=30), tries) == (0, 8)
+    assert (await office.after(seconds=50), tries) == (0, 8 + 20)
+    assert Counter(row["attempts"] for row in await office.rows()) == {0: 81, 1: 12, 2: 8}
+
+    is_dead = False
+    assert await office.after(seconds=160) == 101
+    assert await office.rows() == []
+
+    is_dead = True
+    await put(zones[0], "dead", 50)
+    for _ in range(3):
+        await office.after(hours=9)
+    assert await office.outbox.tend() == 50
+    assert all(row["parked_at"] for row in await office.rows())
 
 
 async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):

@@ -2,6 +2,7 @@
 
 A row is claimed by moving its next attempt on: whoever dies with it loses nothing, and no other worker tries
 it meanwhile. A delivered row goes; one that has been tried too often is parked, kept for a while and logged.
+While a receiver's letter waits to be tried again, so do all others for that receiver.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from runtime.storage.sql.outbox import Row
 
 JOB = "outbox"
 PARKED_KEPT = timedelta(days=30)
+LATE = timedelta(days=1)
 _MAX_DELAY_SECONDS = 6 * 3600
 _BATCH = 20
 
@@ -46,12 +48,14 @@ class Outbox(Attached):
         now: datetime,
         organization_id: str | None = None,
         zone_id: str | None = None,
+        receiver: str | None = None,
     ) -> None:
         """Put a letter in, as a part of the transaction; `poke` after its commit delivers it at once.
 
         Args:
             payload: JSON; kept sealed.
             organization_id, zone_id: whose it is: it goes when they go. A zone needs its organization.
+            receiver: whom of the zone it is for, where one who does not answer fails for all their letters.
         """
         if topic not in self._topics:
             raise KeyError(topic)
@@ -63,6 +67,7 @@ class Outbox(Attached):
             zone_id=zone_id,
             topic=topic,
             payload_sealed=self._sealer.seal(orjson.dumps(payload), bound_to=_place(letter_id)),
+            receiver=receiver,
             now=now,
         )
 
@@ -74,8 +79,8 @@ class Outbox(Attached):
         """Deliver everything that is due now; how many letters have left. Raises what the database raises.
 
         It goes round by round, a few letters of every topic in each: addresses of some are chosen by
-        strangers and can be slow, and another topic's letters wait for one round of that at most. Letters of
-        a topic that is not known here wait for a version that knows it.
+        strangers and can be slow, and letters of another topic or zone wait for one round of that at most.
+        Those of a topic that is not known here wait for a version that knows it.
         """
         delivered = 0
         while True:
@@ -95,8 +100,20 @@ class Outbox(Attached):
         return delivered, len(rows) == _BATCH
 
     async def tend(self) -> int:
-        """What the job does: deliver what no poke has delivered, forget what was given up long ago."""
-        return await self.deliver_due() + await self.forget_parked()
+        """What the job does: deliver what no poke has delivered, give up what comes too late, forget that."""
+        return await self.deliver_due() + await self.park_late() + await self.forget_parked()
+
+    async def park_late(self) -> int:
+        """Give up what a receiver has not taken in a day; how many letters.
+
+        Of many that wait for one who never answers, only the first few are tried so often as to be given up.
+        """
+        parts, now = self.parts, self.parts.clock()
+        async with parts.database.transaction() as conn:
+            parked = await storage.park_late(conn, before=now - LATE, now=now)
+        if parked:
+            log.error("given up", letters=parked, reason="not taken in a day")
+        return parked
 
     async def forget_parked(self) -> int:
         """Remove what was given up long ago; how many rows."""

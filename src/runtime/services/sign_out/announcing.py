@@ -43,6 +43,7 @@ async def announce(
             now=parts.clock(),
             organization_id=listener.organization_id,
             zone_id=zone_id,
+            receiver=listener.client_id,
         )
 
 

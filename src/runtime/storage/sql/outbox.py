@@ -1,10 +1,20 @@
 """The rows of the outbox: put in by a write, claimed by moving them on, removed when they are delivered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import (
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.records import outbox as _outbox
@@ -20,6 +30,7 @@ class Row:
     topic: str
     payload_sealed: bytes
     attempts: int
+    receiver: str | None
 
 
 async def add(
@@ -30,6 +41,7 @@ async def add(
     zone_id: str | None,
     topic: str,
     payload_sealed: bytes,
+    receiver: str | None,
     now: datetime,
 ) -> None:
     """Keep a letter that is due at once."""
@@ -43,27 +55,46 @@ async def add(
             attempts=0,
             next_attempt_at=now,
             created_at=now,
+            receiver=receiver,
         )
     )
 
 
 async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[Row]:
-    """Letters of a topic whose time has come, the longest waiting first, locked until the transaction ends.
+    """Letters of a topic whose time has come, locked until the transaction ends.
 
-    What another worker is about to claim is passed over.
+    Zones take turns, and in each zone its receivers do: however many letters wait for one, another's is not
+    behind them. Nothing is for a receiver who has a letter that was tried and whose time has not come. What
+    another worker is about to claim is passed over.
     """
+    is_due = and_(_outbox.c.topic == topic, _outbox.c.parked_at.is_(None), _outbox.c.next_attempt_at <= now)
+    tried = _outbox.alias("tried")
+    is_put_off = exists().where(
+        tried.c.parked_at.is_(None),
+        tried.c.attempts > literal_column("0"),  # as in the index
+        tried.c.zone_id == _outbox.c.zone_id,
+        tried.c.receiver == _outbox.c.receiver,
+        tried.c.topic == topic,
+        tried.c.next_attempt_at > now,
+    )
+    zone = (_outbox.c.organization_id, _outbox.c.zone_id)
+    oldest_first = (_outbox.c.next_attempt_at, _outbox.c.id)
+    # Who did not answer is asked again with the same letters, whose times are further and further apart.
+    of_receiver = func.row_number().over(
+        partition_by=(*zone, _outbox.c.receiver), order_by=(_outbox.c.attempts.desc(), *oldest_first)
+    )
+    known = (_outbox.c.id, _outbox.c.next_attempt_at, *zone)
+    waiting = select(*known, of_receiver.label("of_receiver")).where(is_due, ~is_put_off).subquery()
+    of_zone = func.row_number().over(
+        partition_by=(waiting.c.organization_id, waiting.c.zone_id),
+        order_by=(waiting.c.of_receiver, waiting.c.next_attempt_at, waiting.c.id),
+    )
+    in_turn = select(waiting.c.id, waiting.c.next_attempt_at, of_zone.label("of_zone")).subquery()
+    chosen = select(in_turn.c.id).order_by(in_turn.c.of_zone, in_turn.c.next_attempt_at).limit(limit)
     found = await conn.execute(
-        select(
-            _outbox.c.id,
-            _outbox.c.organization_id,
-            _outbox.c.zone_id,
-            _outbox.c.topic,
-            _outbox.c.payload_sealed,
-            _outbox.c.attempts,
-        )
-        .where(_outbox.c.topic == topic, _outbox.c.parked_at.is_(None), _outbox.c.next_attempt_at <= now)
-        .order_by(_outbox.c.next_attempt_at)
-        .limit(limit)
+        select(*(_outbox.c[each.name] for each in fields(Row)))
+        .where(_outbox.c.id.in_(chosen), is_due)
+        .order_by(*oldest_first)
         .with_for_update(skip_locked=True)
     )
     return [Row(**row) for row in found.mappings()]
@@ -88,6 +119,14 @@ async def remove(conn: AsyncConnection, letter_id: str) -> None:
 async def park(conn: AsyncConnection, letter_id: str, *, now: datetime) -> None:
     """Try a letter no more."""
     await conn.execute(update(_outbox).where(_outbox.c.id == letter_id).values(parked_at=now))
+
+
+async def park_late(conn: AsyncConnection, *, before: datetime, now: datetime) -> int:
+    """Try no more what was put in before that time for a receiver who has not taken it; how many letters."""
+    is_late = and_(
+        _outbox.c.receiver.is_not(None), _outbox.c.parked_at.is_(None), _outbox.c.created_at < before
+    )
+    return (await conn.execute(update(_outbox).where(is_late).values(parked_at=now))).rowcount
 
 
 async def remove_parked(conn: AsyncConnection, *, before: datetime) -> int:

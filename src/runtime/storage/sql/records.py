@@ -4,7 +4,18 @@ Each belongs to an organization or a zone and goes with it. The two logs are the
 no foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
 """
 
-from sqlalchemy import DDL, BigInteger, Boolean, Column, Index, PrimaryKeyConstraint, Table, event
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    and_,
+    event,
+    literal_column,
+)
 
 from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, text
 from runtime.storage.sql.parties import one_party
@@ -478,6 +489,7 @@ outbox = Table(
     instant("next_attempt_at"),
     instant("parked_at", nullable=True),
     instant("created_at"),
+    text("receiver", nullable=True),
     _key("outbox", "id"),
     belongs("outbox", "organization_id", "organizations id"),
     belongs("outbox", "organization_id zone_id", "zones organization_id id"),
@@ -487,4 +499,8 @@ Index(
     outbox.c.next_attempt_at,
     postgresql_where=outbox.c.parked_at.is_(None),
     sqlite_where=outbox.c.parked_at.is_(None),
+)
+_TRIED = and_(outbox.c.parked_at.is_(None), outbox.c.attempts > literal_column("0"))
+Index(
+    "outbox_receiver_idx", outbox.c.zone_id, outbox.c.receiver, postgresql_where=_TRIED, sqlite_where=_TRIED
 )
