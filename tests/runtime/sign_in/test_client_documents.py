@@ -347,8 +347,13 @@ class TestDrift:
         client = site.stranger(zone, documents.client(path), LOCAL)
         browser, target = Browser(), ["https://tools.example/mcp"]
         tokens = client.sign_in(browser, resources=target, scope="openid read")
+        plain = client.sign_in(browser, scope="openid email", prompt="login")
         grow_old(site, client)
         assert not is_asked(browser, client, resources=target, scope="openid read")  # the same document: ok
+        plain = client.refresh(plain["refresh_token"]).json()
+        assert client.userinfo(plain["access_token"]).status_code == 200
+        waiting = browser.open(client.url(scope="openid email"))
+        assert isinstance(waiting, Answer)
 
         documents.client(path, **change)
         grow_old(site, client)
@@ -361,6 +366,10 @@ class TestDrift:
         assert is_asked(browser, client, resources=target, scope="openid read")
         refused = client.refresh(tokens["refresh_token"], resource=target[0])
         assert (refused.status_code, refused.json()["error"]) == (400, "access_denied")
+        for at_the_zone in (client.refresh(plain["refresh_token"]), client.redeem(waiting.code)):
+            heard = at_the_zone.json()
+            assert (heard["error"], heard["reason"]) == ("access_denied", "user_authorization_required")
+        assert client.userinfo(plain["access_token"]).status_code == 401
         events = httpx.get(
             f"{site.server.url}/organizations/{site.server.organization_id}/audit-events",
             headers=site.server.headers,
@@ -446,7 +455,11 @@ def test_a_key_taken_out_is_worth_nothing(site: Site, zone: Zone, documents: Doc
 
     refused = client.refresh(token, **assertion(old, client))
     assert (refused.status_code, refused.json()["error"]) == (401, "invalid_client")
-    assert client.refresh(token, **assertion(new, client)).status_code == 200
+    void = client.refresh(token, **assertion(new, client))  # users have agreed to another client
+    assert (void.status_code, void.json()["error"]) == (400, "access_denied")
+    answer = browser.send(asked(browser, client), decision="allow")
+    assert isinstance(answer, Answer)
+    assert client.redeem(answer.code, **assertion(new, client)).status_code == 200
     documents.publish("/rotated.json", {}, status=500)
     grow_old(site, client)
     refused = client.refresh(token, **assertion(new, client))

@@ -98,7 +98,7 @@ async def _user(request: Request) -> tuple[Parts, User]:
     except (OAuthError, NotFound) as refused:
         nonce = refused.nonce if isinstance(refused, NonceRequired) else None
         raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
-    if not isinstance(await view.client(bearer.subject.client_id), ApplicationClient):
+    if not isinstance(bearer.client, ApplicationClient):
         raise Forbidden("an application that registered itself has no say in policies")
     check_client_request_id(request, uuid=False)
     return parts, bearer.root.user.user

@@ -15,6 +15,7 @@ from runtime.domain.errors import (
 )
 from runtime.services import possession
 from runtime.services.exchange.subject import Subject, check_root, require_not_denied, verify_subject
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.possession import Presented
 from runtime.services.zones import RootView, ZoneView
@@ -24,10 +25,11 @@ _REFUSED = "the access token is not valid here"
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who presents a zone's token at the zone itself: the token's subject, and the session behind it."""
+    """Who presents a zone's token at the zone itself: its subject, the session behind it, and its client."""
 
     subject: Subject
     root: RootView
+    client: Client
 
 
 async def require_bearer(
@@ -71,9 +73,10 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
         raise InvalidToken(_REFUSED, internal="another audience, or no user")
     require_not_denied(view, subject.token_id)
     root = check_root(await view.root(subject.session_id), subject, parts.clock())
-    if await view.client(subject.client_id) is None:
+    client = await view.client(subject.client_id)
+    if client is None:
         raise InvalidToken(_REFUSED, internal="the application is gone")
-    return Bearer(subject, root)
+    return Bearer(subject, root, client)
 
 
 def _under(presented: Presented, refusal: InvalidToken) -> InvalidToken:

@@ -23,10 +23,9 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
-from runtime.services.exchange.target import authorization_required
 from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
-from runtime.services.sign_in import consent, requests, tokens
+from runtime.services.sign_in import requests, tokens
 from runtime.services.sign_in.tokens import Authority
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions, users
@@ -82,8 +81,6 @@ async def redeem(
     user = await _user(parts, view, vouched)
     asked, resources = await requests.asked_for(view, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
-    if not await consent.covers_sign_in(parts, view, client, user, scopes):
-        raise authorization_required(view, client, None, internal="no consent to the sign-in scopes")
     session = _session(parts, view, client, user, vouched, now)
     authority = Authority(session, user, client, scopes, resources, jkt)
     target = await tokens.choose_target(parts, view, authority, named)

@@ -96,12 +96,15 @@ async def stands(parts: Parts, view: ZoneView, client: Client, user: User, asked
 async def covers_sign_in(
     parts: Parts, view: ZoneView, client: Client, user: User, scopes: frozenset[str]
 ) -> bool:
-    """Tell whether the user has let the client know what these sign-in scopes tell it."""
+    """Tell whether the user has let the client know what these sign-in scopes tell it, and still does.
+
+    Args:
+        user: as read in this request.
+    """
     if client.consent is Consent.IMPLICIT:
         return True
-    async with parts.database.reading() as conn:
-        given = await storage.given(conn, zone_id=view.id, user_id=user.id, party=client.party)
-    return SIGN_IN in given and scopes <= given[SIGN_IN].scopes
+    given = (await _agreed(parts, view, client, user)).given.get(SIGN_IN)
+    return given is not None and scopes <= given.scopes
 
 
 async def has_agreed_at(parts: Parts, view: ZoneView, client: Client, user: User, redirect_host: str) -> bool:

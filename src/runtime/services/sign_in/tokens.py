@@ -66,11 +66,14 @@ async def choose_target(
 
     Args:
         named: what the token request says; it can only narrow what was authorized.
-    Raises: InvalidTarget.
+    Raises: InvalidTarget; AccessDenied when the client may not know any more who the user is, or may not use
+        the resource: the user has taken it back, or has agreed to another client than it is by now.
     Spec: RFC 8707 section 2.2; zone interface, section 3.
     """
     if len(named) > 1:
         raise InvalidTarget("name one `resource` for one access token")
+    if not await consent.covers_sign_in(parts, view, authority.client, authority.user, authority.scopes):
+        raise authorization_required(view, authority.client, None, internal="no consent to signing in")
     authorized = {each.id: each for each in authority.resources}
     if named and named[0] == view.issuer:
         return None
