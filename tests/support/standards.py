@@ -114,7 +114,7 @@ STANDARDS = (
     Standard(
         "OpenID Connect Back-Channel Logout",
         "",
-        "Taken from a zone's provider: ends the zone's sessions and every chain that began in them",
+        "Taken from a zone's provider, it ends sessions and every chain that began in them; told to clients",
         f"{_OPENID}/openid-connect-backchannel-1_0.html",
     ),
     Standard(

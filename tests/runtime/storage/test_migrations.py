@@ -120,6 +120,8 @@ async def test_what_stands_stays_when_clients_learn_to_register_themselves(postg
                 found = (await conn.execute(text(f"SELECT application_id, user_agent_id FROM {table}"))).all()
                 assert found == [("application", None)], (url, table)
             assert (await conn.execute(select(consents.c.id, consents.c.scopes))).one().scopes == ["read"]
+            told = "SELECT sessions.client_id FROM sessions JOIN refresh_families USING (client_id)"
+            assert len((await conn.execute(text(told))).all()) == 1, url
         await newer.close()
 
 
