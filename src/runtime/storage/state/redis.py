@@ -29,11 +29,19 @@ if greater then wanted = there end
 redis.call('SET', KEYS[1], wanted, 'EX', ARGV[2])
 return wanted
 """
+# Pairs of a key and its mark, each pair with a value and a lifetime.
 _CLAIM = """
-local kept = redis.call('GETDEL', KEYS[1])
-if not kept then return {false, redis.call('GET', KEYS[2])} end
-redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
-return {kept, false}
+local heard = {}
+for n = 1, #KEYS, 2 do
+  local kept, left = redis.call('GETDEL', KEYS[n]), false
+  if kept then
+    redis.call('SET', KEYS[n + 1], ARGV[n], 'EX', ARGV[n + 1])
+  else
+    left = redis.call('GET', KEYS[n + 1])
+  end
+  heard[n], heard[n + 1] = kept, left
+end
+return heard
 """
 _EXPECT = f"""{_STANDING}
 if greater or (there == wanted and not expected) then return end
@@ -72,6 +80,7 @@ class RedisState:
         self._count = client.register_script(_COUNT)
         self._fetches = Gathering(self._fetch_all)
         self._puts = Gathering(self._put_all)
+        self._claims = Gathering(self._claim_all)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 32, timeout_seconds: float = 2.0) -> "RedisState":
@@ -111,11 +120,16 @@ class RedisState:
         self, key: str, *, mark: str, value: bytes, ttl_seconds: int
     ) -> tuple[bytes | None, bytes | None]:
         """Take what is kept, and leave *value* under *mark*; or hear what was left there."""
+        return await self._claims.answer((key, mark, value, ttl_seconds))
+
+    async def _claim_all(
+        self, wanted: Sequence[tuple[str, str, bytes, int]]
+    ) -> Sequence[tuple[bytes | None, bytes | None]]:
+        names = [self._name(name) for key, mark, _, _ in wanted for name in (key, mark)]
+        arguments = [argument for _, _, value, ttl_seconds in wanted for argument in (value, ttl_seconds)]
         async with _reaching():
-            kept, left = await self._claim(
-                keys=[self._name(key), self._name(mark)], args=[value, ttl_seconds]
-            )
-            return _bytes(kept), _bytes(left)
+            heard = [_bytes(each) for each in await self._claim(keys=names, args=arguments)]
+        return list(zip(heard[::2], heard[1::2], strict=True))
 
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept."""
