@@ -35,12 +35,7 @@ MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
 MAY_IMPORT["runtime.schemas"] = frozenset(
     {"runtime.contract", "runtime.domain", "runtime.services", "runtime.storage"}
 )
-MAY_IMPORT["runtime.connected"] = MAY_IMPORT["runtime.app"] | {"runtime.app"}
-MAY_IMPORT["runtime.cli_organizations"] = MAY_IMPORT["runtime.connected"] | {"runtime.connected"}
-MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.cli_organizations"] | {
-    "runtime.cli_organizations",
-    "runtime.schemas",
-}
+MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app"}
 MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
 MAY_IMPORT["reconciler.kinds"] = frozenset()

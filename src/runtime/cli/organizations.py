@@ -1,14 +1,14 @@
-"""`zoned organization` and `zoned organization-user`: who the service is for, and who acts for them."""
+"""`zoned organization`, `organization-user` and `api-key`: who the service is for, and who acts for them."""
 
 import json
 import sys
 
 import click
 
-from runtime.connected import with_parts
+from runtime.cli.connected import with_parts
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.management.members import first_people
-from runtime.services.management.organizations import organizations
+from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 
@@ -76,3 +76,18 @@ def add_organization_user(
         return made.id
 
     click.echo(with_parts(settings, add))
+
+
+@click.group("api-key")
+def api_key() -> None:
+    """Keys that call the management API."""
+
+
+@api_key.command("add")
+@click.option("--organization", required=True, metavar="ID", help="The organization's id or label.")
+@click.option("--name", required=True)
+@click.option("--role", type=click.Choice(["org_admin", "org_member", "org_viewer"]), default="org_admin")
+@click.pass_obj
+def add_api_key(settings: Settings, organization: str, name: str, role: str) -> None:
+    """Add an API key and print it; it is shown once."""
+    click.echo(with_parts(settings, lambda parts: api_keys.create(parts, organization, name=name, role=role)))

@@ -1,0 +1,61 @@
+"""The command itself: it reads the settings, and knows all others."""
+
+import os
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from runtime.app import UnsafeSettings, check
+from runtime.cli.connected import Refused
+from runtime.cli.organizations import api_key, organization, organization_user
+from runtime.cli.reading import audit, openapi
+from runtime.cli.serving import serve
+from runtime.cli.setting_up import doctor, init, migrate
+from runtime.cli.zones import keys, user, zone
+from runtime.settings import Settings, SettingsUnreadable, meant, misspelt
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="zonewright", prog_name="zoned")
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings file (YAML)."
+)
+@click.pass_context
+def main(context: click.Context, config: Path | None) -> None:
+    """Serve identity zones: a management API, and an OAuth 2.1 / OpenID Connect server for every zone."""
+    for name, setting in misspelt(os.environ):
+        click.echo(f"Warning: {name} is no setting; did you mean {setting}?", err=True)
+    try:
+        context.obj = Settings.load(config)
+        check(context.obj)
+    except ValidationError as failure:
+        raise Refused("settings: " + "; ".join(_told(each) for each in failure.errors())) from None
+    except (UnsafeSettings, SettingsUnreadable) as failure:
+        raise Refused(str(failure)) from None
+
+
+def _told(error: ErrorDetails) -> str:
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        return f"{name}: {error['msg']}"
+    setting = meant(name)
+    return f"unknown setting `{name}`" + (f"; did you mean `{setting}`?" if setting else "")
+
+
+for _command in (
+    init,
+    serve,
+    migrate,
+    user,
+    organization,
+    organization_user,
+    api_key,
+    keys,
+    zone,
+    audit,
+    doctor,
+    openapi,
+):
+    main.add_command(_command)

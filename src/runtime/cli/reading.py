@@ -1,0 +1,49 @@
+"""`zoned audit` and `openapi`: what is on record, and what is promised."""
+
+import json
+
+import click
+
+from runtime.cli.connected import with_parts
+from runtime.services.management import audit as audit_trail
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+
+
+@click.group()
+def audit() -> None:
+    """The audit trail."""
+
+
+@audit.command("verify")
+@click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
+@click.pass_obj
+def verify_audit(settings: Settings, organization: str | None) -> None:
+    """Prove every record, every link and the head of the audit chain; exit 1 when one does not hold.
+
+    Keep the hashes that it prints elsewhere: nobody can then rewrite the past without showing it.
+    """
+
+    async def verify(parts: Parts) -> bool:
+        holds = True
+        async for verdict in audit_trail.verify(parts, organization):
+            holds = holds and verdict.broken_at is None
+            click.echo(_line(verdict))
+        return holds
+
+    if not with_parts(settings, verify):
+        raise SystemExit(1)
+
+
+def _line(verdict: audit_trail.Verdict) -> str:
+    if verdict.broken_at is None:
+        return f"{verdict.organization_id}  ok      {verdict.records} records, head {verdict.hash}"
+    return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
+
+
+@click.command()
+def openapi() -> None:
+    """Print the management API's OpenAPI document."""
+    from runtime.contract.openapi import openapi as document
+
+    click.echo(json.dumps(document(), indent=2))

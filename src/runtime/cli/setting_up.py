@@ -1,0 +1,81 @@
+"""`zoned init`, `migrate` and `doctor`: storage and keys, made, brought up to date and looked at."""
+
+import asyncio
+import json
+
+import click
+
+from runtime.app import key_encryption_of
+from runtime.cli.connected import Refused, in_one_line, with_parts
+from runtime.domain.errors import ServiceError
+from runtime.services.management.organizations import organizations
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+from runtime.storage.sql import migrate as migrations
+
+
+@click.command()
+@click.option("--organization", default="Default organization", show_default=True, help="Its display name.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def init(settings: Settings, organization: str, as_json: bool) -> None:
+    """Create storage, keys and an organization.
+
+    The organization comes with an API key, which is shown once.
+    """
+    with in_one_line():
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        key_encryption_of(settings, create=True)
+        asyncio.run(migrations.migrate(settings.resolved_database_url))
+
+    async def create(parts: Parts) -> tuple[str, str]:
+        if (label := await organizations.any_label(parts)) is not None:
+            raise Refused(
+                "this service is set up already; another key for its organization: "
+                f"`zoned api-key add --organization {label} --name NAME`"
+            )
+        made, api_key = await organizations.create_organization(parts, organization)
+        return made.id, api_key
+
+    organization_id, api_key = with_parts(settings, create)
+    if as_json:
+        answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
+        click.echo(json.dumps(answer))
+        return
+    click.echo(f"organization  {organization_id}\napi key       {api_key}   (shown once: keep it now)")
+    click.echo(f"base url      {settings.public_url}\n\nStart the service with `zoned serve`.")
+
+
+@click.command()
+@click.pass_obj
+def migrate(settings: Settings) -> None:
+    """Bring the database's tables up to date. Start-up never does this by itself."""
+    with in_one_line():
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        asyncio.run(migrations.migrate(settings.resolved_database_url))
+    click.echo("the database is up to date")
+
+
+@click.command()
+@click.pass_obj
+def doctor(settings: Settings) -> None:
+    """Check settings, keys and storage.
+
+    Exits with 1 when something is wrong.
+    """
+
+    async def look(parts: Parts) -> list[tuple[str, str]]:
+        found = []
+        for name, part in (("database", parts.database), ("short-lived state", parts.state)):
+            try:
+                await part.ping()
+                found.append((name, "ok"))
+            except ServiceError as failure:
+                found.append((name, failure.detail))
+        return found
+
+    results = [("settings", "ok"), ("keys and migrations", "ok"), *with_parts(settings, look)]
+    for name, result in results:
+        click.echo(f"{name:20} {result}")
+    if any(result != "ok" for _, result in results):
+        raise SystemExit(1)

@@ -1,0 +1,126 @@
+"""`zoned user`, `keys` and `zone`: what an operator does in a zone beside the management API."""
+
+import sys
+from typing import Any
+
+import click
+
+from runtime.cli.connected import with_parts
+from runtime.services import keys as zone_keys
+from runtime.services import switches
+from runtime.services.parts import Parts
+from runtime.services.sign_in import users
+from runtime.settings import Settings
+
+
+@click.group()
+def user() -> None:
+    """Users of a zone that signs people in itself."""
+
+
+@user.command("add")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--email", required=True)
+@click.option("--password-stdin", is_flag=True, required=True, help="Read the password from standard input.")
+@click.pass_obj
+def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) -> None:
+    """Add a user with a password. The address counts as verified: you vouch for it."""
+    password = sys.stdin.readline().rstrip("\r\n")
+
+    async def create(parts: Parts) -> tuple[str, bool]:
+        zone_id = await parts.zones.find_id(zone)
+        made = await users.create_local_user(parts, zone_id, email, password, verified=True)
+        view = await parts.zones.view(zone_id)
+        return made.id, view.zone.user_identity_provider_id is not None
+
+    user_id, signs_in_elsewhere = with_parts(settings, create)
+    click.echo(user_id)
+    if signs_in_elsewhere:
+        click.echo("nobody is asked for this password: people sign in with the zone's provider", err=True)
+
+
+@click.group()
+def keys() -> None:
+    """Signing keys of zones."""
+
+
+def _tell_when(settings: Settings) -> None:
+    """Say when a running server knows: epochs reach it through Redis, or run out."""
+    if not settings.redis_url:
+        click.echo("a running server notices within a minute; restart it to have it at once", err=True)
+
+
+_ALGORITHM = click.Choice(["RS256", "ES256"])
+
+
+@keys.command("rotate")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option(
+    "--algorithm", type=_ALGORITHM, default="RS256", show_default=True, help="Which of its keys to replace."
+)
+@click.option(
+    "--at-once",
+    is_flag=True,
+    help="The present key may be known to others: withdraw it and refuse every token it signed.",
+)
+@click.pass_obj
+def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
+    """Publish a zone's next signing key and print its kid. It signs once verifiers had time to fetch it."""
+
+    async def rotate(parts: Parts) -> str:
+        zone_id = await parts.zones.find_id(zone)
+        return await zone_keys.rotate(parts, zone_id, algorithm, at_once=at_once)
+
+    click.echo(with_parts(settings, rotate))
+    _tell_when(settings)
+
+
+@keys.command("list")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.pass_obj
+def list_keys(settings: Settings, zone: str) -> None:
+    """Print a zone's keys, oldest first: what each is for now, and when that changes."""
+
+    async def read(parts: Parts) -> list[tuple[str, ...]]:
+        now = parts.clock()
+        found = await zone_keys.listed(parts, await parts.zones.find_id(zone))
+        return [(each.kid, each.algorithm, *zone_keys.life(each, now)) for each in found]
+
+    for line in with_parts(settings, read):
+        click.echo("  ".join(line))
+
+
+@keys.command("use")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.option("--algorithm", type=_ALGORITHM, required=True, help="What access tokens are signed with.")
+@click.pass_obj
+def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
+    """Sign a zone's access tokens with that algorithm from now on. It has had a key for each all along."""
+
+    async def use(parts: Parts) -> None:
+        await zone_keys.use_algorithm(parts, await parts.zones.find_id(zone), algorithm)
+
+    with_parts(settings, use)
+    click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
+    _tell_when(settings)
+
+
+@click.group()
+def zone() -> None:
+    """Switches of zones that no manifest has."""
+
+
+@zone.command("set")
+@click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
+@click.argument("switch")
+@click.argument("value")
+@click.pass_obj
+def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
+    """Set a switch: `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error`."""
+
+    async def change(parts: Parts) -> None:
+        await switches.set_switch(parts, await parts.zones.find_id(zone), switch, value)
+
+    with_parts(settings, change)
+    click.echo(f"`{switch}` of `{zone}` is `{value}`")
+    _tell_when(settings)
