@@ -286,6 +286,8 @@ class TestTokens:
             assert each["iat"] - 60 <= each["auth_time"] <= each["iat"] < each["exp"]
         assert access["aud"] == client.issuer
         assert access["jti"]
+        published = httpx.get(f"{client.issuer}/.well-known/openid-configuration").json()
+        assert identity.keys() <= set(published["claims_supported"])
         again = claims(client.refresh(tokens["refresh_token"]).json()["id_token"])
         same = ("iss", "sub", "aud", "sid", "auth_time")
         assert [again[name] for name in same] == [identity[name] for name in same]

@@ -17,10 +17,16 @@ from runtime.api.oauth import grants
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
 from runtime.domain.oauth import assertions
+from runtime.services.sign_in.requests import PROMPTS
+from runtime.services.sign_in.sessions import PROFILE_CLAIMS
 from runtime.services.zones import ZoneView
 
 MAX_AGE_SECONDS = 300
 SCOPES = ("openid", "profile", "email", "offline_access")
+_CLAIMS = (
+    *("sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "amr", "nonce", "sid", "at_hash"),
+    *("email", "email_verified", *PROFILE_CLAIMS),
+)
 _METADATA_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 
 _Document = tuple[bytes, str]  # body and entity tag
@@ -88,7 +94,9 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "revocations_uri": f"{view.issuer}/.well-known/revocations",
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
-        "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "nonce", "sid", "email"],
+        "claims_supported": list(_CLAIMS),
+        "prompt_values_supported": sorted(PROMPTS),
+        "claims_parameter_supported": False,
         "request_parameter_supported": False,
         "request_uri_parameter_supported": False,
     }
