@@ -50,10 +50,11 @@ for _part in ("apply", "client"):
     MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}
 MAY_IMPORT["reconciler.configured"] = frozenset({"reconciler.manifests", "reconciler.variables"})
 MAY_IMPORT["reconciler.exits"] = frozenset()
-MAY_IMPORT["reconciler.commands"] = frozenset(
+MAY_IMPORT["reconciler.session"] = frozenset(
     f"reconciler.{other}"
     for other in ("apply", "client", "configured", "exits", "kinds", "manifests", "plan", "report")
 )
+MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {"reconciler.session"}
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}
 
 # Libraries that only these parts may use.

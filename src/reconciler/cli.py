@@ -18,7 +18,7 @@ import reconciler
 from reconciler.exits import DRIFT, FAILED, INTERRUPTED, USAGE, Failure
 
 if TYPE_CHECKING:
-    from reconciler.commands import Session
+    from reconciler.session import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,8 +105,9 @@ def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
 def plan(path: Path, out: Path | None, output: str, **options: Any) -> None:
     """Show what applying PATH would change. Cannot change anything: it has no way to send a write."""
     from reconciler import commands
+    from reconciler.session import Session
 
-    with commands.Session.open(path, options, writes=False) as session:
+    with Session.open(path, options, writes=False) as session:
         made = session.plan()
         refusals = commands.guard(made, options)
         session.check(made, refusals)
@@ -123,8 +124,9 @@ def plan(path: Path, out: Path | None, output: str, **options: Any) -> None:
 def drift(path: Path, output: str, **options: Any) -> None:
     """Show what others changed of what PATH describes. Exits with 3 when there is any."""
     from reconciler import commands
+    from reconciler.session import Session
 
-    with commands.Session.open(path, options, writes=False) as session:
+    with Session.open(path, options, writes=False) as session:
         made = commands.drift_of(session.plan())
     if output == "json":
         _print_json({"format": "zonewright/drift/v1", "drift": [action.as_json() for action in made]})

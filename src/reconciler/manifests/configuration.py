@@ -8,9 +8,10 @@ from typing import Any
 from reconciler.kinds import Kinds, Manifest, Origin
 
 from .cache import Cache, Entry
-from .checks import Validators, report_document
+from .checks import Validators
 from .crosschecks import cross_check
 from .diagnostics import Diagnostic, diagnose
+from .placing import report_document
 from .sources import Source
 from .yaml_reader import YamlProblem, read_documents
 

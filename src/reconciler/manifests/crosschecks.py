@@ -8,8 +8,8 @@ from typing import Any
 from reconciler.kinds import Manifest, Ref
 from reconciler.kinds.values import Key
 
-from .checks import find_span, secret_spans
 from .diagnostics import Diagnostic, diagnose, suggest
+from .placing import find_span, secret_spans
 from .sources import Source
 from .yaml_reader import Document, Path, read_documents
 

@@ -6,13 +6,13 @@ from typing import cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.adapters.keys.signing import InvalidToken
 from runtime.domain.errors import NotFound, Unauthorized
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.organization import Organization, ServiceAccount
 from runtime.logs import log
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
-from runtime.services.management.access import unverified, user_tokens
+from runtime.services.management.access import unverified, user_tokens, verified
 from runtime.services.management.access.caller import KEY_PREFIX, REFUSED, TOKEN_TYPE, Caller
 from runtime.services.parts import Parts
 from runtime.services.possession import Presented
@@ -94,14 +94,7 @@ async def _by_token(parts: Parts, token: str) -> Caller:
         if organization.zone_id is None:
             raise Unauthorized(REFUSED)
         view = await parts.zones.view(organization.zone_id)
-        claims = verify(
-            token,
-            view.keys,
-            typ=TOKEN_TYPE,
-            issuer=view.issuer,
-            audience=parts.settings.public_url,
-            now=parts.clock(),
-        )
+        claims = verified.claims(parts, view, token, typ=TOKEN_TYPE)
         account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
         async with parts.database.reading() as conn:
             account = cast(

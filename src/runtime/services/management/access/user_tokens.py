@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.adapters.keys.signing import InvalidToken
 from runtime.contract.answers import TokenResponse
 from runtime.domain.errors import Forbidden, NonceRequired, NotFound, OAuthError, Unauthorized
 from runtime.domain.identifiers import new_id
@@ -24,7 +24,7 @@ from runtime.services.decisions import Decision
 from runtime.services.exchange.allowance import require_allowance
 from runtime.services.exchange.subject import bound_to
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE, confirmation
-from runtime.services.management.access import unverified
+from runtime.services.management.access import unverified, verified
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
 from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
@@ -65,7 +65,7 @@ async def _signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Sess
     """As `signed_in`, with the session, the key that was proved, and the application that has the token."""
     try:
         view = await _zone_of_key(parts, presented.token)
-        claims = _verified(parts, view, presented.token, ACCESS_TOKEN_TYPE)
+        claims = verified.claims(parts, view, presented.token, typ=ACCESS_TOKEN_TYPE)
         if "act" in claims:
             raise Unauthorized(REFUSED, internal="an actor besides the user")
         jkt = await _possessed(parts, view, presented, claims)
@@ -104,7 +104,7 @@ async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom a token of one organization was issued to. Raises Unauthorized."""
     try:
         view = await _zone_of_key(parts, presented.token)
-        claims = _verified(parts, view, presented.token, TOKEN_TYPE)
+        claims = verified.claims(parts, view, presented.token, typ=TOKEN_TYPE)
         jkt = await _possessed(parts, view, presented, claims)
         home, client_id = await parts.zones.view(str(claims[_HOME])), str(claims["client_id"])
         await _require_application(parts, home, str(claims["sid"]), client_id)
@@ -182,17 +182,6 @@ async def _zone_of_key(parts: Parts, token: str) -> ZoneView:
     if zone_id is None:
         raise Unauthorized(REFUSED, internal="no key of that id")
     return await parts.zones.view(zone_id)
-
-
-def _verified(parts: Parts, view: ZoneView, token: str, typ: str) -> dict[str, Any]:
-    return verify(
-        token,
-        view.keys,
-        typ=typ,
-        issuer=view.issuer,
-        audience=parts.settings.public_url,
-        now=parts.clock(),
-    )
 
 
 async def _owner(conn: AsyncConnection, view: ZoneView) -> Organization:
