@@ -201,6 +201,18 @@ class TestRefusals:
             heard = refused(browser, client.url(**changes))
             assert (heard["error"], heard["iss"]) == ("invalid_request", client.issuer)
 
+    @pytest.mark.standard("RFC 9700")
+    @pytest.mark.threat(2)
+    def test_a_public_client_never_does_without(self, site: Site, browser: Browser) -> None:
+        """Where a zone leaves PKCE to its clients, those with a secret may leave it out."""
+        zone = site.zone(protocols={"oauth2": {"pkce_required": False}})
+        secret, public = site.app(zone), site.app(zone, "public", public=True)
+        without: dict[str, Any] = {"code_challenge": None, "code_challenge_method": None}
+        assert isinstance(browser.open(secret.url(**without)), Page)
+        assert isinstance(browser.open(public.url()), Page)
+
+        assert refused(browser, public.url(**without))["error"] == "invalid_request"
+
     @pytest.mark.standard("RFC 9207")
     @pytest.mark.threat(4)
     def test_success_and_failure_name_the_issuer(self, site: Site, browser: Browser) -> None:

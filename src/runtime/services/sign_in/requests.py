@@ -180,7 +180,8 @@ async def check(
     challenge = pkce.check_challenge(
         parameters.one("code_challenge"),
         parameters.one("code_challenge_method"),
-        required=view.zone.protocols.oauth2.pkce_required,
+        # A client without a secret proves by nothing else that the code is its own. Spec: RFC 9700, 2.1.1.
+        required=view.zone.protocols.oauth2.pkce_required or client.is_public,
     )
     scopes, granted = await asked_for(view, client, parameters.all("resource"), parameters.one("scope"))
     return AuthorizationRequest(
