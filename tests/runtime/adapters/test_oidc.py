@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from runtime.adapters.identity_providers.oidc import OpenIDProviders, ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.signing import SigningKey

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import oidc_provider_mock
 import pytest
 
-from runtime.adapters.identity_providers.oidc import OpenIDProviders, ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.oidc import OpenIDProviders
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.outbound import Outbound

@@ -2,74 +2,33 @@
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from hmac import compare_digest
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit, urlunsplit
 
+from runtime.adapters.identity_providers.answers import (
+    Endpoints,
+    ProviderIdentity,
+    ProviderRefused,
+    ProviderTokens,
+    check_id_token,
+    endpoints_of,
+    identity_of,
+    metadata_address,
+    required,
+    text_of,
+    tokens_of,
+)
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.keys.jose import CompactJws, InvalidToken
-from runtime.adapters.keys.remote import RemoteKeys, audiences
+from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
 from runtime.domain.oauth import pkce
-from runtime.domain.oauth.claims import at_hash, is_time
 from runtime.domain.oauth.logout import LOGOUT_TOKEN_TYPE, LogoutToken, read_logout_token
 
 _DISCOVERY_SECONDS = 300
 _BASE_SCOPES = ("openid", "profile", "email")
-
-
-class ProviderRefused(Exception):
-    """The provider said no, or said something that cannot be trusted.
-
-    Attributes:
-        code: the provider's OAuth error code, or one of ours: `issuer_mismatch`, `invalid_id_token`,
-            `invalid_logout_token`, `invalid_response`, `not_configured`.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """What is known of a provider: its settings, completed by what it publishes."""
-
-    authorization_endpoint: str | None
-    token_endpoint: str | None
-    jwks_uri: str | None
-    userinfo_endpoint: str | None
-    token_auth_methods: tuple[str, ...]
-    challenge_methods: tuple[str, ...] | None
-    sends_issuer: bool  # RFC 9207: advertised, so a callback without `iss` is refused
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderTokens:
-    """A token endpoint's answer. `expires_in`: seconds; `scopes`: None when the provider did not say."""
-
-    access_token: str = field(repr=False)
-    token_type: str
-    refresh_token: str | None = field(repr=False)
-    id_token: str | None = field(repr=False)
-    expires_in: int | None
-    scopes: frozenset[str] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderIdentity:
-    """Who signed in, as a verified ID token says."""
-
-    issuer: str
-    subject: str
-    email: str | None
-    email_verified: bool
-    claims: Mapping[str, Any] = field(repr=False)
-    auth_time: datetime | None
-    acr: str | None
 
 
 class OpenIDProviders:
@@ -116,7 +75,7 @@ class OpenIDProviders:
         Raises: ProviderRefused, OutboundRefused, OutboundFailed.
         """
         endpoints = await self.endpoints(settings)
-        address = _required(endpoints.authorization_endpoint, "authorization endpoint")
+        address = required(endpoints.authorization_endpoint, "authorization endpoint")
         wanted = [*(_BASE_SCOPES if nonce is not None else ()), *scopes]
         if nonce is not None:
             wanted += settings.openid_scopes
@@ -130,7 +89,7 @@ class OpenIDProviders:
             query[settings.authorization_resource_parameter] = resource
         query |= {
             "response_type": "code",
-            "client_id": _required(settings.client_id, "client id"),
+            "client_id": required(settings.client_id, "client id"),
             "redirect_uri": redirect_uri,
             "state": state,
         }
@@ -195,7 +154,7 @@ class OpenIDProviders:
             unavailable.
         Spec: OpenID Connect Core section 3.1.3.7.
         """
-        client_id = _required(settings.client_id, "client id")
+        client_id = required(settings.client_id, "client id")
         jwks_uri = await self._keys_address(settings)
         if tokens.id_token is None:
             raise ProviderRefused("invalid_id_token", "the provider sent no ID token")
@@ -208,10 +167,10 @@ class OpenIDProviders:
                 now=now,
                 partition=settings.partition,
             )
-            _check_id_token(claims, client_id, nonce, tokens)
+            check_id_token(claims, client_id, nonce, tokens)
         except InvalidToken as failure:
             raise ProviderRefused("invalid_id_token", str(failure)) from failure
-        return _identity(settings, claims)
+        return identity_of(settings, claims)
 
     async def check_signature(self, settings: ProviderSettings, jws: CompactJws) -> None:
         """Check that the provider has signed an assertion. Of its claims nothing is looked at.
@@ -246,10 +205,10 @@ class OpenIDProviders:
         Raises: ProviderRefused, OutboundRefused, OutboundFailed.
         Spec: OpenID Connect RP-Initiated Logout section 2.1.
         """
-        address = _text(await self._discovery(settings), "end_session_endpoint")
+        address = text_of(await self._discovery(settings), "end_session_endpoint")
         if address is None or urlsplit(address).scheme not in ("http", "https"):
             return None
-        return _with_query(address, {**query, "client_id": _required(settings.client_id, "client id")})
+        return _with_query(address, {**query, "client_id": required(settings.client_id, "client id")})
 
     async def logout_token(self, settings: ProviderSettings, token: str, *, now: datetime) -> LogoutToken:
         """Which session the provider says has ended.
@@ -258,7 +217,7 @@ class OpenIDProviders:
             unavailable.
         Spec: OpenID Connect Back-Channel Logout section 2.6.
         """
-        client_id = _required(settings.client_id, "client id")
+        client_id = required(settings.client_id, "client id")
         jwks_uri = await self._keys_address(settings)
         try:
             claims = await self._keys.verify(
@@ -277,7 +236,7 @@ class OpenIDProviders:
     async def _keys_address(self, settings: ProviderSettings) -> str:
         """Where the provider's keys are: nothing is discovered where that is configured."""
         jwks_uri = settings.jwks_uri or (await self.endpoints(settings, needs_keys=True)).jwks_uri
-        return _required(jwks_uri, "JWK set address")
+        return required(jwks_uri, "JWK set address")
 
     async def _discovery(self, settings: ProviderSettings) -> Mapping[str, Any]:
         async def fetch() -> Mapping[str, Any]:
@@ -296,7 +255,7 @@ class OpenIDProviders:
         self, settings: ProviderSettings, fields: dict[str, str], endpoints: Endpoints | None = None
     ) -> ProviderTokens:
         endpoints = endpoints or await self.endpoints(settings)
-        address = _required(endpoints.token_endpoint, "token endpoint")
+        address = required(endpoints.token_endpoint, "token endpoint")
         headers = _authenticate(settings, endpoints.token_auth_methods, fields)
         status, answer = await self._outbound.post_form(
             address, fields, headers=headers, partition=settings.partition
@@ -307,34 +266,14 @@ class OpenIDProviders:
         if status != 200 or "error" in answer:
             code = answer.get("error")
             raise ProviderRefused(code if isinstance(code, str) else "invalid_response", f"answered {status}")
-        return _tokens(settings, answer)
-
-
-def metadata_address(settings: ProviderSettings) -> str:
-    """Where a provider publishes its metadata. Spec: OpenID Connect Discovery section 4."""
-    return f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-
-
-def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoints:
-    """Configured addresses, completed by published metadata."""
-    methods = _texts(found.get("token_endpoint_auth_methods_supported"))
-    return Endpoints(
-        authorization_endpoint=settings.authorization_endpoint or _text(found, "authorization_endpoint"),
-        token_endpoint=settings.token_endpoint or _text(found, "token_endpoint"),
-        jwks_uri=settings.jwks_uri or _text(found, "jwks_uri"),
-        userinfo_endpoint=settings.userinfo_endpoint or _text(found, "userinfo_endpoint"),
-        token_auth_methods=methods if methods is not None else ("client_secret_basic",),
-        challenge_methods=settings.code_challenge_methods_supported
-        or _texts(found.get("code_challenge_methods_supported")),
-        sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
-    )
+        return tokens_of(settings, answer)
 
 
 def _authenticate(
     settings: ProviderSettings, methods: tuple[str, ...], fields: dict[str, str]
 ) -> dict[str, str]:
     """Add client authentication to *fields*, or give the header that carries it."""
-    client_id = _required(settings.client_id, "client id")
+    client_id = required(settings.client_id, "client id")
     if settings.client_secret is None:
         fields["client_id"] = client_id
         return {}
@@ -345,91 +284,8 @@ def _authenticate(
     return {}
 
 
-def _tokens(settings: ProviderSettings, answer: Mapping[str, Any]) -> ProviderTokens:
-    access_token = _pointed_at(answer, settings.token_response_access_token_pointer)
-    if not isinstance(access_token, str) or not access_token:
-        raise ProviderRefused("invalid_response", "the token endpoint sent no access token")
-    lifetime = answer.get("expires_in")
-    if isinstance(lifetime, str) and lifetime.isdecimal() and len(lifetime) < 10:
-        lifetime = int(lifetime)
-    scope = _text(answer, "scope")
-    separator = None if settings.scope_separator == " " else settings.scope_separator
-    return ProviderTokens(
-        access_token=access_token,
-        token_type=_text(answer, "token_type") or "Bearer",
-        refresh_token=_text(answer, "refresh_token"),
-        id_token=_text(answer, "id_token"),
-        expires_in=int(lifetime) if is_time(lifetime) and lifetime >= 0 else None,
-        scopes=frozenset(scope.split(separator)) if scope else None,
-    )
-
-
-def _pointed_at(answer: Any, pointer: str) -> Any:
-    """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
-    if pointer.startswith("/"):
-        steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
-    else:
-        steps = [pointer] if pointer in answer else pointer.split(".")
-    for step in steps:
-        if not isinstance(answer, Mapping) or step not in answer:
-            return None
-        answer = answer[step]
-    return answer
-
-
-def _check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens: ProviderTokens) -> None:
-    """What an ID token must say beyond issuer, audience and times. Raises InvalidToken."""
-    if len(audiences(claims)) > 1 and "azp" not in claims:
-        raise InvalidToken("several audiences and no `azp`")
-    if claims.get("azp", client_id) != client_id:
-        raise InvalidToken("`azp` is another client")
-    if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
-        raise InvalidToken("`sub` is missing or too long")
-    given = claims.get("nonce")
-    if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
-        raise InvalidToken("another nonce")
-    if claims.get("auth_time") is not None and not is_time(claims["auth_time"]):
-        raise InvalidToken("`auth_time` is no time")
-    # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
-    if "at_hash" in claims and claims["at_hash"] not in [
-        at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
-    ]:
-        raise InvalidToken("`at_hash` belongs to another access token")
-
-
-def _identity(settings: ProviderSettings, claims: Mapping[str, Any]) -> ProviderIdentity:
-    subject = claims.get(settings.external_id_claim)
-    if not isinstance(subject, str) or not subject:
-        raise ProviderRefused("invalid_id_token", f"no claim `{settings.external_id_claim}`")
-    auth_time = claims.get("auth_time")
-    return ProviderIdentity(
-        issuer=settings.issuer,
-        subject=subject,
-        email=_text(claims, "email"),
-        email_verified=claims.get("email_verified") in (True, "true"),
-        claims=claims,
-        auth_time=datetime.fromtimestamp(auth_time, UTC) if auth_time is not None else None,
-        acr=_text(claims, "acr"),
-    )
-
-
 def _with_query(address: str, query: Mapping[str, str]) -> str:
     """The address with the query added to what it has; a fragment has no place there."""
     parts = urlsplit(address)
     joined = "&".join(part for part in (parts.query, urlencode(query)) if part)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, joined, ""))
-
-
-def _required(value: str | None, what: str) -> str:
-    if not value:
-        raise ProviderRefused("not_configured", f"the provider has no {what}")
-    return value
-
-
-def _text(document: Mapping[str, Any], name: str) -> str | None:
-    value = document.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _texts(value: object) -> tuple[str, ...] | None:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None

@@ -9,7 +9,7 @@ also when it is meant for this server: it says what its holder may do, and trave
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from runtime.adapters.identity_providers.oidc import ProviderIdentity, ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderIdentity, ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.identity_providers.oidc import ProviderIdentity
+from runtime.adapters.identity_providers.answers import ProviderIdentity
 from runtime.adapters.passwords import MAX_PASSWORD_CHARS
 from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id

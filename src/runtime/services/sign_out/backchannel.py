@@ -2,7 +2,7 @@
 
 import asyncio
 
-from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken

@@ -4,7 +4,7 @@ What ends is the browser's session with every application's session below it, th
 every exchange that starts there. What was granted for offline use goes on: that is what it was asked for.
 """
 
-from runtime.adapters.identity_providers.oidc import ProviderRefused
+from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
 from runtime.services import endings

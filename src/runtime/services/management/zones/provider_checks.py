@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from runtime.adapters.identity_providers.oidc import ProviderRefused, endpoints_of, metadata_address
+from runtime.adapters.identity_providers.answers import ProviderRefused, endpoints_of, metadata_address
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.contract.answers import ValidationCheck, ValidationResult

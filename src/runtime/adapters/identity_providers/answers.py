@@ -1,0 +1,170 @@
+"""What a provider outside says: its metadata, its tokens, and who an ID token is about."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import Any
+
+from runtime.adapters.identity_providers.settings import ProviderSettings
+from runtime.adapters.keys.jose import InvalidToken
+from runtime.adapters.keys.remote import audiences
+from runtime.domain.oauth.claims import at_hash, is_time
+
+
+class ProviderRefused(Exception):
+    """The provider said no, or said something that cannot be trusted.
+
+    Attributes:
+        code: the provider's OAuth error code, or one of ours: `issuer_mismatch`, `invalid_id_token`,
+            `invalid_logout_token`, `invalid_response`, `not_configured`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What is known of a provider: its settings, completed by what it publishes."""
+
+    authorization_endpoint: str | None
+    token_endpoint: str | None
+    jwks_uri: str | None
+    userinfo_endpoint: str | None
+    token_auth_methods: tuple[str, ...]
+    challenge_methods: tuple[str, ...] | None
+    sends_issuer: bool  # RFC 9207: advertised, so a callback without `iss` is refused
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTokens:
+    """A token endpoint's answer. `expires_in`: seconds; `scopes`: None when the provider did not say."""
+
+    access_token: str = field(repr=False)
+    token_type: str
+    refresh_token: str | None = field(repr=False)
+    id_token: str | None = field(repr=False)
+    expires_in: int | None
+    scopes: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderIdentity:
+    """Who signed in, as a verified ID token says."""
+
+    issuer: str
+    subject: str
+    email: str | None
+    email_verified: bool
+    claims: Mapping[str, Any] = field(repr=False)
+    auth_time: datetime | None
+    acr: str | None
+
+
+def metadata_address(settings: ProviderSettings) -> str:
+    """Where a provider publishes its metadata. Spec: OpenID Connect Discovery section 4."""
+    return f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
+def endpoints_of(settings: ProviderSettings, found: Mapping[str, Any]) -> Endpoints:
+    """Configured addresses, completed by published metadata."""
+    methods = _texts(found.get("token_endpoint_auth_methods_supported"))
+    return Endpoints(
+        authorization_endpoint=settings.authorization_endpoint or text_of(found, "authorization_endpoint"),
+        token_endpoint=settings.token_endpoint or text_of(found, "token_endpoint"),
+        jwks_uri=settings.jwks_uri or text_of(found, "jwks_uri"),
+        userinfo_endpoint=settings.userinfo_endpoint or text_of(found, "userinfo_endpoint"),
+        token_auth_methods=methods if methods is not None else ("client_secret_basic",),
+        challenge_methods=settings.code_challenge_methods_supported
+        or _texts(found.get("code_challenge_methods_supported")),
+        sends_issuer=found.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def tokens_of(settings: ProviderSettings, answer: Mapping[str, Any]) -> ProviderTokens:
+    """What a token endpoint answered. Raises ProviderRefused."""
+    access_token = _pointed_at(answer, settings.token_response_access_token_pointer)
+    if not isinstance(access_token, str) or not access_token:
+        raise ProviderRefused("invalid_response", "the token endpoint sent no access token")
+    lifetime = answer.get("expires_in")
+    if isinstance(lifetime, str) and lifetime.isdecimal() and len(lifetime) < 10:
+        lifetime = int(lifetime)
+    scope = text_of(answer, "scope")
+    separator = None if settings.scope_separator == " " else settings.scope_separator
+    return ProviderTokens(
+        access_token=access_token,
+        token_type=text_of(answer, "token_type") or "Bearer",
+        refresh_token=text_of(answer, "refresh_token"),
+        id_token=text_of(answer, "id_token"),
+        expires_in=int(lifetime) if is_time(lifetime) and lifetime >= 0 else None,
+        scopes=frozenset(scope.split(separator)) if scope else None,
+    )
+
+
+def _pointed_at(answer: Any, pointer: str) -> Any:
+    """The member a pointer names: a plain name, dotted names, or a JSON Pointer. Spec: RFC 6901."""
+    if pointer.startswith("/"):
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer[1:].split("/")]
+    else:
+        steps = [pointer] if pointer in answer else pointer.split(".")
+    for step in steps:
+        if not isinstance(answer, Mapping) or step not in answer:
+            return None
+        answer = answer[step]
+    return answer
+
+
+def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens: ProviderTokens) -> None:
+    """What an ID token must say beyond issuer, audience and times. Raises InvalidToken."""
+    if len(audiences(claims)) > 1 and "azp" not in claims:
+        raise InvalidToken("several audiences and no `azp`")
+    if claims.get("azp", client_id) != client_id:
+        raise InvalidToken("`azp` is another client")
+    if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
+        raise InvalidToken("`sub` is missing or too long")
+    given = claims.get("nonce")
+    if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
+        raise InvalidToken("another nonce")
+    if claims.get("auth_time") is not None and not is_time(claims["auth_time"]):
+        raise InvalidToken("`auth_time` is no time")
+    # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
+    if "at_hash" in claims and claims["at_hash"] not in [
+        at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
+    ]:
+        raise InvalidToken("`at_hash` belongs to another access token")
+
+
+def identity_of(settings: ProviderSettings, claims: Mapping[str, Any]) -> ProviderIdentity:
+    """Who an ID token is about, by the claim that the provider is configured with. Raises ProviderRefused."""
+    subject = claims.get(settings.external_id_claim)
+    if not isinstance(subject, str) or not subject:
+        raise ProviderRefused("invalid_id_token", f"no claim `{settings.external_id_claim}`")
+    auth_time = claims.get("auth_time")
+    return ProviderIdentity(
+        issuer=settings.issuer,
+        subject=subject,
+        email=text_of(claims, "email"),
+        email_verified=claims.get("email_verified") in (True, "true"),
+        claims=claims,
+        auth_time=datetime.fromtimestamp(auth_time, UTC) if auth_time is not None else None,
+        acr=text_of(claims, "acr"),
+    )
+
+
+def required(value: str | None, what: str) -> str:
+    """What a configuration must have for this. Raises ProviderRefused."""
+    if not value:
+        raise ProviderRefused("not_configured", f"the provider has no {what}")
+    return value
+
+
+def text_of(document: Mapping[str, Any], name: str) -> str | None:
+    """A member that is text with something in it."""
+    value = document.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else None
