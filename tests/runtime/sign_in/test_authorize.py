@@ -390,18 +390,29 @@ class TestSingleSignOn:
 
 
 def test_post_works_like_get(site: Site, browser: Browser) -> None:
-    """A form may carry the request. Spec: OpenID Connect Core section 3.1.2.1."""
+    """A form may carry the request, though another site's brings no cookies. OpenID Connect Core 3.1.2.1."""
     zone = site.zone()
     site.user(zone)
     client = site.app(zone)
-    address, _, query = client.url().partition("?")
 
-    response = browser.http.post(
-        address, content=query, headers={"Content-Type": "application/x-www-form-urlencoded"}
-    )
+    def sent(**changes: Any) -> Page | Answer:
+        address, _, query = client.url(**changes).partition("?")
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        step = httpx.post(address, content=query, headers=form)
+        if step.status_code != 303:
+            return Page(step)
+        return browser.open(step.headers["location"])
 
-    assert response.status_code == 303
-    assert "/oauth/sign-in?request=" in response.headers["location"]
+    tokens = client.redeem(browser.sign_in(sent()).code)
+    assert tokens.status_code == 200
+    silent, wrong, unknown = sent(prompt="none"), sent(response_type="token"), sent(client_id="nobody")
+
+    assert isinstance(silent, Answer)
+    assert silent.code
+    assert isinstance(wrong, Answer)
+    assert (wrong.values["error"], wrong.values["state"]) == ("unsupported_response_type", client.state)
+    assert isinstance(unknown, Page)
+    assert_page(unknown.response, 400)
 
 
 def test_scope_absent_means_openid(site: Site) -> None:

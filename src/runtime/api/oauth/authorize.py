@@ -1,7 +1,7 @@
 """The authorization endpoint. Spec: RFC 6749 section 4.1.1, RFC 9207, RFC 8707; OpenID Connect Core 3.1.2."""
 
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from sanic import Sanic
 from sanic.request import Request
@@ -11,9 +11,11 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
 from runtime.api.oauth.forms import CONTENT_TYPE
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in import beginnings, flow, pushed, requests, steps
 from runtime.services.sign_in.requests import Parameters
+from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
 _MAX_BYTES = 64 * 1024
@@ -26,7 +28,10 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 @answering_pages
 async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered."""
+    """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered.
+
+    A form that another site sends comes without cookies: after one the browser comes back with what it said.
+    """
     browser = browser_of(request, view)
     try:
         parameters = await pushed.unfold(parts, view, read_parameters(request))
@@ -35,6 +40,10 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
         await beginnings.admit(parts, view, "", browser.address)
         raise
     try:
+        if request.method == "POST" and browser.session is None:
+            await beginnings.admit_pushed(parts, view, client, browser.address)
+            kept = await pushed.keep(parts, view, client, parameters)
+            return follow(Step(_address(view, client, kept)), parts, view)
         wanted = await requests.check(parts, view, parameters, client=client, address=address)
         step = await flow.begin(parts, view, wanted, browser)
     except OAuthError as failure:
@@ -44,6 +53,12 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
         refusal = TemporarilyUnavailable("please try again shortly")
         step = await steps.refused(parts, view, client, address, refusal, browser)
     return follow(step, parts, view)
+
+
+def _address(view: ZoneView, client: Client, request_uri: str) -> str:
+    """Where a request that is kept here goes on."""
+    named = urlencode({"client_id": client.client_id, "request_uri": request_uri})
+    return f"{view.zone.protocols.oauth2.authorization_endpoint}?{named}"
 
 
 def read_parameters(request: Request) -> Parameters:

@@ -42,8 +42,6 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
         registered; FormTooLarge; whatever else an authorize request is refused with.
     """
     pairs = [(name, value) for name, value in sent if name not in _OF_AUTHENTICATION]
-    if sum(len(name) + len(value) for name, value in pairs) > MAX_CHARS:
-        raise FormTooLarge("the request is too long to be kept")
     if not any(name == "client_id" for name, _ in pairs):
         pairs.append(("client_id", client.client_id))
     try:
@@ -56,9 +54,19 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
     if asking.client_id != client.client_id:
         raise InvalidRequest("`client_id` names another client than the one that authenticated")
     await requests.check(parts, view, parameters, client=client, address=address)
+    return await keep(parts, view, client, parameters)
+
+
+async def keep(parts: Parts, view: ZoneView, client: Client, parameters: Parameters) -> str:
+    """Keep the parameters of a request for a minute, in order or not; the `request_uri` they go by.
+
+    Raises: FormTooLarge.
+    """
+    if sum(len(name) + len(value) for name, value in parameters.pairs) > MAX_CHARS:
+        raise FormTooLarge("the request is too long to be kept")
     name = new_secret()
     key = _key(parts, view, name)
-    plain = Pushed(client_id=client.client_id, parameters=pairs).model_dump_json().encode()
+    plain = Pushed(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()
     await parts.state.put(key, view.sealer.seal(plain, bound_to=key), ttl_seconds=PUSHED_SECONDS)
     return f"{PREFIX}{name}"
 

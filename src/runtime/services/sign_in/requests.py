@@ -51,8 +51,9 @@ class Parameters:
     """Parameters as sent. An empty value counts as absent; one sent twice is refused when it is asked for."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.pairs = list(pairs)
         self._values: dict[str, list[str]] = {}
-        for number, (name, value) in enumerate(pairs):
+        for number, (name, value) in enumerate(self.pairs):
             if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS or len(name) > MAX_NAME_CHARS:
                 raise BadLink("the request has too many or too long parameters")
             self._values.setdefault(name, []).append(value)
