@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.factories import Company, found_company, opened_parts
+from tests.support.factories import App, Company, Person, found_company, opened_parts
 from tests.support.postgres import PostgresServer
 from tests.support.redis import RedisServer
 from tests.support.scene import Scene
 
+from runtime.domain.kinds.resource import Resource
 from runtime.services.parts import Parts
 
 
@@ -70,3 +71,27 @@ async def scene(company: Company) -> Scene:
 async def own_scene(company: Company) -> Scene:
     """A zone of this test alone, for those that change its policies or keys."""
     return Scene(company, await company.zone())
+
+
+@pytest.fixture(scope="module")
+async def api(scene: Scene) -> Resource:
+    """What tokens are exchanged for, where a module says nothing else."""
+    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read"])
+
+
+@pytest.fixture(scope="module")
+async def agent(scene: Scene, api: Resource) -> App:
+    """An application that depends on it."""
+    return await scene.company.app(scene.zone, "agent", dependencies=[api])
+
+
+@pytest.fixture(scope="module")
+async def ann(scene: Scene) -> Person:
+    """Somebody who has signed in."""
+    return await scene.company.person(scene.zone, "ann@acme.test")
+
+
+@pytest.fixture
+async def subject(scene: Scene, agent: App, ann: Person) -> str:
+    """A token that the agent has for her."""
+    return await scene.company.token(scene.zone, agent, ann)

@@ -19,16 +19,6 @@ async def api(scene: Scene) -> Resource:
     return await scene.company.resource(scene.zone, "https://api.test")
 
 
-@pytest.fixture(scope="module")
-async def agent(scene: Scene, api: Resource) -> App:
-    return await scene.company.app(scene.zone, "agent", dependencies=[api])
-
-
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
-
-
 async def test_issued_and_refused_are_recorded(
     own_scene: Scene,
 ) -> None:

@@ -50,16 +50,6 @@ async def agent(scene: Scene, tools: Resource) -> App:
     return await scene.company.app(scene.zone, "agent", dependencies=[tools])
 
 
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
-
-
-@pytest.fixture
-async def subject(scene: Scene, agent: App, ann: Person) -> str:
-    return await scene.company.token(scene.zone, agent, ann)
-
-
 @pytest.mark.standard("RFC 8693", "RFC 9068")
 async def test_issues_a_token_for_the_resource(
     scene: Scene, agent: App, tools: Resource, subject: str, ann: Person

@@ -12,11 +12,6 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN
 
 
 @pytest.fixture(scope="module")
-async def api(scene: Scene) -> Resource:
-    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read"])
-
-
-@pytest.fixture(scope="module")
 async def provider(scene: Scene, api: Resource) -> App:
     """Provides the resource that the agent gets tokens for."""
     return await scene.company.app(scene.zone, "provider", dependencies=[api])
@@ -38,16 +33,6 @@ async def agent(scene: Scene, tools: Resource, api: Resource) -> App:
 async def stranger(scene: Scene, tools: Resource, api: Resource) -> App:
     """Authenticates well and depends on the same resources, but has nothing to do with the token."""
     return await scene.company.app(scene.zone, "stranger", dependencies=[tools, api])
-
-
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
-
-
-@pytest.fixture
-async def subject(scene: Scene, agent: App, ann: Person) -> str:
-    return await scene.company.token(scene.zone, agent, ann)
 
 
 @pytest.mark.threat(14)

@@ -20,26 +20,6 @@ from runtime.services import keys
 from runtime.services.exchange.tokens import issue_id_token
 
 
-@pytest.fixture(scope="module")
-async def api(scene: Scene) -> Resource:
-    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read"])
-
-
-@pytest.fixture(scope="module")
-async def agent(scene: Scene, api: Resource) -> App:
-    return await scene.company.app(scene.zone, "agent", dependencies=[api])
-
-
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
-
-
-@pytest.fixture
-async def subject(scene: Scene, agent: App, ann: Person) -> str:
-    return await scene.company.token(scene.zone, agent, ann)
-
-
 def _part(value: Any) -> str:
     raw = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -20,18 +20,8 @@ async def api(scene: Scene) -> Resource:
 
 
 @pytest.fixture(scope="module")
-async def agent(scene: Scene, api: Resource) -> App:
-    return await scene.company.app(scene.zone, "agent", dependencies=[api])
-
-
-@pytest.fixture(scope="module")
 async def other(scene: Scene, api: Resource) -> App:
     return await scene.company.app(scene.zone, "other", dependencies=[api])
-
-
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
 
 
 @pytest.mark.threat(17)

@@ -21,21 +21,6 @@ from runtime.services.zones.views import RECENT_SECONDS
 from runtime.storage.state.memory import InProcessState
 
 
-@pytest.fixture(scope="module")
-async def api(scene: Scene) -> Resource:
-    return await scene.company.resource(scene.zone, "https://api.test", scopes=["read"])
-
-
-@pytest.fixture(scope="module")
-async def agent(scene: Scene, api: Resource) -> App:
-    return await scene.company.app(scene.zone, "agent", dependencies=[api])
-
-
-@pytest.fixture(scope="module")
-async def ann(scene: Scene) -> Person:
-    return await scene.company.person(scene.zone, "ann@acme.test")
-
-
 async def test_warm_exchange_is_one_trip_and_no_statement(
     scene: Scene, agent: App, api: Resource, ann: Person
 ) -> None:
