@@ -17,6 +17,8 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
     """
     user_id, now = signed_in.user.id, parts.clock()
     async with epochs.transaction(parts) as (conn, bumped):
+        # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
+        bumped.update(await epochs.bump_user(conn, view.id, user_id))
         given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
         standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
         for party in {each.party for each in given if each.party.id == party_id}:
@@ -34,7 +36,6 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
             if each.id == party_id
         ]
         await endings.record(conn, lost, now=now)
-        bumped.update(await epochs.bump_user(conn, view.id, user_id))
     parts.outbox.poke()
 
 
@@ -48,11 +49,11 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
         resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
+        bumped.update(await epochs.bump_user(conn, view.id, signed_in.user.id))  # first, as above
         await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
         await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
         lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
         await endings.record(conn, [lost], now=parts.clock())
-        bumped.update(await epochs.bump_user(conn, view.id, signed_in.user.id))
 
 
 async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id: str) -> None:

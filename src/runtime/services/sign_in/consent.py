@@ -147,6 +147,7 @@ async def record(
     """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
     now = parts.clock()
     async with epochs.transaction(parts) as (conn, bumped):
+        bumped.update(await epochs.bump_user(conn, view.id, user.id))
         of_this = {"zone_id": view.id, "user_id": user.id}
         given = await storage.given(conn, party=client.party, **of_this)
         await storage.record(conn, _merged(given, request), party=client.party, now=now, **of_this)
@@ -165,7 +166,6 @@ async def record(
                 scopes=asked.scopes,
                 now=now,
             )
-        bumped.update(await epochs.bump_user(conn, view.id, user.id))
 
 
 async def _agreed(parts: Parts, view: ZoneView, client: Client, user: User) -> Agreed:

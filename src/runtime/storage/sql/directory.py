@@ -309,7 +309,16 @@ async def _count(
 
 
 async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> dict[str, int]:
-    """End every session and refresh family of a user; session id -> its new epoch."""
+    """End every session and refresh family of a user; session id -> its new epoch.
+
+    The caller changes the user's epoch in the same transaction.
+    """
+    # Whoever is redeeming a code of theirs has the user locked: what they make of it is seen afterwards.
+    await conn.execute(
+        select(_users.c.id)
+        .where(_users.c.zone_id == zone_id, _users.c.id == user_id)
+        .with_for_update(key_share=True)
+    )
     ended = await conn.execute(
         update(_sessions)
         .where(_sessions.c.zone_id == zone_id, _sessions.c.user_id == user_id, _sessions.c.status == "active")
@@ -333,6 +342,8 @@ async def end_provider_sessions(
     begun = select(_sessions.c.id).where(
         _sessions.c.zone_id == zone_id, _sessions.c.provider_id == provider_id
     )
+    # Whoever is redeeming a code below one of them has it locked: what they make of it is seen afterwards.
+    await conn.execute(begun.where(_sessions.c.status == "active").order_by(_sessions.c.id).with_for_update())
     rests_on_it = or_(_sessions.c.id.in_(begun), _sessions.c.parent_id.in_(begun))
     theirs = select(_sessions.c.id).where(_sessions.c.zone_id == zone_id, rests_on_it)
     await conn.execute(

@@ -33,7 +33,8 @@ class Standing:
     user: User
 
 
-# Ending a session takes a lock that this one waits for, or that waits for this one.
+# Whoever ends the session or changes the user waits for this, or this one for that and then sees what came of
+# it. The user comes first, as in every transaction that locks both.
 _STANDING: Select[tuple[str]] = (
     select(_sessions.c.id)
     .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
@@ -47,7 +48,7 @@ _STANDING: Select[tuple[str]] = (
         _users.c.id == bindparam("standing_user"),
         _users.c.epoch == bindparam("standing_user_epoch"),
     )
-    .with_for_update(read=True, key_share=True, of=_sessions)
+    .with_for_update(read=True, of=[_users, _sessions])
 )
 
 

@@ -87,9 +87,9 @@ async def disable(unit: Unit, parents: Parents) -> None:
     await _admit(unit, parents, Verb.DELETE)
     await unit.revision()
     zone, provider = await _present(unit)
+    await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await _end_sessions(unit, zone, provider)
     await _switch(unit, await _organization(unit), zone, None)
-    await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
     await _record(unit, "disable", zone, connection_of(provider), None)
 

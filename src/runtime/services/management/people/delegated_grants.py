@@ -43,7 +43,7 @@ async def revoke(
     scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
     grant = cast(DelegatedGrant, before)
     if grant.status is not GrantStatus.REVOKED:
-        await unit.revision()
+        await _bump_user(unit, grant)
         if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
             await _record(unit, "revoke", grant, before={"status": "active"}, after={"status": "revoked"})
     return as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
@@ -56,11 +56,18 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     """
     scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.DELETE)
     grant = cast(DelegatedGrant, before)
-    await unit.revision()
+    await _bump_user(unit, grant)
     of_this = {"user_id": grant.user_id, "resource_id": grant.resource_id}
     await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this, now=unit.now)
     await storage.remove(unit.conn, DELEGATED_GRANT, grant.id, within=scope)
     await _record(unit, "delete", grant, before=of_this, after=None)
+
+
+async def _bump_user(unit: Unit, grant: DelegatedGrant) -> None:
+    """First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more."""
+    await unit.revision()
+    for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
+        unit.publish(key, epoch)
 
 
 async def _record(
@@ -71,7 +78,5 @@ async def _record(
     before: Mapping[str, Any],
     after: Mapping[str, Any] | None,
 ) -> None:
-    for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
-        unit.publish(key, epoch)
     action = f"{DELEGATED_GRANT.operations}.{what}"
     await unit.record(action, DELEGATED_GRANT.name, grant.id, grant.zone_id, before=before, after=after)

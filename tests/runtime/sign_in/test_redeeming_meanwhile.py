@@ -1,0 +1,176 @@
+"""Redeeming while something ends: one waits for the other, and nothing is left of what has ended."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text
+from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import PROVIDER, USER, Verb
+from runtime.domain.kinds.values import ProviderType
+from runtime.services.account import withdrawal
+from runtime.services.exchange import epochs
+from runtime.services.parts import Parts
+from runtime.services.sign_in import refreshing
+from runtime.services.sign_in.sessions import SignedIn
+from runtime.services.sign_in.tokens import Authority
+from runtime.storage.sql import directory, entities, redeemed, sessions, signed_in
+from runtime.storage.sql.redeemed import Standing
+from runtime.storage.sql.tables import METADATA
+
+STORAGE = ("servers",)  # SQLite has one writer, which others wait for
+
+_sessions = METADATA.tables["sessions"]
+_families = METADATA.tables["refresh_families"]
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def put_at_provider(site: Site, client: Client, session_id: str) -> str:
+    """Let the browser's session be one that a provider has begun; the provider's id."""
+    async with site.parts.database.transaction() as conn:
+        found = await entities.find_by(
+            conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": client.zone.id}
+        )
+        assert found is not None
+        of_it = (_sessions.c.zone_id == client.zone.id, _sessions.c.id == session_id)
+        await conn.execute(_sessions.update().where(*of_it).values(provider_id=found.id))
+        return str(found.id)
+
+
+def endings(site: Site, client: Client, under: Standing, provider_id: str) -> Mapping[str, Work]:
+    """Ways in which what a code is redeemed for can end."""
+    zone_id, parts = client.zone.id, site.parts
+
+    async def disable() -> None:
+        patch = {"status": "disabled"}
+        await site.company.run(USER, Verb.UPDATE, {"zone_id": zone_id}, under.user.id, patch)
+
+    async def leave_provider() -> None:
+        async with epochs.transaction(parts) as (conn, bumped):
+            ended = await directory.end_provider_sessions(
+                conn, provider_id, zone_id=zone_id, now=parts.clock()
+            )
+            bumped.update({epochs.session_key(each): epoch for each, epoch in ended.items()})
+
+    async def take_back() -> None:
+        view = await parts.zones.view(zone_id)
+        found = await view.client(client.app.client_id)
+        assert found is not None
+        await withdrawal.application(parts, view, SignedIn(under.session, under.user), found.party.id)
+
+    return {"disabled": disable, "provider gone": leave_provider, "taken back": take_back}
+
+
+async def standing(site: Site, client: Client, session_id: str) -> Standing:
+    """The sign-in as it is now."""
+    async with site.parts.database.querying() as conn:
+        found = await signed_in.by_session(conn, session_id, zone_id=client.zone.id)
+    assert found is not None
+    return Standing(*found)
+
+
+async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool:
+    """Keep what a code is redeemed for, if the sign-in is still that."""
+    parts = site.parts
+    view = await parts.zones.view(client.zone.id)
+    found = await view.client(client.app.client_id)
+    assert found is not None
+    values = {name: getattr(under.session, name) for name in sessions.Session.__slots__}
+    below = values | {
+        "id": new_id(),
+        "parent_id": under.session.id,
+        "session_type": "application",
+        "application_id": found.party.application_id,
+        "client_id": found.client_id,
+        "cookie_hash": None,
+    }
+    session = sessions.Session(**below)
+    authority = Authority(session, under.user, found, frozenset({"openid"}), ())
+    _, family = refreshing.new_family(parts, view, authority, new_id(), parts.clock())
+    return await redeemed.add(conn, session, family, under=under)
+
+
+async def alive(site: Site, client: Client) -> int:
+    """How many of the zone's sessions of applications, and refresh families, stand."""
+    counts = [
+        select(func.count())
+        .select_from(table)
+        .where(table.c.zone_id == client.zone.id, table.c.status == "active", *more)
+        for table, more in ((_sessions, (_sessions.c.session_type != "browser",)), (_families, ()))
+    ]
+    async with site.parts.database.reading() as conn:
+        return sum([int(await conn.scalar(count) or 0) for count in counts])
+
+
+async def somebody_waits(parts: Parts, *works: asyncio.Task[Any]) -> None:
+    """Return when a statement waits for a lock, or one of these is done without."""
+    waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    while not any(work.done() for work in works):
+        async with parts.database.querying() as conn:
+            if await conn.scalar(waits):
+                return
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize("which", ["disabled", "provider gone", "taken back"])
+@pytest.mark.parametrize("first", ["ending", "redeeming"])
+def test_redeeming_while_it_ends(
+    site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch, which: str, first: str
+) -> None:
+    """Codes are redeemed before; of one that is while it ends, nothing stands, whichever of them begins."""
+    zone = site.zone()
+    site.user(zone)
+    client = site.app(zone)
+    answer = browser.open(client.url())
+    code = answer.code if isinstance(answer, Answer) else browser.sign_in(answer).code
+    token = client.redeem(code).json()["access_token"]
+    parts = site.parts
+
+    async def ending_first(end: Work, under: Standing) -> bool:
+        written, go = asyncio.Event(), asyncio.Event()
+
+        async def held(*_: Any) -> None:
+            written.set()
+            await go.wait()
+
+        monkeypatch.setattr(epochs, "expect", held)
+        ending = asyncio.create_task(end())
+        await written.wait()
+        async with parts.database.writing_once() as conn:
+            redeeming = asyncio.create_task(redeem(site, client, under, conn))
+            await somebody_waits(parts, redeeming)
+            go.set()
+            kept = await redeeming
+        await ending
+        return kept
+
+    async def redeeming_first(end: Work, under: Standing) -> bool:
+        async with parts.database.transaction() as conn:
+            kept = await redeem(site, client, under, conn)
+            ending = asyncio.create_task(end())
+            await somebody_waits(parts, ending)
+        await ending
+        return kept
+
+    async def race() -> bool:
+        async with parts.database.querying() as conn:
+            own = await sessions.find(conn, claims(token)["sid"], zone_id=zone.id)
+        assert own is not None
+        assert own.parent_id is not None
+        provider_id = await put_at_provider(site, client, own.parent_id)
+        under = await standing(site, client, own.parent_id)
+        async with parts.database.writing_once() as conn:
+            assert await redeem(site, client, under, conn)
+        assert await alive(site, client) == 4  # of two codes
+        end = endings(site, client, under, provider_id)[which]
+        return await (ending_first if first == "ending" else redeeming_first)(end, under)
+
+    kept = site.run(race())
+
+    assert kept is (first == "redeeming")
+    assert site.run(alive(site, client)) == 0
