@@ -1,119 +1,28 @@
-"""Clients that prove who they are with a JWT: signed by a key of their own, or issued to a workload."""
+"""Clients that prove who they are with a JWT, signed by a key of their own."""
 
 import hashlib
 import hmac
 import json
 import secrets
-from base64 import urlsafe_b64encode
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ed25519
+from tests.runtime.clients.signing import EC, ED, FORM, RSA, STRANGER, Signer, b64, form, refused
 from tests.runtime.exchange.states import remembering
-from tests.support.factories import App
-from tests.support.publisher import Publisher, publishing
+from tests.support.publisher import Publisher
 from tests.support.scene import Scene, claims_of
 
-from runtime.adapters.client_documents import ClientDocuments
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.keys.signing import SigningKey
-from runtime.adapters.outbound import Outbound
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests, Unavailable
-from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
-from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services.clients import MAX_FAILURES
 from runtime.services.switches import set_switch
 from runtime.storage.state.memory import InProcessState
-
-FORM = [("grant_type", "client_credentials")]
-RSA, EC, STRANGER = (SigningKey.generate(each) for each in ("RS256", "ES256", "ES256"))
-ED = ed25519.Ed25519PrivateKey.generate()
-
-
-def _b64(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _ed_jwk() -> dict[str, str]:
-    raw = ED.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return {"kty": "OKP", "crv": "Ed25519", "x": _b64(raw), "kid": "ed", "use": "sig"}
-
-
-def _unnamed(key: SigningKey, kid: str) -> dict[str, str]:
-    """A published key that leaves the algorithm to its type."""
-    return {name: value for name, value in key.public_jwk.items() if name != "alg"} | {"kid": kid}
-
-
-@pytest.fixture(scope="module")
-def publisher() -> Iterator[Publisher]:
-    with publishing() as running:
-        keys = [RSA.public_jwk, EC.public_jwk, _ed_jwk(), _unnamed(RSA, "rsa")]
-        running.publish("/keys", {"keys": keys})
-        yield running
-
-
-@dataclass(frozen=True)
-class Signer:
-    """An application that signs its assertions, and what it would say now."""
-
-    scene: Scene
-    app: App
-    client_id: str
-
-    @property
-    def endpoint(self) -> str:
-        return str(self.scene.zone.protocols.oauth2.token_endpoint)
-
-    @property
-    def issuer(self) -> str:
-        return str(self.scene.zone.protocols.oauth2.issuer)
-
-    def claims(self, **changes: Any) -> dict[str, Any]:
-        at = int(self.scene.parts.clock().timestamp())
-        plain = {
-            "iss": self.client_id,
-            "sub": self.client_id,
-            "aud": self.issuer,
-            "iat": at,
-            "exp": at + 60,
-            "jti": secrets.token_hex(8),
-        }
-        return {name: value for name, value in {**plain, **changes}.items() if value is not None}
-
-    def sign(self, key: SigningKey = EC, *, typ: str = "JWT", **changes: Any) -> str:
-        return key.sign(self.claims(**changes), typ=typ)
-
-
-def form(assertion: str, **more: str) -> list[tuple[str, str]]:
-    shown = {"client_assertion_type": CLIENT_ASSERTION_TYPE, "client_assertion": assertion, **more}
-    return [*FORM, *shown.items()]
-
-
-@pytest.fixture(scope="module")
-async def signer(scene: Scene, publisher: Publisher) -> Signer:
-    """An application with a `public-key` credential."""
-    app = await scene.company.app(scene.zone, "signer")
-    made = await scene.company.create(
-        APPLICATION_CREDENTIAL,
-        scene.zone.id,
-        application_id=app.id,
-        type="public-key",
-        identifier="signing-client",
-        jwks_uri=f"{publisher.url}/keys",
-    )
-    return Signer(scene, app, made.identifier)
-
-
-async def refused(scene: Scene, fields: list[tuple[str, str]], **more: Any) -> InvalidClient:
-    with pytest.raises(InvalidClient) as refusal:
-        await scene.post(fields, address=secrets.token_hex(4), **more)
-    assert (refusal.value.detail, refusal.value.basic) == ("client authentication failed", False)
-    return refusal.value
 
 
 @pytest.mark.standard("RFC 7523")
@@ -212,12 +121,12 @@ def _tampered(signer: Signer) -> dict[str, str]:
     claims = signer.claims()
 
     def written(header: dict[str, Any], signature: bytes = b"x") -> str:
-        first = _b64(json.dumps(header).encode())
-        return f"{first}.{_b64(json.dumps(claims).encode())}.{_b64(signature)}"
+        first = b64(json.dumps(header).encode())
+        return f"{first}.{b64(json.dumps(claims).encode())}.{b64(signature)}"
 
     def hmac_with(secret: bytes) -> str:
         unsigned = written({"alg": "HS256", "kid": RSA.kid}).rpartition(".")[0]
-        return f"{unsigned}.{_b64(hmac.digest(secret, unsigned.encode(), hashlib.sha256))}"
+        return f"{unsigned}.{b64(hmac.digest(secret, unsigned.encode(), hashlib.sha256))}"
 
     def signed(key: SigningKey, **header: Any) -> str:
         return jwt.encode(claims, key.private_key, algorithm=key.algorithm, headers=header)
@@ -293,106 +202,6 @@ async def test_without_the_shared_state_nothing_is_let_in(scene: Scene, signer: 
         await scene.post(form(signer.sign()), parts=replace(scene.parts, state=Away()))
 
 
-@pytest.fixture(scope="module")
-async def workloads(scene: Scene, publisher: Publisher) -> Provider:
-    """A provider of workload tokens that only publishes keys."""
-    issuer = f"{publisher.url}/ci"
-    publisher.publish(
-        "/ci/.well-known/openid-configuration", {"issuer": issuer, "jwks_uri": f"{publisher.url}/keys"}
-    )
-    made: Provider = await scene.company.create(
-        PROVIDER, scene.zone.id, name="CI", identifier=issuer, protocols={"oauth2": {}}
-    )
-    return made
-
-
-async def workload(scene: Scene, provider: Provider, name: str, **members: Any) -> Any:
-    owner = await scene.company.app(scene.zone, name)
-    return await scene.company.create(
-        APPLICATION_CREDENTIAL,
-        scene.zone.id,
-        application_id=owner.id,
-        type="token",
-        provider_id=provider.id,
-        **members,
-    )
-
-
-@pytest.mark.threat(33)
-@pytest.mark.standard("RFC 7523")
-async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> None:
-    """Found by issuer and subject; used again until it ends; wrong in any respect it proves nothing."""
-    made = await workload(scene, workloads, "deployer", subject="repo:acme/app:main")
-    issuer = workloads.identifier
-
-    def token(**changes: Any) -> str:
-        plain = {"iss": issuer, "sub": "repo:acme/app:main", "jti": None}
-        return signer.sign(RSA, **{**plain, **changes})
-
-    again = token()
-    for fields in (
-        form(again),
-        form(again),
-        form(again, client_id=made.id),
-        form(token(aud=[signer.issuer])),
-    ):
-        answer = await scene.post(fields)
-        claims = claims_of(answer["access_token"])
-        assert (claims["sub"], claims["client_id"]) == ("deployer", made.id)
-    at = int(scene.parts.clock().timestamp())
-    for changes in (
-        {"aud": "https://elsewhere.example"},
-        {"aud": [signer.issuer, "https://elsewhere.example"]},
-        {"sub": "repo:acme/app:other"},
-        {"sub": None},
-        {"iss": f"{issuer}/"},
-        {"iss": "https://elsewhere.example"},
-        {"exp": at - 1},
-        {"exp": at + 31_536_000},
-    ):
-        await refused(scene, form(token(**changes)))
-    for typ in ("at+jwt", "application/AT+JWT", "logout+jwt", "dpop+jwt", "secevent+jwt"):
-        await refused(scene, form(token(typ=typ)))
-    assert await scene.post(form(token(typ="jose")))
-    await refused(scene, form(token(), client_id="somebody"))
-    await refused(scene, form(signer.sign(STRANGER, iss=issuer, sub="repo:acme/app:main")))
-    assert await scene.post(form(again))
-
-    view = await scene.parts.zones.view(scene.zone.id)
-    found = await view.client(made.id)
-    assert found is not None
-    assert found.application.identifier == "deployer"
-    await refused(scene, [*FORM, ("client_id", made.id)])
-
-
-@pytest.mark.threat(33)
-async def test_any_subject_is_for_its_provider_and_ends_with_it(
-    scene: Scene, signer: Signer, workloads: Provider, publisher: Publisher
-) -> None:
-    """A credential that takes any subject takes those of its own provider, while there is that provider."""
-    company, zone = scene.company, scene.zone
-    issuer = f"{publisher.url}/shared"
-    shared = await company.create(
-        PROVIDER,
-        zone.id,
-        name="Shared",
-        identifier=issuer,
-        protocols={"oauth2": {"jwks_uri": f"{publisher.url}/keys"}},
-    )
-    named = await workload(scene, shared, "named", subject="tenant-1")
-    anyone = await workload(scene, shared, "anyone", any_subject=True)
-    for subject, meant in (("tenant-1", named), ("tenant-2", anyone)):
-        answer = await scene.post(form(signer.sign(iss=issuer, sub=subject)))
-        assert claims_of(answer["access_token"])["client_id"] == meant.id
-    await refused(scene, form(signer.sign(iss=workloads.identifier, sub="tenant-2")))
-
-    for credential in (named, anyone):
-        await company.delete(APPLICATION_CREDENTIAL, zone.id, credential.id)
-    await company.delete(PROVIDER, zone.id, shared.id)
-    for subject in ("tenant-1", "tenant-2"):
-        await refused(scene, form(signer.sign(iss=issuer, sub=subject)))
-
-
 @pytest.mark.threat(25)
 async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None:
     """Twenty that fail, and the pair of client and address has to wait; from elsewhere all is well."""
@@ -454,63 +263,3 @@ async def test_an_exchange_with_an_assertion_after_a_change(
         answer = await own_scene.exchange(asserting, subject, api, **shown)
         assert claims_of(answer["access_token"])["client_id"] == made.identifier
         await company.group(zone, name)  # puts what is known of the zone out of date
-
-
-@pytest.mark.threat(7)
-@pytest.mark.standard("RFC 7523")
-async def test_a_document_at_the_client_id(scene: Scene, publisher: Publisher) -> None:
-    """A client's metadata or a protected resource's names the keys; one about something else is no use."""
-    before = publisher.asked.count("/client.json")
-    owner = await scene.company.app(scene.zone, "documented")
-
-    async def documented(path: str, **document: Any) -> Signer:
-        client_id = publisher.publish(path, {"jwks_uri": f"{publisher.url}/keys", **document})
-        await scene.company.create(
-            APPLICATION_CREDENTIAL, scene.zone.id, application_id=owner.id, type="url", identifier=client_id
-        )
-        return Signer(scene, owner, client_id)
-
-    described = await documented("/client.json", client_id=f"{publisher.url}/client.json")
-    resource = await documented("/.well-known/oauth-protected-resource", resource=f"{publisher.url}/mcp")
-    for signer in (described, resource):
-        answer = await scene.post(form(signer.sign()))
-        assert claims_of(answer["access_token"])["client_id"] == signer.client_id
-        await refused(scene, form(signer.sign(STRANGER)))
-        await refused(scene, [*FORM, ("client_id", signer.client_id)])
-    assert publisher.asked.count("/client.json") == before + 1
-
-    for path, document in (
-        ("/1.json", {"client_id": f"{publisher.url}/client.json"}),
-        ("/2.json", {"resource": "https://elsewhere.example/mcp"}),
-        ("/3.json", {}),
-        ("/4.json", {"client_id": f"{publisher.url}/4.json", "jwks_uri": None}),
-        ("/5.json", {"client_id": f"{publisher.url}/5.json", "jwks_uri": "http://169.254.169.254:1/keys"}),
-        ("/6.json", {"client_id": f"{publisher.url}/6.json", "jwks_uri": "file:///etc/passwd"}),
-    ):
-        await refused(scene, form((await documented(path, **document)).sign()))
-    publisher.documents.pop("/3.json")
-    gone = Signer(scene, owner, f"{publisher.url}/3.json")
-    await refused(scene, form(gone.sign()))
-
-
-@pytest.mark.threat(7)
-async def test_keys_and_documents_inside_our_own_network(
-    scene: Scene, signer: Signer, publisher: Publisher
-) -> None:
-    """Where private addresses are not allowed nothing is sent to one: the client proves nothing."""
-    path = "/inside.json"
-    client_id = publisher.publish(path, {"client_id": f"{publisher.url}{path}", "jwks_uri": "x"})
-    owner = await scene.company.app(scene.zone, "inside")
-    await scene.company.create(
-        APPLICATION_CREDENTIAL, scene.zone.id, application_id=owner.id, type="url", identifier=client_id
-    )
-    assert await scene.post(form(signer.sign()))
-    outbound = Outbound(allow_private_addresses=False)
-    guarded = replace(
-        scene.parts, remote_keys=RemoteKeys(outbound), client_documents=ClientDocuments(outbound)
-    )
-    asked = len(publisher.asked)
-    for one in (signer, Signer(scene, owner, client_id)):
-        await refused(scene, form(one.sign()), parts=guarded)
-    assert len(publisher.asked) == asked
-    await outbound.aclose()
