@@ -1,9 +1,10 @@
 """Asking the user: what the page says, that the answer counts once, and what it leads to."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 from tests.runtime.sign_in.support import (
     CALLBACK,
     PASSWORD,
@@ -18,6 +19,7 @@ from tests.runtime.sign_in.support import (
 
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT
 from runtime.domain.kinds.resource import Resource
+from runtime.services.exchange import epochs
 from runtime.storage.sql.tables import METADATA
 
 _consents = METADATA.tables["consents"]
@@ -200,6 +202,29 @@ class TestDecision:
 
         assert isinstance(heard, Answer)
         assert heard.values["error"] == "consent_required"
+
+    def test_no_token_outlives_the_grant(self, site: Site, browser: Browser) -> None:
+        """Nor is there one after it. Spec: zone interface, section 3."""
+        client, files = agent(site)
+        page = asked(browser, client, resources=[files.identifier])
+        tokens = client.redeem(browser.send(page, decision="allow").code).json()  # type: ignore[union-attr]
+        assert tokens["expires_in"] == 3600
+
+        async def end_in(seconds: int) -> None:
+            until = site.parts.clock() + timedelta(seconds=seconds)
+            async with epochs.transaction(site.parts) as (conn, bumped):
+                mine = _grants.c.zone_id == client.zone.id
+                user_id = await conn.scalar(
+                    update(_grants).where(mine).values(expires_at=until).returning(_grants.c.user_id)
+                )
+                bumped.update(await epochs.bump_user(conn, client.zone.id, str(user_id)))
+
+        site.run(end_in(90))
+        tokens = client.refresh(tokens["refresh_token"]).json()
+        assert 0 < tokens["expires_in"] <= 90
+        site.run(end_in(-1))
+        refused = client.refresh(tokens["refresh_token"]).json()
+        assert (refused["error"], refused["reason"]) == ("access_denied", "user_authorization_required")
 
     def test_a_withdrawn_grant_is_asked_for_again(self, site: Site, browser: Browser) -> None:
         """By refresh nothing comes any more; by asking, the user starts it again."""

@@ -80,17 +80,20 @@ async def is_needed(
     return client.consent is not Consent.IMPLICIT and not _covers(agreed.given, request)
 
 
-async def stands(parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource) -> bool:
-    """Tell whether what the user allowed for a resource has not been taken back since.
+async def standing(
+    parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource
+) -> Agreed | None:
+    """The user's word, if it stands for a resource; None when that was taken back, or is over.
 
     Args:
         user: as read in this request.
     """
     agreed = await _agreed(parts, view, client, user)
     if agreed.is_withdrawn([asked.id], parts.clock()):
-        return False
+        return None
     given = agreed.given.get(asked.id)
-    return client.consent is Consent.IMPLICIT or (given is not None and asked.scopes <= given.scopes)
+    covers = client.consent is Consent.IMPLICIT or (given is not None and asked.scopes <= given.scopes)
+    return agreed if covers else None
 
 
 async def covers_sign_in(

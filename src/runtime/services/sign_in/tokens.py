@@ -53,10 +53,15 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one access token is for."""
+    """What one access token is for.
+
+    Attributes:
+        ends_at: when the user's delegated grant ends; None when it does not by itself.
+    """
 
     resource: Resource
     scopes: frozenset[str]
+    ends_at: datetime | None = None
 
 
 async def choose_target(
@@ -123,7 +128,10 @@ async def answer(
         scopes=granted,
         issued_at=now,
         expires_at=lifetime_end(
-            now, lifetime or parts.settings.token_lifetime_seconds, authority.session.expires_at
+            now,
+            lifetime or parts.settings.token_lifetime_seconds,
+            authority.session.expires_at,
+            target.ends_at if target else None,
         ),
         token_id=new_token_id(),
         session_id=authority.session.id,
@@ -179,9 +187,10 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
     if resource is None or not await clients.may_ask(view, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
     await require_own_tokens(view, client, resource)
-    if not await consent.stands(parts, view, client, authority.user, asked):
+    agreed = await consent.standing(parts, view, client, authority.user, asked)
+    if agreed is None:
         raise authorization_required(view, client, resource, internal="withdrawn since")
-    return Target(resource, asked.scopes & frozenset(resource.scopes or ()))
+    return Target(resource, asked.scopes & frozenset(resource.scopes or ()), agreed.end_of(resource.id))
 
 
 async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:

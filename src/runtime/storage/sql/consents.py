@@ -14,6 +14,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    type_coerce,
     union_all,
     update,
 )
@@ -63,6 +64,10 @@ class Agreed:
             for resource_id, ends_at in self.ends
         )
 
+    def end_of(self, resource_id: str) -> datetime | None:
+        """When the first of the delegated grants for a resource ends; None when none does by itself."""
+        return min((ends_at for id_, ends_at in self.ends if id_ == resource_id and ends_at), default=None)
+
 
 # Made once: making a statement costs more than running it.
 _ENDS = select(
@@ -79,7 +84,7 @@ _AGREED = {
             _consents.c.resource_id,
             _consents.c.scopes,
             _consents.c.redirect_host.label("said"),
-            null().label("expires_at"),
+            type_coerce(null(), _grants.c.expires_at.type).label("expires_at"),  # what SQLite reads it by
         ).where(
             _consents.c.zone_id == bindparam("zone"),
             _consents.c.user_id == bindparam("user"),
