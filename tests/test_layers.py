@@ -71,6 +71,26 @@ KEPT_TO: dict[str, frozenset[str]] = {
 # What anyone may mention of those libraries: a connection and a condition to pass on, and what may escape.
 PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.exc"}
 
+# Inside the management use cases: what a room may import of the others.
+MANAGEMENT = "runtime.services.management"
+_ANY_KIND = frozenset({"access", "entities", "listing", "unit"})
+ROOMS: dict[str, frozenset[str]] = {
+    "access": frozenset(),
+    "listing": frozenset(),
+    "unit": frozenset({"access"}),
+    "issued": frozenset({"unit"}),
+    "entities": frozenset({"access", "issued", "listing", "unit"}),
+    "audit": _ANY_KIND,
+    "people": _ANY_KIND,
+    "policies": _ANY_KIND,
+    "members": _ANY_KIND | {"people"},
+    "zones": _ANY_KIND | {"policies"},
+    "organizations": _ANY_KIND | {"members", "people", "zones"},
+    "surroundings": _ANY_KIND | {"zones"},
+}
+ROOMS["operations"] = _ANY_KIND | {"members", "organizations", "people", "policies", "zones"}
+ROOMS["changes"] = ROOMS["operations"] | {"operations"}
+
 
 def _part_of(module: str) -> str:
     return ".".join(module.split(".")[:2])
@@ -148,3 +168,25 @@ def test_the_domain_needs_the_standard_library_and_pydantic_alone():
 def test_every_part_is_in_the_table():
     """A new part of a package states what it may import before it exists."""
     assert {_part_of(module) for module, _, _ in MODULES if "." in module} <= MAY_IMPORT.keys()
+
+
+def _rooms_of(path: Path) -> set[str]:
+    """The rooms of the management use cases that a file names in an import."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            rooms |= {name.split(".")[3] for name in names if name.startswith(f"{MANAGEMENT}.")}
+    return rooms
+
+
+def test_rooms_of_the_management_use_cases_stand_on_one_another():
+    """access <- unit <- entities <- the kinds <- operations <- changes; no two of them import each other."""
+    stray = {
+        module: strangers
+        for module, path, _ in MODULES
+        if module.startswith(f"{MANAGEMENT}.")
+        and (strangers := _rooms_of(path) - ROOMS[(room := module.split(".")[3])] - {room})
+    }
+
+    assert not stray
