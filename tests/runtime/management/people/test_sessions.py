@@ -139,8 +139,11 @@ async def _agree(parts: Parts, zone: Zone, resource: Resource, agent: App, of_th
     async with parts.database.transaction() as conn:
         provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within={"zone_id": zone.id})
         assert provider is not None
-        agreed = ConsentRecord(resource.id, frozenset({"read"}), "agent.test")
-        await consents.record(conn, [agreed], party=Party(application_id=agent.id), now=now, **of_this)
+        agreed = [
+            ConsentRecord(consents.SIGN_IN, frozenset({"openid"}), "agent.test"),
+            ConsentRecord(resource.id, frozenset({"read"}), "agent.test"),
+        ]
+        await consents.record(conn, agreed, party=Party(application_id=agent.id), now=now, **of_this)
         grant_id, _ = await consents.grant(
             conn,
             organization_id=zone.organization_id,
