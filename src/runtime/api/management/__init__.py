@@ -12,10 +12,12 @@ from runtime.api.management import (
     changes,
     generic,
     invitations,
-    others,
-    relations,
+    organizations,
+    people,
+    policies,
     sso,
     zone_members,
+    zones,
 )
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
@@ -27,11 +29,13 @@ from runtime.domain.errors import NotFound
 from runtime.services.management.access.authentication import authenticate
 
 HANDLERS: dict[str, Handler] = {
-    **relations.HANDLERS,
-    **others.HANDLERS,
-    **changes.HANDLERS,
+    **organizations.HANDLERS,
     **sso.HANDLERS,
     **zone_members.HANDLERS,
+    **zones.HANDLERS,
+    **people.HANDLERS,
+    **policies.HANDLERS,
+    **changes.HANDLERS,
 }
 # Operations that need no credential: they read the request themselves.
 OPEN: dict[str, Callable[..., Coroutine[Any, Any, HTTPResponse]]] = {

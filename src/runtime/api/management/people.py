@@ -1,4 +1,4 @@
-"""What connects entities: dependencies, members, roles held, and lists seen from one side of a reference."""
+"""Members of groups, and the roles that people, applications and groups hold."""
 
 from sanic.response import HTTPResponse
 
@@ -6,66 +6,11 @@ from runtime.api.management.answering import nothing, send, send_entity, send_pa
 from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.contract.bodies import read
-from runtime.contract.bodies.written import AssignmentBody, EmptyBody, MemberBody
+from runtime.contract.bodies.written import AssignmentBody, MemberBody
 from runtime.domain.errors import ValidationFailed
-from runtime.domain.kinds import APPLICATION_CREDENTIAL, GROUP, RESOURCE, ROLE_ASSIGNMENT
+from runtime.domain.kinds import GROUP, ROLE_ASSIGNMENT
 from runtime.services.management.people import assignments, groups
 from runtime.services.management.people.assignments import Holder
-from runtime.services.management.surroundings import embedded
-from runtime.services.management.zones import applications, credentials, resources
-
-
-async def list_credentials(call: Call) -> HTTPResponse:
-    """The credentials of an application."""
-    query = call.list_query()
-    async with call.reading() as unit:
-        listed = await credentials.list_of_application(unit, call.path, call.path["id"], query)
-    return send_page(call, APPLICATION_CREDENTIAL, listed, query)
-
-
-async def list_resources(call: Call) -> HTTPResponse:
-    """The resources that an application provides."""
-    query = call.list_query()
-    async with call.reading() as unit:
-        listed = await resources.list_of_application(unit, call.path, call.path["id"], query)
-    return send_page(call, RESOURCE, listed, query)
-
-
-async def list_dependencies(call: Call) -> HTTPResponse:
-    """The resources that an application depends on."""
-    query = call.list_query()
-    async with call.reading() as unit:
-        listed = await applications.list_dependencies(unit, call.path, call.path["id"], query)
-    return send_page(call, RESOURCE, listed, query)
-
-
-async def retrieve_dependency(call: Call) -> HTTPResponse:
-    """One resource that an application depends on."""
-    async with call.reading() as unit:
-        found = await applications.retrieve_dependency(
-            unit, call.path, call.path["id"], call.path["resource_id"]
-        )
-        found = await embedded(unit, found)
-    return send_entity(call, RESOURCE, found)
-
-
-async def add_dependency(call: Call) -> HTTPResponse:
-    """Let an application depend on a resource."""
-    if call.request.body:
-        read(EmptyBody, call.body())
-    when_accessing = call.query.get("when_accessing", ())
-    async with call.writing() as unit:
-        await applications.add_dependency(
-            unit, call.path, call.path["id"], call.path["resource_id"], when_accessing
-        )
-    return nothing()
-
-
-async def remove_dependency(call: Call) -> HTTPResponse:
-    """End a dependency."""
-    async with call.writing() as unit:
-        await applications.remove_dependency(unit, call.path, call.path["id"], call.path["resource_id"])
-    return nothing()
 
 
 async def list_members(call: Call) -> HTTPResponse:
@@ -129,12 +74,6 @@ def _limit(call: Call) -> tuple[str, str] | None:
 
 
 HANDLERS: dict[str, Handler] = {
-    "applications.list_credentials": list_credentials,
-    "applications.list_resources": list_resources,
-    "application_dependencies.list": list_dependencies,
-    "application_dependencies.retrieve": retrieve_dependency,
-    "application_dependencies.add": add_dependency,
-    "application_dependencies.remove": remove_dependency,
     "group_members.list": list_members,
     "group_members.add": add_member,
     "group_members.remove": remove_member,
