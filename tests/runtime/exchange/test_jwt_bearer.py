@@ -26,6 +26,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.logout import LOGOUT_EVENT
+from runtime.services.sign_in import tokens
 from runtime.services.sign_out import backchannel
 from runtime.storage.sql import sessions, users
 from runtime.storage.state.memory import InProcessState
@@ -255,3 +256,27 @@ async def test_a_zone_without_provider(own_scene: Scene, stage: Stage) -> None:
     assert await own_scene.company.token(own_scene.zone, app, person)
     with pytest.raises(InvalidGrant):
         await replace(stage, scene=own_scene).redeem(app=app)
+
+
+@pytest.mark.threat(18)
+@pytest.mark.parametrize("what", ["user", "provider"])
+async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """No session is begun for a user who has just been disabled, nor by a provider that has been changed."""
+    company, zone, parts = stage.scene.company, stage.scene.zone, stage.scene.parts
+    eve = await federated(stage.scene, stage.provider, f"eve-{what}@acme.test", f"eve-{what}")
+    assert "access_token" in await stage.redeem(sub=f"eve-{what}")
+    answer = tokens.answer
+
+    async def late(*arguments: Any, **named: Any) -> dict[str, Any]:
+        if what == "user":
+            await company.update(USER, zone.id, eve.id, status="disabled")
+        else:
+            await company.update(PROVIDER, zone.id, stage.provider.id, name=f"Sign-in {secrets.token_hex(2)}")
+        return await answer(*arguments, **named)
+
+    monkeypatch.setattr(tokens, "answer", late)
+    with pytest.raises(InvalidGrant):
+        await stage.redeem(sub=f"eve-{what}")
+    async with parts.database.reading() as conn:
+        standing = await sessions.of_user(conn, eve.id, zone_id=zone.id, now=parts.clock())
+    assert len(standing) == (0 if what == "user" else 1)

@@ -3,6 +3,7 @@
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -140,6 +141,41 @@ class TestSignIn:
         assert isinstance(back, Page)
         assert_page(back.response, 403)
         assert "disabled" in back.text
+
+    @pytest.mark.threat(18)
+    def test_disabled_while_the_password_is_checked(
+        self, site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Disabling ends every session, and one that is about to begin: who is let in again signs in anew."""
+        zone = site.zone()
+        user, client = site.user(zone), site.app(zone)
+        verify = site.parts.passwords.verify
+        statuses: list[str] = []
+
+        async def slowly(*arguments: Any) -> bool:
+            matches = await verify(*arguments)
+            for status in statuses:
+                of_zone = {"zone_id": zone.id}
+                await site.company.run(USER, Verb.UPDATE, of_zone, user.id, {"status": status})
+            return matches
+
+        monkeypatch.setattr(site.parts.passwords, "verify", slowly)
+        page = browser.open(client.url())
+        assert isinstance(page, Page)
+        assert browser.sign_in(page).code
+
+        statuses.append("disabled")
+        another = Browser()
+        page = another.open(client.url())
+        assert isinstance(page, Page)
+        back = another.send(page, email=user.email, password=PASSWORD)
+        assert isinstance(back, Page)
+        assert_page(back.response, 403)
+
+        active = {"status": "active"}
+        site.run(site.company.run(USER, Verb.UPDATE, {"zone_id": zone.id}, user.id, active))
+        for each in (browser, another):
+            assert isinstance(each.open(client.url()), Page), "nobody is signed in"
 
     def test_a_user_of_another_zone_is_unknown(self, site: Site, browser: Browser) -> None:
         """Zones share nothing."""

@@ -1,16 +1,19 @@
 """Single sign-on: an organization's people sign in at its provider, a foreign one over real HTTP."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import func, select
 from tests.runtime.sign_in.federation import Foreign, as_person, at_provider, running, sign_in, users_of
 from tests.runtime.sign_in.inviting import address, call, invite, ok, own_zone, people, zonectl
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, claims
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")
 
@@ -291,3 +294,48 @@ def test_without_a_session_of_before(site: Site, app: Client, foreign: Foreign) 
     assert isinstance(page, Page)
     assert_page(page.response, 200)
     assert "identity provider" in page.text
+
+
+@pytest.mark.threat(18, 22)
+@pytest.mark.parametrize(
+    "change", [("PATCH", {"identifier": "https://login.acme.example"}), ("DELETE", None)]
+)
+def test_a_provider_that_is_changed_while_it_answers(
+    site: Site,
+    app: Client,
+    foreign: Foreign,
+    sso: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, dict[str, Any] | None],
+) -> None:
+    """What rests on it ends; somebody whom it had not finished telling about is not signed in afterwards."""
+    subject = known(foreign, address())
+    assert isinstance(sign_in(Browser(), app, subject), Answer)
+    identify = site.parts.openid.identify
+
+    async def slowly(*arguments: Any, **named: Any) -> Any:
+        found = await identify(*arguments, **named)
+        changed = await asyncio.to_thread(call, site, change[0], "/sso-connection", change[1])
+        assert changed.status_code < 300, changed.text
+        return found
+
+    monkeypatch.setattr(site.parts.openid, "identify", slowly)
+    browser = Browser()
+    late = sign_in(browser, app, subject)
+    assert isinstance(late, Page)
+    assert_page(late.response, 403)
+    assert "has just been changed" in late.text
+    assert site.run(_standing_sessions(site, app)) == 0
+
+
+async def _standing_sessions(site: Site, app: Client) -> int:
+    """How many sessions of a zone stand."""
+    sessions = METADATA.tables["sessions"]
+    count = (
+        select(func.count())
+        .select_from(sessions)
+        .where(sessions.c.zone_id == app.zone.id, sessions.c.status == "active")
+        .where(sessions.c.provider_id.is_not(None))
+    )
+    async with site.parts.database.reading() as conn:
+        return int(await conn.scalar(count) or 0)

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
@@ -87,6 +89,7 @@ async def redeem(
     await _use_once(parts, view, vouched, now)
     answer = await tokens.answer(parts, view, authority, target, nonce=None, now=now)
     async with parts.database.transaction() as conn:
+        await _require_unchanged(conn, vouched, user)
         await sessions.add(conn, authority.session)
     return answer, authority
 
@@ -166,6 +169,15 @@ async def _user(parts: Parts, view: ZoneView, vouched: Vouched) -> User:
     if user is None or user.status is not UserStatus.ACTIVE:
         raise InvalidGrant(REFUSED, internal="no such user, or a disabled one")
     return user
+
+
+async def _require_unchanged(conn: AsyncConnection, vouched: Vouched, user: User) -> None:
+    """Check that provider and user are still what they were, and keep them so until the session stands.
+
+    Raises: InvalidGrant.
+    """
+    if not (await users.hold_provider(conn, vouched.provider) and await users.hold_active(conn, user)):
+        raise InvalidGrant(REFUSED, internal="the provider was changed, or the user disabled, meanwhile")
 
 
 async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetime) -> None:

@@ -21,6 +21,7 @@ from runtime.storage.sql import organization_users
 from runtime.storage.sql import users as storage
 
 MIN_PASSWORD_CHARS = 12
+_DISABLED = "your account is disabled; ask the people who run this zone"
 _EMAIL: TypeAdapter[str] = TypeAdapter(Email)
 _IDENTIFIER: TypeAdapter[str] = TypeAdapter(Identifier)
 
@@ -85,12 +86,14 @@ async def admit_federated(
 
     Args:
         claims: of the ID token, completed by userinfo.
-    Raises: SignInRefused for a disabled user, one without an address, one whom only an address that is not
-        verified tells apart, or an identifier that somebody else has.
+    Raises: SignInRefused when the provider is not what it was any more; for a disabled user, one without an
+        address, one whom only an address that is not verified tells apart, or an identifier that somebody
+        else has.
     """
     openid = _openid(provider)
     if openid.external_id_claim == "email":
         _require_verified(claims)
+    await require_same_provider(conn, provider)
     of_identity = {"issuer": identity.issuer, "subject": identity.subject}
     user = await storage.find_by_subject(conn, zone_id=view.id, **of_identity)
     if user is None:
@@ -103,7 +106,7 @@ async def admit_federated(
         bumped = await epochs.bump_user(conn, view.id, user.id) if user else bumped
     if user is None:
         return await _create_federated(conn, view, provider, identity, claims, now=now), {}
-    require_active(user)
+    await require_still_active(conn, user)
     if provider.owner_type is OwnerType.PLATFORM and not _speaks_for_itself(provider):
         await _require_at_home_alone(conn, view, user)
     if user.provider_id != provider.id:
@@ -115,11 +118,30 @@ async def admit_federated(
 def require_active(user: User) -> None:
     """Refuse a disabled user. Raises SignInRefused."""
     if user.status is not UserStatus.ACTIVE:
-        raise SignInRefused("your account is disabled; ask the people who run this zone")
+        raise SignInRefused(_DISABLED)
+
+
+async def require_still_active(conn: AsyncConnection, user: User) -> None:
+    """Refuse a user who was disabled while they were signing in.
+
+    They stay as they are until their session stands: who disables them then sees it. Raises SignInRefused.
+    """
+    if not await storage.hold_active(conn, user):
+        raise SignInRefused(_DISABLED)
+
+
+async def require_same_provider(conn: AsyncConnection, provider: Provider) -> None:
+    """Refuse whom a provider sends that was changed, or went, while it was being asked.
+
+    It stays as it is until the session stands: who changes it then sees that. Raises SignInRefused.
+    """
+    if not await storage.hold_provider(conn, provider):
+        raise SignInRefused("this zone's identity provider has just been changed; please sign in again")
 
 
 async def touch(conn: AsyncConnection, user: User, *, now: datetime) -> None:
-    """Note that a user has just authenticated."""
+    """Note that a user has just authenticated. Raises SignInRefused for one who may not any more."""
+    await require_still_active(conn, user)
     await storage.change(conn, user, authenticated_at=now)
 
 

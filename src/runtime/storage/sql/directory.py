@@ -24,6 +24,7 @@ _credentials = METADATA.tables["user_credentials"]
 _sessions = METADATA.tables["sessions"]
 _grants = METADATA.tables["delegated_grants"]
 _families = METADATA.tables["refresh_families"]
+_providers = TABLES["Provider"]
 _users = TABLES["User"]
 _groups = TABLES["Group"]
 _assignments = TABLES["RoleAssignment"]
@@ -338,7 +339,10 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
 async def end_provider_sessions(
     conn: AsyncConnection, provider_id: str, *, zone_id: str, now: datetime
 ) -> dict[str, int]:
-    """End the sessions that a provider's sign-ins began, with those below them; session id -> new epoch."""
+    """End the sessions that a provider's sign-ins began, with those below them; session id -> new epoch.
+
+    The caller has changed or detached the provider in the same transaction: it begins no others meanwhile.
+    """
     begun = select(_sessions.c.id).where(
         _sessions.c.zone_id == zone_id, _sessions.c.provider_id == provider_id
     )
@@ -363,7 +367,12 @@ async def end_provider_sessions(
 
 
 async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str) -> None:
-    """Let users keep no trace of a provider that goes."""
+    """Let users keep no trace of a provider that goes. Nobody signs in through it from here on."""
+    await conn.execute(
+        select(_providers.c.id)
+        .where(_providers.c.zone_id == zone_id, _providers.c.id == provider_id)
+        .with_for_update()
+    )
     await conn.execute(
         update(_users)
         .where(_users.c.zone_id == zone_id, _users.c.provider_id == provider_id)

@@ -9,11 +9,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, USER
+from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import UserStatus
 from runtime.storage.sql import entities
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
+_providers = TABLES["Provider"]
 _credentials = METADATA.tables["user_credentials"]
 _invitees = METADATA.tables["group_invitees"]
 _members = METADATA.tables["group_members"]
@@ -162,6 +165,37 @@ async def renew_provider(
         )
         .values(provider_id=provider_id, updated_at=now)
     )
+
+
+async def hold_active(conn: AsyncConnection, user: User) -> bool:
+    """Let nobody change a user before the transaction ends; False for one who is disabled, or gone."""
+    found = await conn.execute(
+        select(_users.c.id)
+        .where(
+            _users.c.zone_id == user.zone_id,
+            _users.c.id == user.id,
+            _users.c.status == UserStatus.ACTIVE.value,
+        )
+        .with_for_update(key_share=True)
+    )
+    return found.first() is not None
+
+
+async def hold_provider(conn: AsyncConnection, provider: Provider) -> bool:
+    """Let nobody change a provider before the transaction ends; False when it is not what it was.
+
+    Whoever locks users or sessions too locks the provider first.
+    """
+    found = await conn.execute(
+        select(_providers.c.id)
+        .where(
+            _providers.c.zone_id == provider.zone_id,
+            _providers.c.id == provider.id,
+            _providers.c.revision == provider.revision,
+        )
+        .with_for_update(read=True)
+    )
+    return found.first() is not None
 
 
 async def change(conn: AsyncConnection, user: User, **values: Any) -> None:
