@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx
 import pytest
@@ -75,6 +76,24 @@ def test_requests_that_come_to_nothing_count(site: Site) -> None:
     ]
     assert posted == [400, 429]
     assert statuses(client, "198.51.100.5", 1) == [303]
+
+
+@pytest.mark.threat(25)
+def test_who_posts_in_a_clients_name_takes_nothing_of_its_share(site: Site) -> None:
+    """A form that names a client is no proof of being it: its sender is slowed down, and the client is not."""
+    client, sender = site.app(site.zone(), "web"), {"X-Forwarded-For": "198.51.100.9"}
+    address, _, query = client.url().partition("?")
+    form = dict(parse_qsl(query))
+
+    def post() -> httpx.Response:
+        return httpx.post(address, data=form, headers=sender)
+
+    first = post()
+    assert first.status_code == 303
+    assert "request_uri=" in first.headers["location"]
+    answers = [post().status_code for _ in range(_MOST * 10)]
+    assert (answers[0], answers[-1]) == (303, 429)
+    assert push(client, headers=sender).status_code == 201
 
 
 def test_pushed_requests_are_slowed_down(site: Site) -> None:

@@ -41,7 +41,7 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
         raise
     try:
         if request.method == "POST" and browser.session is None:
-            await beginnings.admit_pushed(parts, view, client, browser.address)
+            await beginnings.admit_kept(parts, view, client, browser.address)
             kept = await pushed.keep(parts, view, client, parameters)
             return follow(Step(_address(view, client, kept)), parts, view)
         wanted = await requests.check(parts, view, parameters, client=client, address=address)

@@ -24,6 +24,16 @@ async def admit(parts: Parts, view: ZoneView, client_id: str, address: str) -> N
         raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
 
 
+async def admit_kept(parts: Parts, view: ZoneView, client: Client, address: str) -> None:
+    """Count a request that is kept until the browser that sent it comes back.
+
+    It is counted by who sent it, whatever client that names: nobody has proved to be the client, and takes
+    nothing of what it may push. Raises: TooManyTries; Unavailable.
+    """
+    if wait := await _count(parts, view, "push", client.client_id, address):
+        raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
+
+
 async def admit_pushed(parts: Parts, view: ZoneView, client: Client, address: str) -> None:
     """Count a request that a client pushes ahead. Raises: TooManyRequests; Unavailable."""
     if client.is_public:
