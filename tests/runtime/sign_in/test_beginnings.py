@@ -80,7 +80,7 @@ def test_requests_that_come_to_nothing_count(site: Site) -> None:
 
 @pytest.mark.threat(25)
 def test_who_posts_in_a_clients_name_takes_nothing_of_its_share(site: Site) -> None:
-    """A form that names a client is no proof of being it: its sender is slowed down, and the client is not."""
+    """A form that names a client is no proof of being it: its sender is slowed down, not the client."""
     client, sender = site.app(site.zone(), "web"), {"X-Forwarded-For": "198.51.100.9"}
     address, _, query = client.url().partition("?")
     form = dict(parse_qsl(query))

@@ -18,7 +18,7 @@ from tests.support.server import serve
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.adapters.outbound import OutboundFailed
-from runtime.domain.kinds import ZONE, Verb
+from runtime.domain.kinds import APPLICATION_CREDENTIAL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.services import client_documents
@@ -274,7 +274,10 @@ def test_a_few_at_a_time(site: Site, documents: Documents) -> None:
 
 @pytest.mark.threat(7)
 def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> None:
-    """Whoever names slow addresses for keys keeps the zone from nothing that it fetches for itself."""
+    """Whoever names slow addresses for keys keeps the zone from nothing that it fetches for itself.
+
+    Nor an application from proving itself, whose keys somebody here has named.
+    """
     zone, key = admitting(site, "*"), SigningKey.generate("ES256")
     slow = []
     for number in range(12):
@@ -288,6 +291,14 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
     def prove(client: Client) -> httpx.Response:
         return client.redeem("code", **assertion(key, client))
 
+    def application(address: str) -> Client:
+        signing = {"type": "public-key", "jwks_uri": address}
+        app = site.app(zone).app
+        made = site.run(
+            site.company.create(APPLICATION_CREDENTIAL, zone.id, application_id=app.id, **signing)
+        )
+        return site.stranger(zone, made.identifier, LOCAL)
+
     async def its_own() -> float:
         began = time.monotonic()
         with pytest.raises(OutboundFailed, match="404"):
@@ -296,6 +307,7 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
 
     assert prove(slow[0]).json()["error"] == "invalid_grant"
     with publisher.publishing() as provider, ThreadPoolExecutor(12) as pool:
+        well_known = application(provider.publish("/keys", {"keys": [key.public_jwk]}))
         documents.delay, documents.most_at_once = 2, 0
         try:
             proving = [pool.submit(prove, client) for client in slow[1:]]
@@ -303,6 +315,9 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
             while documents.at_once < 10 and time.monotonic() < deadline:
                 time.sleep(0.01)
             took = site.run(its_own())
+            began = time.monotonic()
+            assert prove(well_known).json()["error"] == "invalid_grant", "of the code: its keys were read"
+            took += time.monotonic() - began
         finally:
             documents.delay = 0
         answers = [each.result() for each in proving]

@@ -28,7 +28,9 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
     Raises: InvalidClient when it has no keys; InvalidToken; NotAcceptable for a document that is no use;
         OutboundRefused, OutboundFailed.
     """
+    partition = view.sites_of_applications
     if isinstance(client, UserAgentClient):
+        partition = view.sites_of_clients
         metadata = await _described(parts, view, client)
         if metadata.jwks is not None:
             check_with(metadata.jwks, jws)
@@ -42,7 +44,7 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
         raise InvalidClient(internal="a client without keys")
     if address is None:
         raise InvalidClient(internal="a client without keys")
-    await parts.remote_keys.check_signature(jws, address, partition=view.sites_of_clients, strict=True)
+    await parts.remote_keys.check_signature(jws, address, partition=partition, strict=True)
 
 
 async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) -> ClientMetadata:
@@ -59,7 +61,7 @@ async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) ->
 
 async def _documented(parts: "Parts", view: ZoneView, client_id: str) -> str:
     """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
-    found = await parts.client_documents.get(client_id, partition=view.sites_of_clients)
+    found = await parts.client_documents.get(client_id, partition=view.sites_of_applications)
     return named_keys(found.document, client_id)
 
 

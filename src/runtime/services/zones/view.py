@@ -105,11 +105,19 @@ class ZoneView:
 
     @property
     def sites_of_clients(self) -> str:
-        """The share of outbound requests in which sites are asked that clients have named.
+        """The share of outbound requests in which sites are asked that clients have named themselves.
 
         It is not the zone's own: whoever names slow ones must not hold up its identity provider.
         """
         return f"clients of {self.id}"
+
+    @property
+    def sites_of_applications(self) -> str:
+        """The share in which sites are asked that the zone's administrators have named for applications.
+
+        Whoever comes along and names slow ones must not hold up these either.
+        """
+        return f"applications of {self.id}"
 
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
         """Tell whether nothing newer was published; no, when it is not known what was."""
