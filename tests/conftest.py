@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
 
@@ -20,11 +21,16 @@ from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
 
+PATIENCE_SECONDS = 30.0
+
 _started = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Let tests that say nothing else wait longer than httpx does by itself: a busy machine is no failure."""
     config.stash[_started] = {}
+    for name in ("connect", "read", "write", "pool"):
+        setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
 
 
 def _note(config: pytest.Config, name: str, version: str) -> None:
