@@ -16,7 +16,7 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey, VerificationKey
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.policy import schema
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.exchange import StoredKey, ZoneInternals
 

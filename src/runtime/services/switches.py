@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.oauth.switches import Switches
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.storage.sql import exchange as storage
 

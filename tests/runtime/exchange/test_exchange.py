@@ -19,7 +19,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, REFRESH_TOKEN
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management.unit import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.storage.sql import consents

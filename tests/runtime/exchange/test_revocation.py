@@ -18,7 +18,7 @@ from runtime.domain.kinds import (
     USER,
 )
 from runtime.domain.kinds.resource import Resource
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
 from runtime.storage.sql import consents, entities

@@ -5,7 +5,7 @@ from tests.runtime.management.conftest import Api, Zone
 from tests.support.factories import operator
 
 from runtime.domain.kinds import APPLICATION
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit import Unit, record_hash, unit_of_work

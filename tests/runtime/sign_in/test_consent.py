@@ -19,7 +19,7 @@ from tests.runtime.sign_in.support import (
 
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT
 from runtime.domain.kinds.resource import Resource
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.storage.sql.tables import METADATA
 
 _consents = METADATA.tables["consents"]

@@ -11,8 +11,8 @@ from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, USER, Verb
 from runtime.domain.kinds.values import ProviderType
+from runtime.services import epochs
 from runtime.services.account import withdrawal
-from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import refreshing
 from runtime.services.sign_in.sessions import SignedIn

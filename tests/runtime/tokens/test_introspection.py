@@ -14,7 +14,7 @@ from tests.support.scene import claims_of
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
 from runtime.domain.oauth.claims import AccessTokenFacts
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.exchange.tokens import issue_access_token, issue_id_token, new_token_id
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents

@@ -1,8 +1,7 @@
 """Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
 
-from runtime.services import endings
+from runtime.services import endings, epochs
 from runtime.services.endings import Ending
-from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation
 from runtime.services.sign_in.sessions import SignedIn

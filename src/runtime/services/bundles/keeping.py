@@ -21,8 +21,8 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
+from runtime.services import epochs
 from runtime.services.bundles.reading import Wanted, WantedPolicy
-from runtime.services.exchange import epochs
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import Unavailable
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.exchange.subject import refused
 from runtime.services.zones import RootView, ZoneView
 from runtime.storage.sql import roots

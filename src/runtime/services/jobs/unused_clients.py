@@ -6,9 +6,8 @@ One that comes back registers again, or is read from its document again, and its
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from runtime.services import endings
+from runtime.services import endings, epochs
 from runtime.services.endings import Ending
-from runtime.services.exchange import epochs
 from runtime.storage.sql import exchange, user_agents
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 from runtime.storage.sql import ledger

@@ -11,7 +11,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.sign_in.requests import AuthorizationRequest, RequestedResource

@@ -15,7 +15,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import redirect_uris
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management.members import acceptance
 from runtime.services.parties import Client
 from runtime.services.parts import Parts

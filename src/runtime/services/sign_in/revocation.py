@@ -2,7 +2,7 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_out import announcing
 from runtime.storage.sql import refresh, sessions

@@ -14,7 +14,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import Email, Identifier, OwnerType, UserStatus
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import organization_users

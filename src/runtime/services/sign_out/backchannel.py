@@ -6,9 +6,8 @@ from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
-from runtime.services import endings
+from runtime.services import endings, epochs
 from runtime.services.endings import Ending
-from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, upstream
 from runtime.services.zones import ZoneView

@@ -7,9 +7,8 @@ every exchange that starts there. What was granted for offline use goes on: that
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
-from runtime.services import endings
+from runtime.services import endings, epochs
 from runtime.services.endings import Ending
-from runtime.services.exchange import epochs
 from runtime.services.parts import Parts
 from runtime.services.sign_in import revocation, sessions, upstream
 from runtime.services.sign_in.sessions import Browser, SignedIn

@@ -12,8 +12,8 @@ from typing import Any
 from runtime.adapters.keys.signing import InvalidToken as TokenRefused
 from runtime.adapters.keys.signing import verify
 from runtime.domain.errors import UnsupportedTokenType
+from runtime.services import epochs
 from runtime.services.decisions import Decision
-from runtime.services.exchange import epochs
 from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
 from runtime.services.parties import Client
 from runtime.services.parts import Parts

@@ -18,8 +18,7 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import switches
 from runtime.domain.policy import requests
-from runtime.services import keys
-from runtime.services.exchange import epochs
+from runtime.services import epochs, keys
 from runtime.services.parties import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.kept import Kept
 from runtime.services.zones.people import RootView, UserView, view_of

@@ -9,9 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
-from runtime.services import keys
+from runtime.services import epochs, keys
 from runtime.services.attached import Attached
-from runtime.services.exchange import epochs
 from runtime.services.zones import policies
 from runtime.services.zones.kept import Kept
 from runtime.services.zones.policies import Policies

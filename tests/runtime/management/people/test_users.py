@@ -3,7 +3,7 @@
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.storage.sql.tables import sessions
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from runtime.domain.kinds import DELEGATED_GRANT, Entity, Kind, Verb
 from runtime.domain.kinds.session import DelegatedGrant
 from runtime.domain.kinds.values import GrantStatus
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery

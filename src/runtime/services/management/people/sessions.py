@@ -6,7 +6,7 @@ from typing import Any, cast
 from runtime.domain.kinds import SESSION, Entity, Kind, Verb
 from runtime.domain.kinds.session import Session
 from runtime.domain.kinds.values import SessionStatus
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery

@@ -7,7 +7,7 @@ from runtime.domain.errors import Conflict
 from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import User, UserCredential
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
-from runtime.services.exchange import epochs
+from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
