@@ -15,7 +15,7 @@ SHELL  := /bin/sh
 RUNTIME := $(VENV)/.runtime-installed
 DEV     := $(VENV)/.dev-installed
 
-.PHONY: help demo environment test fuzz lint serve bench schemas documents lock clean
+.PHONY: help demo environment test fuzz soak lint serve bench schemas documents lock clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -36,6 +36,9 @@ lint: $(DEV) ## check style and types
 
 fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, for long (ARGS="--examples 500 --seed 7 --on sqlite")
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes (ARGS="--minutes 60 --on servers")
+	@PYTHONPATH=. $(BIN)/python -m tests.soak $(ARGS)
 
 serve: $(RUNTIME) ## run the service on its embedded default; the first run makes an organization and a key
 	@test -e "$${ZONED_DATA_DIR:-.zonewright}/zonewright.db" || test -n "$$ZONED_DATABASE_URL" || $(BIN)/zoned init

@@ -76,6 +76,17 @@ def test_bodies_above_a_mebibyte_are_413(api: Api) -> None:
     assert told["code"] == "bad_request"
 
 
+def test_mistakes_are_named_up_to_a_hundred(api: Api) -> None:
+    """Each costs time to put into words: where there are more, the answer is how many."""
+    for count, named in ((100, 100), (101, 0), (20_000, 0)):
+        members = {f"m{number}": 1 for number in range(count)}
+        told = api.refused(400, "POST", "/zones", {"name": "a"} | members)
+        assert len(told.get("details", ())) == named
+        assert named or told["message"].startswith(f"{count} things are wrong")
+    long = api.refused(400, "POST", "/zones", {"name": "a", "n" * 900_000: 1})
+    assert "did you mean" not in long["message"]
+
+
 def test_depth_within_bounds_is_read() -> None:
     """Brackets inside strings do not count."""
     text = b"[" * MAX_DEPTH + b'"' + b"[" * 200 + b'\\"{"' + b"]" * MAX_DEPTH

@@ -27,7 +27,7 @@ def read_body(kind: Kind, raw: Any, verb: Verb = Verb.CREATE, type_: str | None 
     Returns:
         For a create what is given and not null; for an update exactly what is given, null where it clears.
     Raises:
-        ValidationFailed: with one problem for each thing that is wrong.
+        ValidationFailed: with one problem for each thing that is wrong, up to a hundred of them.
     """
     if not isinstance(raw, dict):
         raise ValidationFailed("the body must be a JSON object")

@@ -31,9 +31,18 @@ _MESSAGES: dict[str, str] = {
     "literal_error": "must be {expected}",
 }
 
+# More than anybody reads, and each costs time to put into words.
+MAX_PROBLEMS = 100
+_MAX_RESEMBLING_CHARS = 100
+
 
 def refusal(invalid: ValidationError, model: type[BaseModel]) -> ValidationFailed:
-    """The refusal that tells everything pydantic found, without repeating any value."""
+    """The refusal that tells everything pydantic found, without repeating any value.
+
+    Where that is more than a hundred things, it tells only how many.
+    """
+    if invalid.error_count() > MAX_PROBLEMS:
+        return ValidationFailed(f"{invalid.error_count()} things are wrong with the body: too many to name")
     problems = [
         _problem(error, model)
         for error in invalid.errors(include_url=False, include_context=True, include_input=False)
@@ -95,7 +104,7 @@ def _unknown(name: str, owner: type[BaseModel]) -> str:
     if base is not None and not base.has(Mark.INTERNAL):
         late = base.has(Mark.LATER) or (base.ref is not None and base.ref.late)
         return "is set by an update, not at creation" if late else "is read-only"
-    close = get_close_matches(name, owner.model_fields, n=1)
+    close = get_close_matches(name, owner.model_fields, n=1) if len(name) <= _MAX_RESEMBLING_CHARS else ()
     return f"unknown member `{name}`" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
