@@ -43,6 +43,8 @@ class Presented:
         is_bound: whether the scheme says that it comes with a proof: `DPoP`, not `Bearer`.
         proof: what came in the `DPoP` header.
         uri: the address that was asked for, from the settings and never from the request.
+        proved: thumbprint of the key that the proof has shown already, when the same request is looked at
+            again: a proof works once.
     """
 
     token: str
@@ -50,6 +52,7 @@ class Presented:
     proof: str | None
     method: str
     uri: str
+    proved: str | None = None
 
 
 def nonce(parts: "Parts", view: ZoneView, now: datetime, *, windows_ago: int = 0) -> str:
@@ -78,7 +81,7 @@ async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str
     if jkt is None:
         return
     try:
-        proved = await prove(
+        proved = presented.proved or await prove(
             parts,
             view,
             presented.proof or "",

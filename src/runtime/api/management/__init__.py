@@ -1,6 +1,7 @@
 """The management API over HTTP: every route of the contract, bound to its handler."""
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from sanic import Sanic
@@ -79,10 +80,13 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
     async def serve(request: Request, **path: str) -> HTTPResponse | None:
         parts = request.app.ctx.parts
         address = f"{parts.settings.public_url}{request.path}"
-        caller = await authenticate(parts, presented_of(request, address))
+        presented = presented_of(request, address)
+        caller = await authenticate(parts, presented)
         if large and request.stream is not None:  # read only now that the caller is known
             request.stream.request_max_size = MAX_CHANGESET_BYTES
             await request.receive_body()  # type: ignore[no-untyped-call]
+            # That may have taken minutes, and the caller may be nobody any more, or have other roles.
+            caller = await authenticate(parts, presented and replace(presented, proved=caller.jkt))
         check_client_request_id(request, uuid=uuid)
         if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
             raise NotFound("there is nothing at this address")

@@ -56,11 +56,13 @@ async def retrieve(request: Request) -> HTTPResponse:
 
 async def update(request: Request) -> HTTPResponse:
     """Replace the bundle by the one that is sent; answers what is stored."""
-    parts, user = await _user(request)
+    parts, user, proved = await _user_with_key(request)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
     await keeping.admit(parts, user)
     data = await _body(request)
+    # That may have taken its time, in which the sign-in may have ended.
+    parts, user, _ = await _user_with_key(request, proved=proved)
     wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
     bundle = await keeping.replace(
         parts,
@@ -81,9 +83,19 @@ async def reset(request: Request) -> HTTPResponse:
 
 
 async def _user(request: Request) -> tuple[Parts, User]:
-    """Whose bundle it is. Raises Unauthorized; Forbidden for applications that registered themselves.
+    """Whose bundle it is. Raises as below."""
+    parts, user, _ = await _user_with_key(request)
+    return parts, user
 
-    Those act under the user's policies, and so do not write them.
+
+async def _user_with_key(request: Request, *, proved: str | None = None) -> tuple[Parts, User, str | None]:
+    """Whose bundle it is, and the key that was proved.
+
+    Applications that registered themselves act under the user's policies, and so do not write them.
+
+    Args:
+        proved: as in `Presented`.
+    Raises: Unauthorized; Forbidden for applications that registered themselves.
     """
     parts: Parts = request.app.ctx.parts
     presented = presented_of(request, f"{parts.settings.public_url}{request.path}")
@@ -94,14 +106,14 @@ async def _user(request: Request) -> tuple[Parts, User]:
         zone_id = await exchange.zone_of_key(conn, kid)
     try:
         view = await parts.zones.view(zone_id or "")
-        bearer = await require_bearer(parts, view, request, audience=view.issuer)
+        bearer = await require_bearer(parts, view, request, audience=view.issuer, proved=proved)
     except (OAuthError, NotFound) as refused:
         nonce = refused.nonce if isinstance(refused, NonceRequired) else None
         raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
     if not isinstance(bearer.client, ApplicationClient):
         raise Forbidden("an application that registered itself has no say in policies")
     check_client_request_id(request, uuid=False)
-    return parts, bearer.root.user.user
+    return parts, bearer.root.user.user, bearer.subject.jkt
 
 
 def _require_acceptable(accept: str | None) -> None:

@@ -1,6 +1,6 @@
 """Access tokens at a zone's own endpoints. Spec: RFC 6750; RFC 9068 section 4; RFC 9449 section 7."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sanic.request import Request
 
@@ -40,6 +40,7 @@ async def require_bearer(
     audience: str,
     scope: str | None = None,
     uri: str | None = None,
+    proved: str | None = None,
 ) -> Bearer:
     """The user whose access token the request carries in its Authorization header.
 
@@ -47,6 +48,7 @@ async def require_bearer(
         audience: what the token must have been issued for.
         scope: what it must carry.
         uri: the address of the endpoint, which a proof must be for; under `public_url` when absent.
+        proved: as in `Presented`.
     Raises: InvalidToken, also for a token whose session or user has ended, and for one that is bound to a
         key without a proof; TokenSentTwice; InsufficientScope.
     """
@@ -57,7 +59,7 @@ async def require_bearer(
         raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
         subject = verify_subject(view, presented.token, parts.clock())
-        await possession.require(parts, view, presented, subject.jkt)
+        await possession.require(parts, view, replace(presented, proved=proved), subject.jkt)
         bearer = await _standing(parts, view, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None

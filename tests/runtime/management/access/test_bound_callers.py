@@ -1,5 +1,6 @@
 """People call the management API with tokens that are bound to a key."""
 
+import json
 from typing import Any
 
 import httpx
@@ -83,6 +84,24 @@ def test_a_bound_token_and_what_it_is_swapped_for(api: Api) -> None:
     assert ask(api, "/zones", own, None, scheme="Bearer").status_code == 200
     by_key = HOLDER.proof(f"{api.server.url}/zones", "GET", access_token=own)
     assert ask(api, "/zones", own, by_key).status_code == 401
+
+
+def test_one_proof_is_enough_for_a_request_that_is_looked_at_twice(api: Api) -> None:
+    """Who sends a changeset is looked at before its body is read and after; another needs another proof."""
+    token = signed_in(api, api.server.url)
+    path = f"/organizations/{api.organization_id}/changesets?dry_run=true"
+    proof = HOLDER.proof(f"{api.server.url}{path.partition('?')[0]}", "POST", access_token=token)
+    head = json.loads(api("GET", f"/organizations/{api.organization_id}/snapshot").text.split("\n", 1)[0])
+    step = {"op": "create", "kind": "Zone", "name": api.named(), "spec": {"name": "Zone"}}
+    body = {"base_revision": head["revision"], "owner": "acme", "plan_digest": api.named()}
+
+    def send(shown: str) -> httpx.Response:
+        headers = {"Authorization": f"DPoP {token}", "DPoP": shown}
+        return httpx.post(f"{api.server.url}{path}", json={**body, "operations": [step]}, headers=headers)
+
+    first = send(proof)
+    assert first.status_code not in (400, 401), first.text
+    assert send(proof).status_code == 401
 
 
 @pytest.mark.standard("RFC 9449")

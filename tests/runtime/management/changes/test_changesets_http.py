@@ -2,14 +2,18 @@
 
 import json
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from tests.runtime.management.signing_in import someone
 from tests.support.applying import create, local, ref
 
 from runtime.domain.identifiers import new_id
+from runtime.services.management.access.authentication import authenticate
 
 LINES = {"Accept": "application/x-ndjson"}
 
@@ -148,6 +152,42 @@ def answered_before_the_body(api: Any, path: str, authorization: str | None = No
     with socket.create_connection((server.hostname, server.port), timeout=10) as connection:
         connection.sendall(head.encode())
         return int(connection.recv(64).split()[1])
+
+
+@pytest.mark.threat(18)
+def test_who_is_nobody_any_more_when_the_body_has_come(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large body may take minutes: what its sender is allowed is looked at when it is there."""
+    path, known = f"/organizations/{api.organization_id}", threading.Event()
+
+    async def knowing(*arguments: Any) -> Any:
+        caller = await authenticate(*arguments)
+        known.set()
+        return caller
+
+    monkeypatch.setattr("runtime.api.management.authenticate", knowing)
+
+    def slowly(name: str, *, ends: bool) -> int:
+        ada = someone(api, "org_admin")
+        sender = ada.calling()
+        body = json.dumps(changeset(api, a_zone(name))).encode()
+
+        def parts() -> Iterator[bytes]:
+            known.clear()
+            yield body[:10]
+            assert known.wait(30)
+            if ends:
+                api.ok("DELETE", ada.path)
+            yield body[10:]
+
+        headers = {"Content-Type": "application/json"}
+        response = sender.client.post(f"{path}/changesets", content=parts(), headers=headers)
+        return int(response.status_code)
+
+    stays, ends = api.named("stays"), api.named("ends")
+    assert slowly(stays, ends=False) == 200
+    assert slowly(ends, ends=True) == 401
+    snapshot = api("GET", f"{path}/snapshot").text
+    assert (stays in snapshot, ends in snapshot) == (True, False)
 
 
 def test_key_must_be_the_digest(api: Any) -> None:

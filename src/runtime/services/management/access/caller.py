@@ -102,6 +102,11 @@ class Caller:
         return (self.role, *(role for roles in self.zone_roles.values() for role in roles))
 
     @property
+    def jkt(self) -> str | None:
+        """Thumbprint of the key that the caller has proved to have; None where no key is asked for."""
+        return self.sign_in.jkt if self.sign_in is not None else None
+
+    @property
     def at_home(self) -> bool:
         """Tell whether this is a user with an access token of their own organization's zone."""
         return self.sign_in is not None and self.sign_in.at_home
