@@ -44,7 +44,8 @@ class Settings(BaseSettings):
     sign_ins_a_minute: int = Field(
         1200,
         ge=0,
-        description="sign-ins that one address may begin at one zone in a minute; 0 for any number",
+        description="sign-ins that one address may begin, and passwords that it may try, at one zone in a "
+        "minute; 0 for any number",
     )
     workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
     jobs: bool = Field(

@@ -11,7 +11,9 @@ from tests.runtime.sign_in.support import Browser, Client, Site, assert_page
 from tests.support.factories import company_of
 from tests.support.server import serve
 
+from runtime.domain.errors import TooManyTries
 from runtime.services import limits
+from runtime.services.sign_in import attempts
 
 _MOST = 4
 
@@ -94,6 +96,27 @@ def test_who_posts_in_a_clients_name_takes_nothing_of_its_share(site: Site) -> N
     answers = [post().status_code for _ in range(_MOST * 10)]
     assert (answers[0], answers[-1]) == (303, 429)
     assert push(client, headers=sender).status_code == 201
+
+
+@pytest.mark.threat(25)
+def test_passwords_are_tried_for_many_accounts(site: Site) -> None:
+    """A few tries for each of many accounts are many tries from one address, which waits; others do not."""
+    zone = site.zone()
+
+    def tried(address: str, times: int = 1) -> list[bool]:
+        return [let_try(site, zone.id, f"user-{n}@acme.example", address) for n in range(times)]
+
+    assert tried("198.51.100.10", _MOST + 1) == [True] * _MOST + [False]
+    assert tried("198.51.100.11") == [True]
+
+
+def let_try(site: Site, zone_id: str, account: str, address: str) -> bool:
+    """Whether a password may be tried."""
+    try:
+        site.run(attempts.admit(site.parts, zone_id, account, address))
+    except TooManyTries:
+        return False
+    return True
 
 
 def test_pushed_requests_are_slowed_down(site: Site) -> None:

@@ -11,6 +11,7 @@ from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site,
 from tests.support.factories import company_of
 from tests.support.server import serve
 
+from runtime.domain.errors import TooManyTries
 from runtime.domain.kinds import USER, Verb
 from runtime.services.sign_in import attempts
 
@@ -127,6 +128,23 @@ class TestSignIn:
         assert 429 in tries[attempts.FREE_TRIES :]
         assert attempt("ada@acme.example", PASSWORD) == 429
         assert attempt("grace@acme.example", PASSWORD) == 303
+
+    @pytest.mark.threat(25)
+    def test_whoever_has_many_addresses_of_one_network_is_one(self, site: Site) -> None:
+        """An IPv6 network is given to one holder: each of its addresses is no other sender."""
+        zone = site.zone()
+
+        async def tries(addresses: list[str]) -> int:
+            for number, address in enumerate(addresses):
+                try:
+                    await attempts.admit(site.parts, zone.id, "ada@acme.example", address)
+                except TooManyTries:
+                    return number
+            return len(addresses)
+
+        most = attempts.FREE_TRIES + 4
+        assert site.run(tries([f"2001:db8:{n:x}::1" for n in range(1, most)])) == most - 1
+        assert site.run(tries([f"2001:db8:0:1::{n:x}" for n in range(1, most)])) < most - 1
 
     def test_disabled_user(self, site: Site, browser: Browser) -> None:
         """Is told so, once the password has shown who asks."""

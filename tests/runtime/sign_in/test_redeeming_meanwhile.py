@@ -37,7 +37,9 @@ async def put_at_provider(site: Site, client: Client, session_id: str) -> str:
         )
         assert found is not None
         of_it = (_sessions.c.zone_id == client.zone.id, _sessions.c.id == session_id)
-        await conn.execute(_sessions.update().where(*of_it).values(provider_id=found.id))
+        await conn.execute(
+            _sessions.update().where(*of_it).values(provider_id=found.id, provider_id_token=b"sealed")
+        )
         return str(found.id)
 
 
@@ -87,6 +89,7 @@ async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool
         "application_id": found.party.application_id,
         "client_id": found.client_id,
         "cookie_hash": None,
+        "provider_id_token": None,
     }
     session = sessions.Session(**below)
     authority = Authority(session, under.user, found, frozenset({"openid"}), ())
@@ -104,6 +107,18 @@ async def alive(site: Site, client: Client) -> int:
     ]
     async with site.parts.database.reading() as conn:
         return sum([int(await conn.scalar(count) or 0) for count in counts])
+
+
+async def secrets_left(site: Site, client: Client) -> int:
+    """How many of the zone's ended sessions still have their provider's ID token."""
+    count = (
+        select(func.count())
+        .select_from(_sessions)
+        .where(_sessions.c.zone_id == client.zone.id, _sessions.c.status == "revoked")
+        .where(_sessions.c.provider_id_token.is_not(None))
+    )
+    async with site.parts.database.reading() as conn:
+        return int(await conn.scalar(count) or 0)
 
 
 async def somebody_waits(parts: Parts, *works: asyncio.Task[Any]) -> None:
@@ -174,3 +189,4 @@ def test_redeeming_while_it_ends(
 
     assert kept is (first == "redeeming")
     assert site.run(alive(site, client)) == 0
+    assert site.run(secrets_left(site, client)) == 0

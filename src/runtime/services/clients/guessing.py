@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
+from runtime.services.limits import place_of
 from runtime.services.zones.kept import Kept
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ class SecretGuessing:
 
 def _pair(zone_id: str, client_id: str, address: str) -> str:
     """One length for all names: a client id of 60 KB must not cost as much to remember."""
-    told = f"{zone_id}\0{client_id}\0{address}".encode("utf-8", "surrogatepass")
+    told = f"{zone_id}\0{client_id}\0{place_of(address)}".encode("utf-8", "surrogatepass")
     return sha256(told).hexdigest()

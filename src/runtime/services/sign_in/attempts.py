@@ -1,11 +1,13 @@
 """Guessing made slow: after a few tries for an account from an address, each further one has to wait longer.
 
-The pair of both is what is counted, so an attacker elsewhere cannot lock the owner out.
+The pair of both is what is counted, so an attacker elsewhere cannot lock the owner out. The address has its
+own measure besides: so many tries a minute as sign-ins, whatever accounts they are for.
 """
 
 from hashlib import sha256
 
 from runtime.domain.errors import TooManyTries
+from runtime.services.limits import Limit, count, place_of
 from runtime.services.parts import Parts
 
 FREE_TRIES = 5
@@ -15,6 +17,9 @@ _MEMORY_SECONDS = 3600
 
 async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
     """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
+    most = parts.settings.sign_ins_a_minute
+    if most and (wait := await count(parts, Limit("passwords", most), zone_id, place_of(address))):
+        raise TooManyTries("too many tries; wait a minute and try again", retry_after_seconds=wait)
     tries = await parts.state.count(_key("tries", zone_id, account, address), ttl_seconds=_MEMORY_SECONDS)
     if tries <= FREE_TRIES:
         return
@@ -34,4 +39,5 @@ async def forgive(parts: Parts, zone_id: str, account: str, address: str) -> Non
 
 
 def _key(kind: str, zone_id: str, account: str, address: str) -> str:
-    return f"{kind}:{zone_id}:{sha256(f'{account.lower()} {address}'.encode()).hexdigest()}"
+    told = f"{account.lower()} {place_of(address)}".encode("utf-8", "surrogatepass")
+    return f"{kind}:{zone_id}:{sha256(told).hexdigest()}"

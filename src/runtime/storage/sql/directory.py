@@ -323,7 +323,7 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
     ended = await conn.execute(
         update(_sessions)
         .where(_sessions.c.zone_id == zone_id, _sessions.c.user_id == user_id, _sessions.c.status == "active")
-        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
         .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
     rows = ended.all()
@@ -331,7 +331,7 @@ async def end_sessions(conn: AsyncConnection, user_id: str, *, zone_id: str, now
     await conn.execute(
         update(_families)
         .where(_families.c.zone_id == zone_id, _families.c.user_id == user_id)
-        .values(status="revoked")
+        .values(status="revoked", successor_sealed=None)
     )
     return {row.id: int(row.epoch) for row in rows}
 
@@ -353,12 +353,12 @@ async def end_provider_sessions(
     await conn.execute(
         update(_families)
         .where(_families.c.zone_id == zone_id, _families.c.session_id.in_(theirs))
-        .values(status="revoked")
+        .values(status="revoked", successor_sealed=None)
     )
     ended = await conn.execute(
         update(_sessions)
         .where(_sessions.c.zone_id == zone_id, _sessions.c.status == "active", rests_on_it)
-        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now)
+        .values(status="revoked", epoch=_sessions.c.epoch + 1, updated_at=now, provider_id_token=None)
         .returning(_sessions.c.id, _sessions.c.epoch, _sessions.c.expires_at)
     )
     rows = ended.all()

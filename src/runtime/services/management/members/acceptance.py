@@ -17,6 +17,7 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
+from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access import user_tokens
 from runtime.services.management.access.caller import Caller
@@ -190,7 +191,7 @@ async def _with_account(unit: Unit, invitation: Invitation, guest: Guest) -> Org
 
 async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str]:
     """The invitation of a token and its organization's name: as much work for an unknown one."""
-    key = f"invitation-looks::{sha256(address.encode()).hexdigest()}"
+    key = f"invitation-looks::{sha256(place_of(address).encode()).hexdigest()}"
     if await parts.state.count(key, ttl_seconds=60) > LOOKS_A_MINUTE:
         raise RateLimited("too many requests about invitations from your address; wait a minute")
     async with parts.database.querying() as conn:
