@@ -16,12 +16,14 @@ from benchmarks.exchange import prepare
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tests.soak import exhaustion, guessing
+from tests.soak import exhaustion, guessing, life
 from tests.soak.judging import Statement
 
-PARTS = ("secrets", "exhaustion")
+PARTS = ("secrets", "exhaustion", "life")
 # Embedded storage serves one process; with PostgreSQL and Redis there are two.
 _WORKERS = {"embedded": 1, "servers": 2}
+# How soon a server knows what a `zoned` command did: without Redis it looks once a minute.
+_NOTICES_SECONDS = {"embedded": 65.0, "servers": 1.0}
 
 
 def main() -> int:
@@ -52,6 +54,9 @@ def _soaked(storage: str, directory: Path, only: list[str], ends_at: float) -> I
             yield from guessing.measure(stage, workers=workers)
         if "exhaustion" in only:
             yield from exhaustion.measure(server, stage)
+        if "life" in only:
+            notices = _NOTICES_SECONDS[storage]
+            yield from life.measure(server, stage, ends_at=ends_at, notices_seconds=notices)
 
 
 @contextlib.contextmanager

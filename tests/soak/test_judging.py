@@ -6,8 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from acme import Server
+from acme import Server, Unexpected
+from jwt import InvalidTokenError
 from tests.soak.judging import alike, levels_off, noise_of_difference, quarter
+from tests.soak.people import Withdrawn, attempt
+from tests.soak.record import PROMISES, Record
 from tests.soak.vitals import Vitals
 
 
@@ -66,6 +69,29 @@ def test_quarters() -> None:
     assert not levels_off([1, 2, 3, 4], by=1)
     with pytest.raises(ValueError, match="four"):
         quarter([1, 2, 3], 1)
+
+
+def test_a_record_tells_what_was_broken() -> None:
+    """A promise holds until something breaks it; what the service itself failed at is no refusal."""
+
+    def fails_with(failure: Exception) -> None:
+        def work() -> None:
+            raise failure
+
+        attempt(record, work)
+
+    record = Record()
+    assert not record.statements()[0].holds  # nothing was done
+    attempt(record, lambda: record.done("rounds"))
+    fails_with(Withdrawn())
+    assert all(statement.holds for statement in record.statements())
+    fails_with(Unexpected("POST http://x/y: 503\naway"))
+    assert [s.seen for s in record.statements() if not s.holds] == ["1 times not: POST http://x/y: 503\naway"]
+    fails_with(Unexpected("400 invalid_grant"))
+    fails_with(ConnectionResetError())
+    fails_with(InvalidTokenError())
+    broken = [statement.what for statement in record.statements() if not statement.holds]
+    assert broken == [PROMISES[name] for name in ("error", "refused", "unverified")]
 
 
 def test_vitals_are_those_of_the_whole_group(tmp_path) -> None:

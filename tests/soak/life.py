@@ -1,0 +1,77 @@
+"""An ordinary day in a few minutes: people, their agent, and an operator who changes things under them."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+
+from acme import Server
+from benchmarks.exchange import Stage
+from tests.soak.judging import Statement, levels_off, quarter
+from tests.soak.operating import Operator
+from tests.soak.people import Account, Desk, Person, attempt
+from tests.soak.record import Record
+from tests.soak.vitals import Vitals, Watch
+
+ACCOUNTS, DESKS = 3, 6
+GROWTH = 0.10
+_SPARE_FILES = 4  # connections that happen to be open at one moment and not at another
+_PAUSE_SECONDS = 2.0
+
+
+def measure(server: Server, stage: Stage, *, ends_at: float, notices_seconds: float) -> Iterator[Statement]:
+    """A mixed load until then, and in any case until each kind of rotation was done.
+
+    Args:
+        ends_at: on the monotonic clock.
+        notices_seconds: how soon the server knows what a `zoned` command has changed.
+    """
+    record, over, watch = Record(), threading.Event(), Watch(Vitals(server))
+    accounts = [_account(server, number) for number in range(ACCOUNTS)]
+    desks = [Desk(stage, accounts[number % ACCOUNTS], record) for number in range(DESKS)]
+    people = [Person(desk, over, seed=number) for number, desk in enumerate(desks)]
+    operator = Operator(server, Desk(stage, accounts[0], record), record, notices_seconds=notices_seconds)
+    watch.start()
+    for person in people:
+        person.start()
+    try:
+        _operate(operator, record, ends_at)
+    finally:
+        over.set()
+        for person in people:
+            person.join()
+        watch.stop()
+        operator.close()
+    yield from record.statements()
+    failures = server.log.read_text().count("Traceback (most recent call last)")
+    yield Statement("no traceback in the server's log", f"{failures:,}", not failures)
+    yield _level("memory", watch.memory, 2**20, "MB", levels_off(watch.memory, share=GROWTH))
+    yield _level("open files", watch.files, 1, "", levels_off(watch.files, by=_SPARE_FILES))
+
+
+def _operate(operator: Operator, record: Record, ends_at: float) -> None:
+    """Policies all the time; a rotation after a quarter of it, and one at once after half."""
+    began = time.monotonic()
+    quarter_seconds = (ends_at - began) / 4
+    for until, then in (
+        (began + quarter_seconds, operator.rotate),
+        (began + 2 * quarter_seconds, operator.withdraw),
+        (ends_at, operator.change_policies),
+    ):
+        while time.monotonic() < until:
+            attempt(record, operator.change_policies)
+            time.sleep(_PAUSE_SECONDS)
+        attempt(record, then)
+
+
+def _account(server: Server, number: int) -> Account:
+    account = Account(f"soak-{number}@acme.example", secrets.token_urlsafe(12))
+    add = ("user", "add", "--zone", "acme-workforce", "--email", account.email, "--password-stdin")
+    server.run(*add, stdin=account.password)
+    return account
+
+
+def _level(what: str, samples: list[float], unit: float, name: str, holds: bool) -> Statement:
+    before, after = quarter(samples, 2) / unit, quarter(samples, 4) / unit
+    seen = f"{before:,.0f}{name and ' ' + name} in the second quarter, {after:,.0f} in the last"
+    return Statement(f"{what}: the last quarter is level with the second", seen, holds)
