@@ -1,6 +1,7 @@
 """Redeeming under a sign-in that changes: what is known of it counts only as long as it is so."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from sqlalchemy import select
 from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 
-from runtime.domain.kinds import DELEGATED_GRANT, USER, Verb
+from runtime.domain.errors import NotFound
+from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, USER, Verb
 from runtime.domain.kinds.role import User
 from runtime.services.sign_in import redemption
 from runtime.storage.sql import redeemed, sessions
@@ -139,3 +141,24 @@ def test_a_change_between_look_and_write(
     added = {table.name: len(ids(site, table, client.zone.id) - before[table]) for table in before}
     assert added == {"sessions": int(status == 200), "refresh_families": int(status == 200)}
     assert len(seen) == min(changes + 1, 4)
+
+
+def test_an_application_that_goes_meanwhile(
+    site: Site, browser: Browser, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is deleted between the look and the write: a refusal like any other, and no failure."""
+    assert client.redeem(code_for(client, browser)).status_code == 200
+    code = code_for(client, browser)
+    answer: Callable[..., Any] = redemption.tokens.answer
+    of_zone = {"zone_id": client.zone.id}
+
+    async def and_gone(*args: Any, **kw: Any) -> Any:
+        made = await answer(*args, **kw)
+        with suppress(NotFound):
+            await site.company.run(APPLICATION, Verb.DELETE, of_zone, client.app.id)
+        return made
+
+    monkeypatch.setattr(redemption.tokens, "answer", and_gone)
+    refused = client.redeem(code)
+
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")

@@ -7,6 +7,7 @@ the moment it counts.
 from dataclasses import dataclass
 
 from sqlalchemy import FromClause, Select, Table, and_, bindparam, insert, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -68,7 +69,7 @@ _BOTH = _where_there_is(_SESSION.cte("session"), _families, RefreshFamily.__slot
 async def add(
     conn: AsyncConnection, session: Session, family: RefreshFamily | None, *, under: Standing
 ) -> bool:
-    """Keep what there is; False, and nothing is kept, when the sign-in is not what it was.
+    """Keep what there is; False, and nothing is kept, when the sign-in is another, or who asks is gone.
 
     It is one statement on PostgreSQL, and two in a transaction of the caller's on SQLite.
     """
@@ -80,12 +81,14 @@ async def add(
         "standing_user": under.user.id,
         "standing_user_epoch": under.user.epoch,
     }
-    of_session = {f"session_{name}": value for name, value in sessions.values(session).items()}
-    if family is not None and conn.dialect.name == "postgresql":
-        of_family = {f"family_{name}": value for name, value in refresh.values(family).items()}
-        return (await conn.execute(_BOTH, standing | of_session | of_family)).one_or_none() is not None
-    if (await conn.execute(_SESSION, standing | of_session)).one_or_none() is None:
+    given = standing | {f"session_{name}": value for name, value in sessions.values(session).items()}
+    in_one = family is not None and conn.dialect.name == "postgresql"
+    if family is not None and in_one:
+        given |= {f"family_{name}": value for name, value in refresh.values(family).items()}
+    try:
+        added = (await conn.execute(_BOTH if in_one else _SESSION, given)).one_or_none() is not None
+    except IntegrityError:  # the application was deleted meanwhile
         return False
-    if family is not None:
+    if added and family is not None and not in_one:
         await refresh.add(conn, family)
-    return True
+    return added
