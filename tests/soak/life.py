@@ -4,11 +4,12 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 from acme import Server
 from benchmarks.exchange import Stage
 from tests.soak.judging import Statement, levels_off, quarter
-from tests.soak.operating import Operator
+from tests.soak.operating import Keys, Policies
 from tests.soak.people import Account, Desk, Person, attempt
 from tests.soak.record import Record
 from tests.soak.vitals import Vitals, Watch
@@ -26,22 +27,28 @@ def measure(server: Server, stage: Stage, *, ends_at: float, notices_seconds: fl
         ends_at: on the monotonic clock.
         notices_seconds: how soon the server knows what a `zoned` command has changed.
     """
+    _begin_anew(server)
     record, over, watch = Record(), threading.Event(), Watch(Vitals(server))
     accounts = [_account(server, number) for number in range(ACCOUNTS)]
     desks = [Desk(stage, accounts[number % ACCOUNTS], record) for number in range(DESKS)]
     people = [Person(desk, over, seed=number) for number, desk in enumerate(desks)]
-    operator = Operator(server, Desk(stage, accounts[0], record), record, notices_seconds=notices_seconds)
-    watch.start()
-    for person in people:
-        person.start()
-    try:
-        _operate(operator, record, ends_at)
-    finally:
+    with (
+        closing(Policies(server, Desk(stage, accounts[0], record))) as policies,
+        closing(Keys(server, Desk(stage, accounts[0], record), notices_seconds=notices_seconds)) as keys,
+    ):
+        changing = threading.Thread(target=_change, args=(policies, record, over), daemon=True)
+        threads: list[threading.Thread] = [watch, changing, *people]
+        for thread in threads:
+            thread.start()
+        began = time.monotonic()
+        for part, rotate in ((1 / 4, keys.rotate), (1 / 2, keys.withdraw)):
+            time.sleep(max(began + part * (ends_at - began) - time.monotonic(), 0))
+            attempt(record, rotate)
+        time.sleep(max(ends_at - time.monotonic(), 0))
         over.set()
-        for person in people:
-            person.join()
         watch.stop()
-        operator.close()
+        for thread in threads:
+            thread.join()
     yield from record.statements()
     failures = server.log.read_text().count("Traceback (most recent call last)")
     yield Statement("no traceback in the server's log", f"{failures:,}", not failures)
@@ -49,19 +56,20 @@ def measure(server: Server, stage: Stage, *, ends_at: float, notices_seconds: fl
     yield _level("open files", watch.files, 1, "", levels_off(watch.files, by=_SPARE_FILES))
 
 
-def _operate(operator: Operator, record: Record, ends_at: float) -> None:
-    """Policies all the time; a rotation after a quarter of it, and one at once after half."""
-    began = time.monotonic()
-    quarter_seconds = (ends_at - began) / 4
-    for until, then in (
-        (began + quarter_seconds, operator.rotate),
-        (began + 2 * quarter_seconds, operator.withdraw),
-        (ends_at, operator.change_policies),
-    ):
-        while time.monotonic() < until:
-            attempt(record, operator.change_policies)
-            time.sleep(_PAUSE_SECONDS)
-        attempt(record, then)
+def _begin_anew(server: Server) -> None:
+    """Restart the server with tokens that live for two minutes.
+
+    What it keeps of tokens, it keeps until they end: so entries come and go within the time of a run, and
+    memory that still grows is none of theirs.
+    """
+    server.stop()
+    server.settings = {**server.settings, "ZONED_TOKEN_LIFETIME_SECONDS": "120"}
+    server.start()
+
+
+def _change(policies: Policies, record: Record, over: threading.Event) -> None:
+    while not over.wait(_PAUSE_SECONDS):
+        attempt(record, policies.change)
 
 
 def _account(server: Server, number: int) -> Account:
