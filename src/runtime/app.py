@@ -191,7 +191,12 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
         await app.ctx.parts.decisions.start()
         if settings.jobs:
             await app.ctx.parts.jobs.start()
-        log.info("ready", address=settings.public_url, storage=app.ctx.parts.database.dialect)
+        log.info(
+            "ready",
+            listen=settings.listen,
+            public_url=settings.public_url,
+            storage=app.ctx.parts.database.dialect,
+        )
         if settings.allow_private_addresses:
             log.warning("outbound fetches may reach private addresses: ZONED_ALLOW_PRIVATE_ADDRESSES is on")
 

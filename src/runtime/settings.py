@@ -4,6 +4,7 @@ A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file 
 lower-case names), then from the default here.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from os import environ
@@ -31,7 +32,8 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(None, description="short-lived state in Redis; in this process when unset")
     listen: str = Field("127.0.0.1:8080", description="address and port to listen on")
     public_url: str = Field(
-        "http://127.0.0.1:8080", description="base address of the management API, as callers see it"
+        "http://127.0.0.1:8080",
+        description="base address of the management API, as callers see it; set before `zoned init`",
     )
     zone_url_template: str = Field(
         "{public_url}/z/{zone_id}", description="issuer of a new zone; with {public_url}, {zone_id}, {slug}"
@@ -45,7 +47,7 @@ class Settings(BaseSettings):
         1200,
         ge=0,
         description="sign-ins that one address may begin, and passwords that it may try, at one zone in a "
-        "minute; 0 for any number",
+        "minute, half as many for one application; 0 for any number",
     )
     workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
     jobs: bool = Field(
@@ -125,21 +127,27 @@ class Settings(BaseSettings):
         return self.data_dir / "mail"
 
 
+# https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
+_OF_KUBERNETES = re.compile(
+    r"ZONED_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
 def meant(name: str, cutoff: float = 0.6) -> str | None:
     """The setting that an unknown name, in either spelling, was probably meant to be."""
     close = get_close_matches(name.lower().removeprefix("zoned_"), Settings.model_fields, n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
-def misspelt(variables: Iterable[str]) -> list[tuple[str, str]]:
-    """Variables that look like a setting and are none, each with the one that was probably meant.
+def misspelt(variables: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Variables that are named like a setting and are none, each with the one that was probably meant.
 
-    Others are left alone: Kubernetes makes `ZONED_SERVICE_HOST` and more for a service `zoned`.
+    What Kubernetes makes for a service `zoned` is left alone.
     """
     known = {f"ZONED_{name.upper()}" for name in Settings.model_fields}
     unknown = sorted(name for name in variables if name.startswith("ZONED_") and name not in known)
-    found = [(name, meant(name, cutoff=0.8)) for name in unknown]
-    return [(name, f"ZONED_{setting.upper()}") for name, setting in found if setting]
+    found = [(name, meant(name)) for name in unknown if not _OF_KUBERNETES.fullmatch(name)]
+    return [(name, f"ZONED_{setting.upper()}" if setting else None) for name, setting in found]
 
 
 def _read(config: Path) -> dict[str, Any]:

@@ -8,9 +8,16 @@ from runtime.settings import Settings, misspelt
 
 def test_a_variable_that_is_nearly_a_setting_is_told():
     """Not what others make below the same prefix, and no setting there is."""
-    others = ["ZONED_SERVICE_HOST", "ZONED_PORT", "ZONED_PORT_8080_TCP_ADDR", "PATH"]
+    others = [
+        "ZONED_SERVICE_HOST",
+        "ZONED_SERVICE_PORT_HTTP",
+        "ZONED_PORT",
+        "ZONED_PORT_8080_TCP_ADDR",
+        "PATH",
+    ]
     known = [f"ZONED_{name.upper()}" for name in Settings.model_fields]
     assert misspelt(["ZONED_LISTN", *others, *known]) == [("ZONED_LISTN", "ZONED_LISTEN")]
+    assert misspelt(["ZONED_PROXY", "ZONED_XQ"]) == [("ZONED_PROXY", "ZONED_PROXIES"), ("ZONED_XQ", None)]
 
 
 def test_the_warning_stops_nothing():

@@ -34,6 +34,9 @@ class ChangesetOutcome:
     replayed: bool = False
 
 
+NOWHERE = "there is nothing at this address"  # what the server says of a path that it does not have
+
+
 class Api:
     """The management API for one command. Make one with `Api.open`."""
 
@@ -181,10 +184,17 @@ class Api:
             self._token = str(_json(answer)["access_token"])
         return {"Authorization": f"Bearer {self._token}"}
 
-    @staticmethod
-    def _check(answer: httpx.Response) -> None:
-        if answer.status_code != 200:
-            raise rejection(answer.status_code, _body(answer))
+    def _check(self, answer: httpx.Response) -> None:
+        if answer.status_code == 200:
+            return
+        body = _body(answer)
+        told = body.get("message") if isinstance(body, dict) else None
+        if answer.status_code == 404 and told in (None, NOWHERE):
+            raise NotReached(
+                f"there is no management API at {self._connection.server}; give the server's base URL, "
+                "without the path of a zone or of the API"
+            )
+        raise rejection(answer.status_code, body)
 
 
 def _body(answer: httpx.Response) -> Any:

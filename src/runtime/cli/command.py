@@ -26,7 +26,8 @@ from runtime.settings import Settings, SettingsUnreadable, meant, misspelt
 def main(context: click.Context, config: Path | None) -> None:
     """Serve identity zones: a management API, and an OAuth 2.1 / OpenID Connect server for every zone."""
     for name, setting in misspelt(os.environ):
-        click.echo(f"Warning: {name} is no setting; did you mean {setting}?", err=True)
+        hint = f"; did you mean {setting}?" if setting else ""
+        click.echo(f"Warning: {name} is no setting{hint}", err=True)
     try:
         context.obj = Settings.load(config)
         check(context.obj)

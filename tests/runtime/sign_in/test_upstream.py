@@ -188,19 +188,29 @@ class TestForeignProvider:
 
         assert site.run(count()) == int(joined)
 
-    def test_the_user_says_no_there(self, site: Site, browser: Browser, foreign: Foreign) -> None:
-        """The application hears it; without state from the provider, nothing is believed."""
+    @pytest.mark.standard("RFC 9470")
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ("access_denied", "access_denied"),
+            ("unmet_authentication_requirements", "unmet_authentication_requirements"),
+            ("temporarily_unavailable", "temporarily_unavailable"),
+            ("something_of_its_own", "server_error"),
+        ],
+    )
+    def test_a_refusal_there(
+        self, site: Site, browser: Browser, foreign: Foreign, said: str, told: str
+    ) -> None:
+        """The application hears what of it concerns the application."""
         zone = federated(site, foreign.issuer)
         client = site.app(zone)
         page = at_provider(browser, client)
         state = parse_qs(urlsplit(str(page.url)).query)["state"][0]
 
-        heard = browser.open(
-            f"{client.issuer}/oauth/callback?{urlencode({'error': 'access_denied', 'state': state})}"
-        )
+        heard = browser.open(f"{client.issuer}/oauth/callback?{urlencode({'error': said, 'state': state})}")
 
         assert isinstance(heard, Answer)
-        assert (heard.values["error"], heard.values["iss"]) == ("access_denied", client.issuer)
+        assert (heard.values["error"], heard.values["iss"]) == (told, client.issuer)
 
     def test_provider_away(self, site: Site, browser: Browser) -> None:
         """The application hears that it is for now."""

@@ -25,6 +25,7 @@ from runtime.domain.errors import (
     SignInRefused,
     SignInUnavailable,
     TemporarilyUnavailable,
+    UnmetAuthenticationRequirements,
 )
 from runtime.domain.kinds.provider import Provider
 from runtime.services.parts import Parts
@@ -231,6 +232,8 @@ async def _identify(
 def _refusal(error: str | None) -> OAuthError:
     if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
         return AccessDenied("the sign-in was cancelled")
+    if error == "unmet_authentication_requirements":
+        return UnmetAuthenticationRequirements("the identity provider cannot sign in as asked")
     if error == "temporarily_unavailable":
         return TemporarilyUnavailable("the identity provider cannot sign anybody in right now")
     return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
