@@ -167,6 +167,8 @@ class TestResources:
     ) -> None:
         """A URL that readers take apart differently is no identifier."""
         api.refused(400, "POST", zone.path("/resources"), {"identifier": identifier, "name": "x"})
+        plain = f"https://{api.named()}.example/b"
+        api.ok("POST", zone.path("/resources"), {"identifier": plain, "name": "x"})
 
     def test_prefixes_are_urls(self, api: Api, zone: Zone) -> None:
         """Only a URL with a host can stand for what is below it; also when it is changed later."""

@@ -48,8 +48,10 @@ def test_is_refused(api: Api, what: str) -> None:
 
 @pytest.mark.parametrize("text", [b'{"name": "\\ud800"}', b'{"\\udfff": 1}'])
 def test_lone_surrogates_are_refused(api: Api, text: bytes) -> None:
-    """Half of a character is no text."""
-    api.refused(400, "POST", "/zones", content=text, headers={"Content-Type": "application/json"})
+    """Half of a character is no text; both halves are one."""
+    sent = {"Content-Type": "application/json"}
+    api.refused(400, "POST", "/zones", content=text, headers=sent)
+    api.ok("POST", "/zones", content=b'{"name": "\\ud83d\\ude00"}', headers=sent)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,9 @@ def test_lone_surrogates_are_refused(api: Api, text: bytes) -> None:
 )
 def test_other_content_types_are_refused(api: Api, content_type: str) -> None:
     """JSON sent as something else is not read."""
-    api.refused(400, "POST", "/zones", content=b'{"name": "a"}', headers={"Content-Type": content_type})
+    body = b'{"name": "a"}'
+    api.refused(400, "POST", "/zones", content=body, headers={"Content-Type": content_type})
+    api.ok("POST", "/zones", content=body, headers={"Content-Type": "application/json"})
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/merge-patch+json"])
@@ -113,12 +117,19 @@ def test_limits_are_exact() -> None:
         read_json(b'"aaa"', None, limit=4)
 
 
-@pytest.mark.parametrize("value", [True, 1, 1.0, None, [], {}, "1"])
-def test_nothing_is_converted(api: Api, zone: Zone, value: object) -> None:
+@pytest.mark.parametrize(
+    ("member", "good", "value"),
+    [
+        *(("prefix", True, wrong) for wrong in (1, 1.0, [], {}, "true")),
+        *(("credential_lifetime_seconds", 60, wrong) for wrong in (True, 1.5, [], {}, "60")),
+    ],
+)
+def test_nothing_is_converted(api: Api, zone: Zone, member: str, good: object, value: object) -> None:
     """A member takes values of its own JSON type only."""
-    body = {"identifier": api.named(), "name": "x", "prefix": value, "credential_lifetime_seconds": value}
-    if value is not None:
-        api.refused(400, "POST", zone.path("/resources"), body)
+    body = {"identifier": f"https://{api.named()}.example", "name": "x"}
+    told = api.refused(400, "POST", zone.path("/resources"), {**body, member: value})
+    assert told["details"][0]["field"] == member
+    api.ok("POST", zone.path("/resources"), {**body, member: good})
 
 
 def test_an_integer_is_one_however_it_is_written() -> None:

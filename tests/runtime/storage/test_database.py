@@ -219,6 +219,8 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
         await asyncio.sleep(0.1)
 
         await database.ping()
+        async with database.querying() as conn:
+            assert (await conn.execute(text("SELECT pg_backend_pid()"))).scalar_one() != pid
     finally:
         await database.close()
         await other.close()

@@ -118,6 +118,9 @@ def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
     }
     api.refused(400, "POST", zone.path(f"/users/{user.id}/roles"), body)
 
+    person = api.person("org_viewer")
+    api.ok("POST", api.own_zone().path(f"/users/{person.zone_user_id}/roles"), body, status=201)
+
 
 def test_service_accounts_make_no_credentials(api: Api) -> None:
     """A stolen CI token must not be able to make itself a lasting credential, or an administrator's key."""
@@ -126,6 +129,9 @@ def test_service_accounts_make_no_credentials(api: Api) -> None:
     account = service.ok("POST", base, {"name": api.named("ci")})
     service.refused(403, "POST", f"{base}/{account['id']}/credentials", {"name": "k"})
     service.refused(403, "PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
+
+    api.ok("POST", f"{base}/{account['id']}/credentials", {"name": "k"}, status=201)
+    api.ok("PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
 
 
 def test_refused_attempts_leave_no_trace_and_changes_do(api: Api, zone: Zone) -> None:

@@ -105,6 +105,7 @@ class TestServiceAccounts:
         _, credential = self._credential(api)
         token = self._token(api, credential)
         head, payload, signature = token.split(".")
+        caller(api.server, token, api.organization_id).ok("GET", "/zones")
         for altered in (
             f"{head}.{payload}.{signature[:-4]}AAAA",
             f"{head}.{payload}",

@@ -241,6 +241,8 @@ class TestSessions:
         """A session is never brought back, prolonged or given to somebody."""
         place.api.refused(400, "PATCH", place.session_path, body)
         place.api.refused(400, "PATCH", place.grant_path, body)
+        for path in (place.session_path, place.grant_path):
+            assert place.api.ok("PATCH", path, {"status": "revoked"})["status"] == "revoked"
 
     def test_deleting(self, place: Place) -> None:
         """The session and those below it are gone."""
