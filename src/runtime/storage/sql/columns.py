@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
 )
 from sqlalchemy.types import DateTime, TypeDecorator, TypeEngine
@@ -67,6 +68,11 @@ def binary(name: str, *, nullable: bool = False) -> Column[bytes]:
 def json(name: str, *, nullable: bool = True) -> Column[Any]:
     """A column of JSON."""
     return Column(name, Json, nullable=nullable)
+
+
+def primary_key(table: str, *columns: str) -> PrimaryKeyConstraint:
+    """A primary key by the name that PostgreSQL would give it."""
+    return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
 
 
 def belongs(

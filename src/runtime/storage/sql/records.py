@@ -1,4 +1,4 @@
-"""The tables that no kind describes: an organization's head and history, what sign-in and exchange keep.
+"""The tables that no kind describes: an organization's head and history, what belongs to its entities.
 
 Each belongs to an organization or a zone and goes with it. The two logs are the exception: `audit_events` has
 no foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.
@@ -10,20 +10,13 @@ from sqlalchemy import (
     Boolean,
     Column,
     Index,
-    PrimaryKeyConstraint,
     Table,
     and_,
     event,
     literal_column,
 )
 
-from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, text
-from runtime.storage.sql.parties import one_party
-
-
-def _key(table: str, *columns: str) -> PrimaryKeyConstraint:
-    return PrimaryKeyConstraint(*columns, name=f"{table}_pkey")
-
+from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, primary_key, text
 
 # What all processes of the service share: the pepper, the key of paging cursors. Wrapped by the master key.
 service_secrets = Table(
@@ -31,7 +24,7 @@ service_secrets = Table(
     METADATA,
     text("name"),
     binary("wrapped"),
-    _key("service_secrets", "name"),
+    primary_key("service_secrets", "name"),
 )
 
 # One row an organization. Updating it is what puts an organization's writes one after the other. It outlives
@@ -43,7 +36,7 @@ organization_heads = Table(
     number("revision"),
     number("audit_sequence"),
     text("audit_hash"),
-    _key("organization_heads", "organization_id"),
+    primary_key("organization_heads", "organization_id"),
 )
 
 api_keys = Table(
@@ -56,7 +49,7 @@ api_keys = Table(
     binary("secret_hash"),
     instant("created_at"),
     instant("last_used_at", nullable=True),
-    _key("api_keys", "id"),
+    primary_key("api_keys", "id"),
     belongs("api_keys", "organization_id", "organizations id"),
 )
 Index("api_keys_organization_id_idx", api_keys.c.organization_id)
@@ -73,7 +66,7 @@ zone_internals = Table(
     json("switches"),
     # How many single tokens were ever revoked: an epoch of its own.
     Column("denials", BigInteger, nullable=False, server_default="0"),
-    _key("zone_internals", "zone_id"),
+    primary_key("zone_internals", "zone_id"),
     belongs("zone_internals", "organization_id zone_id", "zones organization_id id"),
 )
 
@@ -90,7 +83,7 @@ zone_keys = Table(
     instant("activate_at"),
     instant("retire_at", nullable=True),
     instant("remove_at", nullable=True),
-    _key("zone_keys", "kid"),
+    primary_key("zone_keys", "kid"),
     belongs("zone_keys", "zone_id", "zones id"),
 )
 Index("zone_keys_zone_id_idx", zone_keys.c.zone_id)
@@ -108,7 +101,7 @@ user_credentials = Table(
     text("password_hash", nullable=True),
     instant("created_at"),
     instant("updated_at"),
-    _key("user_credentials", "zone_id", "id"),
+    primary_key("user_credentials", "zone_id", "id"),
     belongs("user_credentials", "zone_id user_id", "users zone_id id"),
     belongs("user_credentials", "zone_id provider_id", "providers zone_id id", ondelete=None),
 )
@@ -137,7 +130,7 @@ group_members = Table(
     text("group_id"),
     text("user_id"),
     instant("created_at"),
-    _key("group_members", "zone_id", "group_id", "user_id"),
+    primary_key("group_members", "zone_id", "group_id", "user_id"),
     belongs("group_members", "zone_id group_id", "groups zone_id id"),
     belongs("group_members", "zone_id user_id", "users zone_id id"),
 )
@@ -151,7 +144,7 @@ group_invitees = Table(
     text("group_id"),
     text("email"),
     instant("created_at"),
-    _key("group_invitees", "zone_id", "group_id", "email"),
+    primary_key("group_invitees", "zone_id", "group_id", "email"),
     belongs("group_invitees", "zone_id group_id", "groups zone_id id"),
 )
 Index("group_invitees_email_idx", group_invitees.c.zone_id, group_invitees.c.email)
@@ -164,7 +157,7 @@ application_dependencies = Table(
     text("resource_id"),
     json("when_accessing"),
     instant("created_at"),
-    _key("application_dependencies", "zone_id", "application_id", "resource_id"),
+    primary_key("application_dependencies", "zone_id", "application_id", "resource_id"),
     belongs("application_dependencies", "zone_id application_id", "applications zone_id id"),
     belongs("application_dependencies", "zone_id resource_id", "resources zone_id id"),
 )
@@ -184,7 +177,7 @@ policy_set_bindings = Table(
     text("policy_set_id"),
     text("policy_set_version_id"),
     instant("created_at"),
-    _key("policy_set_bindings", "zone_id", "target_type", "target_id", "mode"),
+    primary_key("policy_set_bindings", "zone_id", "target_type", "target_id", "mode"),
     belongs("policy_set_bindings", "zone_id policy_set_id", "policy_sets zone_id id"),
     belongs("policy_set_bindings", "zone_id policy_set_version_id", "policy_set_versions zone_id id"),
 )
@@ -198,154 +191,6 @@ Index(
     policy_set_bindings.c.zone_id,
     policy_set_bindings.c.policy_set_version_id,
 )
-
-sessions = Table(
-    "sessions",
-    METADATA,
-    text("id"),
-    text("organization_id"),
-    text("zone_id"),
-    text("user_id", nullable=True),
-    text("application_id", nullable=True),
-    text("user_agent_id", nullable=True),
-    text("client_id", nullable=True),
-    text("session_type"),
-    text("status"),
-    number("epoch"),
-    instant("authenticated_at", nullable=True),
-    instant("expires_at"),
-    text("acr", nullable=True),
-    json("amr"),
-    text("provider_id", nullable=True),
-    text("issuer", nullable=True),
-    text("subject", nullable=True),
-    text("provider_subject", nullable=True),
-    text("provider_session", nullable=True),
-    binary("provider_id_token", nullable=True),
-    json("session_data"),
-    json("metadata"),
-    text("parent_id", nullable=True),
-    binary("cookie_hash", nullable=True),
-    instant("created_at"),
-    instant("updated_at"),
-    _key("sessions", "zone_id", "id"),
-    belongs("sessions", "organization_id zone_id", "zones organization_id id"),
-    belongs("sessions", "zone_id user_id", "users zone_id id"),
-    belongs("sessions", "zone_id application_id", "applications zone_id id"),
-    belongs("sessions", "zone_id user_agent_id", "user_agents zone_id id"),
-    belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
-)
-Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
-Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)
-Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
-Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
-Index("sessions_user_agent_id_idx", sessions.c.zone_id, sessions.c.user_agent_id)
-Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
-Index("sessions_provider_subject_idx", sessions.c.zone_id, sessions.c.provider_subject)
-Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_session)
-
-# `resource_id` is empty for the scopes of signing in itself.
-consents = Table(
-    "consents",
-    METADATA,
-    text("id"),
-    text("zone_id"),
-    text("user_id"),
-    text("application_id", nullable=True),
-    text("user_agent_id", nullable=True),
-    text("resource_id"),
-    json("scopes", nullable=False),
-    text("redirect_host", nullable=True),
-    instant("created_at"),
-    instant("updated_at"),
-    _key("consents", "zone_id", "id"),
-    belongs("consents", "zone_id user_id", "users zone_id id"),
-    belongs("consents", "zone_id application_id", "applications zone_id id"),
-    belongs("consents", "zone_id user_agent_id", "user_agents zone_id id"),
-    one_party("consents"),
-)
-for _party in ("application_id", "user_agent_id"):
-    Index(
-        f"consents_user_{_party}_key",
-        *(consents.c[name] for name in ("zone_id", "user_id", _party, "resource_id")),
-        unique=True,
-    )
-    Index(f"consents_{_party}_idx", consents.c.zone_id, consents.c[_party])
-
-delegated_grants = Table(
-    "delegated_grants",
-    METADATA,
-    text("id"),
-    text("organization_id"),
-    text("zone_id"),
-    text("user_id"),
-    text("resource_id"),
-    text("provider_id"),
-    json("scopes", nullable=False),
-    text("status"),
-    number("epoch"),
-    instant("expires_at", nullable=True),
-    Column("refresh_token_set", Boolean, nullable=False),
-    instant("refreshed_at", nullable=True),
-    instant("created_at"),
-    instant("updated_at"),
-    _key("delegated_grants", "zone_id", "id"),
-    belongs("delegated_grants", "organization_id zone_id", "zones organization_id id"),
-    belongs("delegated_grants", "zone_id user_id", "users zone_id id"),
-    belongs("delegated_grants", "zone_id resource_id", "resources zone_id id"),
-    belongs("delegated_grants", "zone_id provider_id", "providers zone_id id"),
-)
-Index(
-    "delegated_grants_user_id_key",
-    delegated_grants.c.zone_id,
-    delegated_grants.c.user_id,
-    delegated_grants.c.resource_id,
-    delegated_grants.c.provider_id,
-    unique=True,
-)
-Index(
-    "delegated_grants_created_at_idx",
-    delegated_grants.c.zone_id,
-    delegated_grants.c.created_at,
-    delegated_grants.c.id,
-)
-Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
-Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
-
-# The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
-refresh_families = Table(
-    "refresh_families",
-    METADATA,
-    text("id"),
-    text("zone_id"),
-    text("application_id", nullable=True),
-    text("user_agent_id", nullable=True),
-    text("client_id"),
-    text("session_id"),
-    text("user_id"),
-    json("scopes", nullable=False),
-    json("resources", nullable=False),
-    binary("current_hash"),
-    binary("previous_hash", nullable=True),
-    binary("successor_sealed", nullable=True),
-    instant("rotated_at", nullable=True),
-    text("status"),
-    text("jkt", nullable=True),
-    instant("expires_at"),
-    instant("created_at"),
-    _key("refresh_families", "zone_id", "id"),
-    belongs("refresh_families", "zone_id application_id", "applications zone_id id"),
-    belongs("refresh_families", "zone_id user_agent_id", "user_agents zone_id id"),
-    belongs("refresh_families", "zone_id session_id", "sessions zone_id id"),
-    belongs("refresh_families", "zone_id user_id", "users zone_id id"),
-    one_party("refresh_families"),
-)
-Index("refresh_families_current_hash_key", refresh_families.c.current_hash, unique=True)
-Index("refresh_families_previous_hash_idx", refresh_families.c.previous_hash)
-Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh_families.c.application_id)
-Index("refresh_families_user_agent_id_idx", refresh_families.c.zone_id, refresh_families.c.user_agent_id)
-Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
-Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)
 
 # Which configuration set an entity belongs to. `zone_id` is null for zones and for what no zone owns.
 ownerships = Table(
@@ -364,7 +209,7 @@ ownerships = Table(
     Column("protect", Boolean, nullable=False),
     number("revision"),
     instant("updated_at"),
-    _key("ownerships", "organization_id", "kind", "entity_id"),
+    primary_key("ownerships", "organization_id", "kind", "entity_id"),
     belongs("ownerships", "organization_id", "organizations id"),
     belongs("ownerships", "organization_id zone_id", "zones organization_id id"),
 )
@@ -404,7 +249,7 @@ changesets = Table(
     number("audit_last", nullable=True),
     instant("created_at"),
     text("created_by"),
-    _key("changesets", "organization_id", "id"),
+    primary_key("changesets", "organization_id", "id"),
     belongs("changesets", "organization_id", "organizations id"),
 )
 Index("changesets_plan_digest_key", changesets.c.organization_id, changesets.c.plan_digest, unique=True)
@@ -429,7 +274,7 @@ audit_events = Table(
     json("after"),
     text("previous_hash"),
     text("hash"),
-    _key("audit_events", "organization_id", "sequence"),
+    primary_key("audit_events", "organization_id", "sequence"),
 )
 Index("audit_events_entity_id_idx", audit_events.c.organization_id, audit_events.c.entity_id)
 
@@ -451,7 +296,7 @@ token_events = Table(
     json("actors"),
     json("determining"),
     text("request_id", nullable=True),
-    _key("token_events", "organization_id", "id"),
+    primary_key("token_events", "organization_id", "id"),
     belongs("token_events", "organization_id", "organizations id"),
 )
 Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
@@ -490,7 +335,7 @@ outbox = Table(
     instant("parked_at", nullable=True),
     instant("created_at"),
     text("receiver", nullable=True),
-    _key("outbox", "id"),
+    primary_key("outbox", "id"),
     belongs("outbox", "organization_id", "organizations id"),
     belongs("outbox", "organization_id zone_id", "zones organization_id id"),
 )

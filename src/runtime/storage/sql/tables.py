@@ -7,21 +7,18 @@ from runtime.storage.sql.records import (
     application_dependencies,
     audit_events,
     changesets,
-    consents,
-    delegated_grants,
     group_invitees,
     group_members,
     organization_heads,
     outbox,
     ownerships,
     policy_set_bindings,
-    refresh_families,
-    sessions,
     token_events,
     user_credentials,
     zone_internals,
     zone_keys,
 )
+from runtime.storage.sql.sign_in_records import consents, delegated_grants, refresh_families, sessions
 from runtime.storage.sql.upkeep import jobs, revocations
 
 __all__ = [

@@ -1,0 +1,157 @@
+"""The tables that signing in keeps: sessions, what users agreed to and granted, and refresh families.
+
+Each belongs to a zone and a user, and goes with them.
+"""
+
+from sqlalchemy import Boolean, Column, Index, Table
+
+from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, primary_key, text
+from runtime.storage.sql.parties import one_party
+
+sessions = Table(
+    "sessions",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("zone_id"),
+    text("user_id", nullable=True),
+    text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
+    text("client_id", nullable=True),
+    text("session_type"),
+    text("status"),
+    number("epoch"),
+    instant("authenticated_at", nullable=True),
+    instant("expires_at"),
+    text("acr", nullable=True),
+    json("amr"),
+    text("provider_id", nullable=True),
+    text("issuer", nullable=True),
+    text("subject", nullable=True),
+    text("provider_subject", nullable=True),
+    text("provider_session", nullable=True),
+    binary("provider_id_token", nullable=True),
+    json("session_data"),
+    json("metadata"),
+    text("parent_id", nullable=True),
+    binary("cookie_hash", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    primary_key("sessions", "zone_id", "id"),
+    belongs("sessions", "organization_id zone_id", "zones organization_id id"),
+    belongs("sessions", "zone_id user_id", "users zone_id id"),
+    belongs("sessions", "zone_id application_id", "applications zone_id id"),
+    belongs("sessions", "zone_id user_agent_id", "user_agents zone_id id"),
+    belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
+)
+Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
+Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)
+Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
+Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)
+Index("sessions_user_agent_id_idx", sessions.c.zone_id, sessions.c.user_agent_id)
+Index("sessions_parent_id_idx", sessions.c.zone_id, sessions.c.parent_id)
+Index("sessions_provider_subject_idx", sessions.c.zone_id, sessions.c.provider_subject)
+Index("sessions_provider_session_idx", sessions.c.zone_id, sessions.c.provider_session)
+
+# `resource_id` is empty for the scopes of signing in itself.
+consents = Table(
+    "consents",
+    METADATA,
+    text("id"),
+    text("zone_id"),
+    text("user_id"),
+    text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
+    text("resource_id"),
+    json("scopes", nullable=False),
+    text("redirect_host", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    primary_key("consents", "zone_id", "id"),
+    belongs("consents", "zone_id user_id", "users zone_id id"),
+    belongs("consents", "zone_id application_id", "applications zone_id id"),
+    belongs("consents", "zone_id user_agent_id", "user_agents zone_id id"),
+    one_party("consents"),
+)
+for _party in ("application_id", "user_agent_id"):
+    Index(
+        f"consents_user_{_party}_key",
+        *(consents.c[name] for name in ("zone_id", "user_id", _party, "resource_id")),
+        unique=True,
+    )
+    Index(f"consents_{_party}_idx", consents.c.zone_id, consents.c[_party])
+
+delegated_grants = Table(
+    "delegated_grants",
+    METADATA,
+    text("id"),
+    text("organization_id"),
+    text("zone_id"),
+    text("user_id"),
+    text("resource_id"),
+    text("provider_id"),
+    json("scopes", nullable=False),
+    text("status"),
+    number("epoch"),
+    instant("expires_at", nullable=True),
+    Column("refresh_token_set", Boolean, nullable=False),
+    instant("refreshed_at", nullable=True),
+    instant("created_at"),
+    instant("updated_at"),
+    primary_key("delegated_grants", "zone_id", "id"),
+    belongs("delegated_grants", "organization_id zone_id", "zones organization_id id"),
+    belongs("delegated_grants", "zone_id user_id", "users zone_id id"),
+    belongs("delegated_grants", "zone_id resource_id", "resources zone_id id"),
+    belongs("delegated_grants", "zone_id provider_id", "providers zone_id id"),
+)
+Index(
+    "delegated_grants_user_id_key",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.user_id,
+    delegated_grants.c.resource_id,
+    delegated_grants.c.provider_id,
+    unique=True,
+)
+Index(
+    "delegated_grants_created_at_idx",
+    delegated_grants.c.zone_id,
+    delegated_grants.c.created_at,
+    delegated_grants.c.id,
+)
+Index("delegated_grants_resource_id_idx", delegated_grants.c.zone_id, delegated_grants.c.resource_id)
+Index("delegated_grants_provider_id_idx", delegated_grants.c.zone_id, delegated_grants.c.provider_id)
+
+# The refresh tokens that follow from one sign-in: one is current, the one before is tolerated for a moment.
+refresh_families = Table(
+    "refresh_families",
+    METADATA,
+    text("id"),
+    text("zone_id"),
+    text("application_id", nullable=True),
+    text("user_agent_id", nullable=True),
+    text("client_id"),
+    text("session_id"),
+    text("user_id"),
+    json("scopes", nullable=False),
+    json("resources", nullable=False),
+    binary("current_hash"),
+    binary("previous_hash", nullable=True),
+    binary("successor_sealed", nullable=True),
+    instant("rotated_at", nullable=True),
+    text("status"),
+    text("jkt", nullable=True),
+    instant("expires_at"),
+    instant("created_at"),
+    primary_key("refresh_families", "zone_id", "id"),
+    belongs("refresh_families", "zone_id application_id", "applications zone_id id"),
+    belongs("refresh_families", "zone_id user_agent_id", "user_agents zone_id id"),
+    belongs("refresh_families", "zone_id session_id", "sessions zone_id id"),
+    belongs("refresh_families", "zone_id user_id", "users zone_id id"),
+    one_party("refresh_families"),
+)
+Index("refresh_families_current_hash_key", refresh_families.c.current_hash, unique=True)
+Index("refresh_families_previous_hash_idx", refresh_families.c.previous_hash)
+Index("refresh_families_application_id_idx", refresh_families.c.zone_id, refresh_families.c.application_id)
+Index("refresh_families_user_agent_id_idx", refresh_families.c.zone_id, refresh_families.c.user_agent_id)
+Index("refresh_families_session_id_idx", refresh_families.c.zone_id, refresh_families.c.session_id)
+Index("refresh_families_user_id_idx", refresh_families.c.zone_id, refresh_families.c.user_id)
