@@ -348,6 +348,7 @@ def test_maps_merge_by_key() -> None:
     assert changed.protocols.oauth2.authorization_parameters == {"b": "2", "c": "3"}
 
 
+@pytest.mark.threat("8j")
 def test_whole_entity_is_validated_again() -> None:
     """What single members cannot show is found in the result."""
     patch = {"protocols": {"oauth2": {"cimd": {"allowed_client_ids": ["https://*.*.x"]}}}}

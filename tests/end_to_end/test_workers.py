@@ -112,7 +112,7 @@ class Racing(Application):
         return next(answer for answer in self.answers if answer.status_code == 200)
 
 
-@pytest.mark.threat(3)
+@pytest.mark.threat("3a", "3b")
 def test_code_single_use_race(server: Server, tmp_path: Path):
     """Of fifty at once, over two workers, exactly one gets tokens; since others tried, those are ended."""
     server.run(

@@ -46,7 +46,7 @@ def sent(server: Server, text: str, drip: str = "", *, patience: float = 8) -> t
     return int(heard[9:12] or 0), closed, time.monotonic() - began
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31m")
 def test_what_drips_is_not_waited_for(server: Server) -> None:
     """408 for a body, plain or in chunks, and for a head, and the connection is closed."""
     assert sent(server, f"{_HEAD}Content-Length: 3\r\n\r\na=b")[0] == 404
@@ -61,7 +61,7 @@ def test_what_drips_is_not_waited_for(server: Server) -> None:
         assert seconds < 6, (text, drip)
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31n")
 @pytest.mark.parametrize(
     "frame",
     [

@@ -46,9 +46,63 @@ def _calls(tree: ast.AST, mark: str, test: str = "") -> Iterator[tuple[str, ast.
         yield from _calls(node, mark, inner)
 
 
+def threats() -> dict[int, list[str]]:
+    """Each row of docs/threats.md -> the letters of its attacks, in their order."""
+    found: dict[int, list[str]] = {}
+    for row, letter in re.findall(
+        r"^(?:### (\d+)\. |- \(([a-z]+)\) )", THREATS.read_text("utf-8"), re.MULTILINE
+    ):
+        if row:
+            assert int(row) not in found, f"row {row} stands twice in {THREATS.name}"
+            found[int(row)] = []
+        else:
+            found[list(found)[-1]].append(letter)
+    return found
+
+
+def attacks() -> list[str]:
+    """Every attack of docs/threats.md by its name, as in `7ab`."""
+    return [f"{row}{letter}" for row, letters in threats().items() for letter in letters]
+
+
+def not_proven() -> dict[str, str]:
+    """Each attack that docs/threats.md says has no test -> why."""
+    part = between(THREATS.read_text("utf-8"), "not proven")
+    found: dict[str, str] = {}
+    for name, reason in re.findall(r"^- `([^`]+)`: (.+)$", part, re.MULTILINE):
+        assert name not in found, f"{name} is listed twice as not proven"
+        found[name] = reason
+    return found
+
+
 def proven_threats() -> str:
-    """The rows of docs/threats.md that have tests."""
-    return ", ".join(str(number) for number in sorted(marked("threat")))
+    """The list in docs/threats.md of the tests that prove each attack: a line for a row and a file."""
+    rows: dict[int, dict[str, dict[str, list[str]]]] = {}
+    for name, proofs in marked("threat").items():
+        for proof in proofs:
+            row, letter = split(name)
+            rows.setdefault(row, {}).setdefault(proof.file, {}).setdefault(proof.test, []).append(letter)
+    lines = []
+    for row, files in sorted(rows.items()):
+        for file, tests in sorted(files.items()):
+            told = ", ".join(
+                f"`{test}` {' '.join(sorted(set(letters), key=in_order))}" for test, letters in tests.items()
+            )
+            lines.append(f"- {row}, [{Path(file).stem}](../{file}): {told}")
+    return "\n".join(lines)
+
+
+def split(name: str) -> tuple[int, str]:
+    """Row and letter of an attack. Raises ValueError for what is no name of one."""
+    found = re.fullmatch(r"(\d+)([a-z]+)", str(name))
+    if found is None:
+        raise ValueError(f"`{name}` names no attack; a mark looks like `7ab`")
+    return int(found[1]), found[2]
+
+
+def in_order(letter: str) -> tuple[int, str]:
+    """After `z` comes `aa`."""
+    return len(letter), letter
 
 
 def standards_table() -> str:

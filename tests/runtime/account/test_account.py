@@ -157,7 +157,7 @@ def test_sessions_elsewhere_can_be_ended(site: Site, browser: Browser) -> None:
     assert isinstance(other.open(desk.agent.url()), Page)
 
 
-@pytest.mark.threat(23)
+@pytest.mark.threat("23g")
 def test_only_the_users_own_page_changes_anything(site: Site, browser: Browser) -> None:
     """Not a form without its token, with another session's, from another site, sent twice; nor for others."""
     desk = Desk(site, browser)

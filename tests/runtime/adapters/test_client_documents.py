@@ -49,7 +49,7 @@ class Site:
         return Fetched(answer, {"cache-control": "max-age=60"})
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7aa")
 async def test_what_failed_is_tried_again():
     """At once by who wants it new; who takes what is remembered is told of the failure for seconds."""
     now = [0.0]

@@ -7,7 +7,7 @@ import pytest
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
 
 
-@pytest.mark.threat(13)
+@pytest.mark.threat("13l")
 @pytest.mark.parametrize(
     ("header", "is_accepted"),
     [

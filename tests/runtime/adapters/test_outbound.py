@@ -107,7 +107,7 @@ async def test_posts_forms_and_bearers():
     assert b"authorization: bearer secret" in listener.requests[1].lower()
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7n", "7o", "7p")
 @pytest.mark.parametrize(
     "url",
     [
@@ -142,7 +142,7 @@ async def test_refuses_addresses_it_does_not_talk_to(url):
             await outbound.get_json(url)
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7f", "7g", "7h", "7i", "7j", "7k", "7l", "7m")
 @pytest.mark.parametrize(
     "host",
     ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0x7f000001", "2130706433", "127.1", "0", "localhost",
@@ -155,7 +155,7 @@ async def test_special_addresses_are_refused_in_every_spelling(host):
             await outbound.get_json(f"https://{host}/")
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7s")
 @pytest.mark.parametrize(
     "addresses",
     [
@@ -173,7 +173,7 @@ async def test_a_name_with_any_special_address_is_refused(addresses):
             await outbound.get_json("https://name.test/")
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7r")
 async def test_rebinding_reaches_nobody(monkeypatch):
     """Public when checked and private when asked again: the address that was checked is connected to."""
     connected = []
@@ -193,7 +193,7 @@ async def test_rebinding_reaches_nobody(monkeypatch):
     assert connected == ["93.184.216.34"]
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7x")
 async def test_no_byte_reaches_a_private_listener():
     """Refusal comes before the connection: the target notices nothing."""
     async with listening(Listener()) as listener, client(allow_private_addresses=False) as outbound:
@@ -208,7 +208,7 @@ async def test_no_byte_reaches_a_private_listener():
     assert listener.connections == 0
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7q", "7v")
 @pytest.mark.parametrize(
     ("answer", "temporary"),
     [
@@ -238,7 +238,7 @@ async def test_unusable_answers_fail(answer, temporary):
     assert len(listener.requests) == 1
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7u")
 async def test_a_smaller_cap_holds_for_one_request():
     """11 KB are too much where 10 KB are allowed."""
     async with listening(Listener(with_body(b'"' + b"x" * 11_000 + b'"'))) as listener, client() as outbound:
@@ -247,7 +247,7 @@ async def test_a_smaller_cap_holds_for_one_request():
             await outbound.get_json(listener.url, max_bytes=10_240)
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7t")
 async def test_a_dripping_answer_ends_in_time():
     """The time cap is for the whole request, however steadily bytes arrive."""
     async with listening(Listener(drip=0.05)) as listener, client(timeout_seconds=0.3) as outbound:
@@ -259,7 +259,7 @@ async def test_a_dripping_answer_ends_in_time():
     assert time.monotonic() - started < 1
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7w")
 async def test_only_so_many_at_once_for_each_partition():
     """Fifty at once: at most ten connections, and another zone does not wait for them."""
     slow, quick = Listener(delay=0.1), Listener()
@@ -294,7 +294,7 @@ async def test_a_proxy_in_the_environment_is_ignored(monkeypatch):
         assert (await outbound.get_json(listener.url)).json == {"a": 1}
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7f", "7g", "7h", "7i", "7l", "7m")
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
@@ -318,7 +318,7 @@ def test_global_addresses_are_public(address):
     assert is_public(address)
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7ab", "7ac")
 async def test_a_shared_fetch_outlives_the_first_waiter():
     """The first waiter hanging up neither stops the fetch nor leaves a failure for the others."""
     shared, release, fetches = SharedFetch(lifetime_seconds=60), asyncio.Event(), []
@@ -340,7 +340,7 @@ async def test_a_shared_fetch_outlives_the_first_waiter():
     assert len(fetches) == 1
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7aa", "7ad")
 async def test_a_failure_counts_for_seconds():
     """Whoever comes soon is told the same without a fetch; a mend is seen, and a value goes before."""
     now, fetches, outcome = 0.0, 0, OutboundFailed("away", temporary=False)

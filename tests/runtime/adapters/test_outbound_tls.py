@@ -18,7 +18,7 @@ async def local(host, port):
     return ["127.0.0.1"]
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7ae")
 @pytest.mark.parametrize(
     ("host", "accepted"), [("good.test", True), ("other.test", False), ("127.0.0.1", False)]
 )

@@ -20,7 +20,7 @@ async def test_recognises_the_password():
     assert not await passwords.verify(hashed, "battery staple")
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25h")
 async def test_an_unknown_user_costs_a_verification_too():
     """Without a hash one is verified all the same; the answer is no, even for the dummy's own password."""
     verified = []

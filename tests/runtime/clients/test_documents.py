@@ -14,7 +14,7 @@ from runtime.adapters.outbound import Outbound
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7b", "7p", "7z")
 @pytest.mark.standard("RFC 7523")
 async def test_a_document_at_the_client_id(scene: Scene, publisher: Publisher) -> None:
     """A client's metadata or a protected resource's names the keys; one about something else is no use."""
@@ -51,7 +51,7 @@ async def test_a_document_at_the_client_id(scene: Scene, publisher: Publisher) -
     await refused(scene, form(gone.sign()))
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7a", "7b", "7x", "7z")
 async def test_keys_and_documents_inside_our_own_network(
     scene: Scene, signer: Signer, publisher: Publisher
 ) -> None:

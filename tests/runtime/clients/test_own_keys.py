@@ -42,8 +42,7 @@ async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
     assert claims_of(named["access_token"])["sub"] == "signer"
 
 
-@pytest.mark.threat(34)
-@pytest.mark.threat(35)
+@pytest.mark.threat("34f", "35g")
 async def test_a_memory_that_began_after_the_assertion(scene: Scene, signer: Signer) -> None:
     """A state that was lost takes none that may have been used before; one that says no time may be as old
     as its end allows."""
@@ -63,7 +62,7 @@ async def test_a_memory_that_began_after_the_assertion(scene: Scene, signer: Sig
         await refused(scene, form(assertion), parts=kept)
 
 
-@pytest.mark.threat(34)
+@pytest.mark.threat("34a", "34b", "34d", "34e")
 async def test_what_an_assertion_must_say(scene: Scene, signer: Signer) -> None:
     """Replayed, meant for others too, long-lived, of another class or another client: one refusal for all."""
     once = signer.sign()
@@ -96,7 +95,7 @@ async def test_what_an_assertion_must_say(scene: Scene, signer: Signer) -> None:
     await refused(scene, form(signer.sign(), client_id=signer.app.client_id))
 
 
-@pytest.mark.threat(34)
+@pytest.mark.threat("34c")
 async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
     """A strict zone takes assertions for its issuer alone."""
     app = await own_scene.company.app(own_scene.zone, "strict")
@@ -159,8 +158,9 @@ def _tampered(signer: Signer) -> dict[str, str]:
     }
 
 
-@pytest.mark.threat(10)
-@pytest.mark.threat(11)
+@pytest.mark.threat(
+    "10a", "10b", "10c", "10d", "10e", "10f", "10g", "10k", "11a", "11b", "11c", "11d", "11e", "11h"
+)
 async def test_headers_decide_nothing(scene: Scene, signer: Signer, publisher: Publisher) -> None:
     """Algorithms and keys come from the client's record; strange key ids fetch nothing again and again."""
     assert await scene.post(form(signer.sign()))
@@ -202,7 +202,7 @@ async def test_without_the_shared_state_nothing_is_let_in(scene: Scene, signer: 
         await scene.post(form(signer.sign()), parts=replace(scene.parts, state=Away()))
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25f")
 async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None:
     """Twenty that fail, and the pair of client and address has to wait; from elsewhere all is well."""
     now = scene.parts.clock()
@@ -215,7 +215,7 @@ async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None
     assert await scene.post(form(signer.sign()), address="198.51.100.77", parts=parts)
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7aa", "7ad")
 async def test_keys_that_cannot_be_had(scene: Scene, publisher: Publisher) -> None:
     """Assertions do not set the pace at which a broken address is asked; mended, it counts again."""
     now, path = 0.0, f"/{secrets.token_hex(4)}"

@@ -168,7 +168,7 @@ async def test_unserved_grant_type(scene: Scene, agent: App) -> None:
         await scene.post(list(agent.form.items()))
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25a", "25b")
 async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene) -> None:
     """After too many failures the pair waits; the right secret works from anywhere else at once."""
     victim = await scene.company.app(scene.zone, "victim")
@@ -187,7 +187,7 @@ async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene
     assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", parts=parts)
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25c")
 async def test_known_and_unknown_clients_take_as_long(scene: Scene) -> None:
     """The time of a refusal does not tell whether there is such a client: medians, measured in turns."""
     known = await scene.company.app(scene.zone, "timed")

@@ -36,7 +36,7 @@ async def workload(scene: Scene, provider: Provider, name: str, **members: Any) 
     )
 
 
-@pytest.mark.threat(33)
+@pytest.mark.threat("33a", "33b", "33d", "33e")
 @pytest.mark.standard("RFC 7523")
 async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> None:
     """Found by issuer and subject; used again until it ends; wrong in any respect it proves nothing."""
@@ -83,7 +83,7 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
     await refused(scene, [*FORM, ("client_id", made.id)])
 
 
-@pytest.mark.threat(33)
+@pytest.mark.threat("33c", "33f")
 async def test_any_subject_is_for_its_provider_and_ends_with_it(
     scene: Scene, signer: Signer, workloads: Provider, publisher: Publisher
 ) -> None:

@@ -167,7 +167,7 @@ def check(model: Model, app: str, token: ModelToken, new: ModelToken, asked: fro
     assert app_may_hold
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("16f")
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False, note_method_calls=False))
 def test_authority_never_grows(random: Random) -> None:
@@ -204,7 +204,7 @@ async def estate(scene: Scene) -> tuple[list[App], list[Resource]]:
     return apps, resources
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("15d")
 async def test_live_chains_never_grow(scene: Scene, estate: tuple[list[App], list[Resource]]) -> None:
     """The same holds through the whole pipeline, whatever is asked for along the way."""
     apps, resources = estate
@@ -234,7 +234,7 @@ async def test_live_chains_never_grow(scene: Scene, estate: tuple[list[App], lis
     assert issued > 10
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("16a", "16b", "16d")
 async def test_growth_is_refused_with_the_right_code(
     scene: Scene, estate: tuple[list[App], list[Resource]]
 ) -> None:

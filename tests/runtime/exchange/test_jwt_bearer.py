@@ -144,7 +144,7 @@ async def test_a_token_as_if_signed_in(stage: Stage) -> None:
     assert claims_of(exchanged["access_token"])["sid"] == claims["sid"]
 
 
-@pytest.mark.threat(34)
+@pytest.mark.threat("34a", "34b", "34c", "34d", "34e")
 async def test_what_the_provider_must_say(stage: Stage) -> None:
     """Replayed, for others too, for another client, too long, by a stranger, about nobody: one refusal."""
     once = KEY.sign(stage.claims(), typ="JWT")
@@ -203,7 +203,7 @@ async def test_whom_it_does_not_let_in(stage: Stage) -> None:
         await stage.redeem(sub="bob-1")
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18n")
 async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
     """A logout token about the user ends what was opened on the provider's word; one of another, nothing.
 
@@ -258,7 +258,7 @@ async def test_a_zone_without_provider(own_scene: Scene, stage: Stage) -> None:
         await replace(stage, scene=own_scene).redeem(app=app)
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18m")
 @pytest.mark.parametrize("what", ["user", "provider"])
 async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """No session is begun for a user who has just been disabled, nor by a provider that has been changed."""

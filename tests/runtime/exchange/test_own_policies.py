@@ -90,7 +90,7 @@ async def test_what_was_made_on_first_access_takes_nothing_away(
         await scene.exchange(agent, subject, apis[0])
 
 
-@pytest.mark.threat(29)
+@pytest.mark.threat("29c")
 async def test_a_user_cannot_allow_what_the_zone_does_not(own_scene: Scene) -> None:
     """However widely a user permits, the zone's policies have to allow it as well."""
     company, zone = own_scene.company, own_scene.zone
@@ -107,7 +107,7 @@ async def test_a_user_cannot_allow_what_the_zone_does_not(own_scene: Scene) -> N
         await own_scene.exchange(app, subject, api, "write")
 
 
-@pytest.mark.threat(29)
+@pytest.mark.threat("29d")
 async def test_policies_that_cannot_be_read_deny(scene: Scene, agent: App, apis: list[Resource]) -> None:
     """A stored text that is broken is not passed over."""
     eve, subject = await somebody(scene, agent, "eve")

@@ -129,7 +129,7 @@ async def test_without_the_shared_state_no_proof_counts(scene: Scene, agent: App
         await scene.post(fields, proof=HOLDER.proof(uri), parts=replace(scene.parts, state=Away()))
 
 
-@pytest.mark.threat(17)
+@pytest.mark.threat("17d")
 @pytest.mark.standard("RFC 9449")
 async def test_chains(own_scene: Scene) -> None:
     """Each key has tokens of its own; a bound one is exchanged by who has the key, or by its audience."""

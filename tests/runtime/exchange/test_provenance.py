@@ -35,7 +35,7 @@ async def stranger(scene: Scene, tools: Resource, api: Resource) -> App:
     return await scene.company.app(scene.zone, "stranger", dependencies=[tools, api])
 
 
-@pytest.mark.threat(14)
+@pytest.mark.threat("14a", "14b")
 async def test_confused_deputy(
     scene: Scene,
     agent: App,
@@ -58,7 +58,7 @@ async def test_confused_deputy(
         await scene.exchange(provider, subject, api, "read")
 
 
-@pytest.mark.threat(14)
+@pytest.mark.threat("14b")
 async def test_a_second_credential_is_the_same_application(
     scene: Scene, agent: App, api: Resource, subject: str
 ) -> None:
@@ -68,8 +68,8 @@ async def test_a_second_credential_is_the_same_application(
     assert await scene.exchange(renewed, subject, api, "read")
 
 
+@pytest.mark.threat("15a")
 @pytest.mark.standard("RFC 8693")
-@pytest.mark.threat(15)
 async def test_may_act_binds_without_actor_token(
     scene: Scene, agent: App, api: Resource, ann: Person
 ) -> None:
@@ -89,7 +89,7 @@ async def test_may_act_binds_without_actor_token(
             await scene.exchange(agent, await _token(scene, agent, ann, {"may_act": may_act}), api, "read")
 
 
-@pytest.mark.threat(15)
+@pytest.mark.threat("15b")
 async def test_actor_token_is_the_applications_own(
     scene: Scene, agent: App, stranger: App, api: Resource, subject: str
 ) -> None:
@@ -110,8 +110,8 @@ async def test_actor_token_is_the_applications_own(
         await exchange("x")
 
 
+@pytest.mark.threat("15c")
 @pytest.mark.standard("RFC 8693")
-@pytest.mark.threat(15)
 async def test_actors_are_nested_never_dropped(
     scene: Scene, agent: App, provider: App, tools: Resource, api: Resource, subject: str
 ) -> None:

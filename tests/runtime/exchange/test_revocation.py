@@ -135,7 +135,7 @@ REVOCATIONS = [
 ]
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18a", "18b", "18c", "18d", "18e", "18g")
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
 async def test_next_exchange_is_refused(
     chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
@@ -158,7 +158,7 @@ async def other_worker(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]
         yield opened
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18a", "18b", "18c", "18d", "18e", "18g", "18i")
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
 async def test_other_workers_hear_of_it(
     chain: Chain,
@@ -176,7 +176,7 @@ async def test_other_workers_hear_of_it(
         await chain.second(other_worker)
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18o")
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS[:7], ids=lambda value: value.__name__)
 async def test_still_refused_without_short_lived_state(
     chain: Chain, revoke: Callable[[Chain], Awaitable[None]], expected: type[OAuthError]
@@ -198,8 +198,7 @@ class Died(BaseException):
     """The process ended here: nothing that would come next happens."""
 
 
-@pytest.mark.threat(18)
-@pytest.mark.threat(35)
+@pytest.mark.threat("18g", "35h")
 @pytest.mark.parametrize(
     ("revoke", "expected"),
     [

@@ -24,7 +24,7 @@ async def other(scene: Scene, api: Resource) -> App:
     return await scene.company.app(scene.zone, "other", dependencies=[api])
 
 
-@pytest.mark.threat(17)
+@pytest.mark.threat("17a", "17b", "17c")
 async def test_tokens_are_not_shared_between_applications(
     scene: Scene, agent: App, other: App, api: Resource, ann: Person
 ) -> None:
@@ -43,7 +43,7 @@ async def test_tokens_are_not_shared_between_applications(
     assert claims_of(second)["act"] == {"sub": "other"}
 
 
-@pytest.mark.threat(17)
+@pytest.mark.threat("17c", "17e")
 async def test_tokens_are_not_shared_between_sessions_chains_and_scopes(
     scene: Scene, agent: App, api: Resource, ann: Person
 ) -> None:
@@ -65,7 +65,7 @@ async def test_tokens_are_not_shared_between_sessions_chains_and_scopes(
     assert len(set(tokens)) == len(tokens)
 
 
-@pytest.mark.threat(17)
+@pytest.mark.threat("17e")
 async def test_key_holds_everything_a_token_depends_on() -> None:
     """Changing any one of the facts changes the key; the order of scopes does not."""
     facts = {
@@ -95,7 +95,7 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
     assert cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
 
 
-@pytest.mark.threat(17)
+@pytest.mark.threat("17f", "17g")
 async def test_entries_are_sealed_and_bound_to_their_key(
     scene: Scene, agent: App, other: App, api: Resource, ann: Person
 ) -> None:

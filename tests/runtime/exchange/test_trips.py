@@ -64,7 +64,7 @@ async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
     assert kid in {jwk["kid"] for jwk in (await parts.zones.recent(scene.zone.id)).jwks}
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("35a", "35f")
 async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource) -> None:
     """A state that is away costs speed: exchanges go on, and a revocation is seen at the very next one."""
     bob = await scene.company.person(scene.zone, "bob@acme.test")
@@ -94,8 +94,7 @@ class Blinking(Away):
         return await answering.raise_to(key, number, ttl_seconds=ttl_seconds)
 
 
-@pytest.mark.threat(18)
-@pytest.mark.threat(35)
+@pytest.mark.threat("18o", "35a")
 async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: Resource) -> None:
     """The state comes back with the epochs of before, and vouches for nothing that was ended meanwhile."""
     bob = await scene.company.person(scene.zone, "rob@acme.test")
@@ -118,7 +117,7 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
         await going_on(until=monotonic() + 5 * epochs.RETRY_SECONDS)
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("35h")
 async def test_published_epoch_ahead_of_the_database(
     scene: Scene, agent: App, api: Resource, ann: Person
 ) -> None:

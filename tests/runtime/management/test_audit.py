@@ -158,7 +158,7 @@ class TestList:
         api.with_role("service_account").ok("GET", trail(api))
         api.with_role(role).refused(404, "GET", trail(api))
 
-    @pytest.mark.threat(26)
+    @pytest.mark.threat("26i")
     def test_shows_ones_own(self, api: Api, other: Api, changed: Zone) -> None:
         """No filter reaches into another organization's trail."""
         theirs = other.zone()

@@ -375,6 +375,7 @@ class TestRoles:
         found = api.ok("GET", zone.path("/roles?identifier=zone_viewer&filter[owner_type]=customer"))
         assert [one["id"] for one in found["items"]] == [made["id"]]
 
+    @pytest.mark.threat("27l")
     def test_platform_roles_stay(self, api: Api, zone: Zone) -> None:
         """The service's roles are there from the start and cannot be changed."""
         found = api.ok("GET", zone.path("/roles?filter[owner_type]=platform"))["items"]

@@ -44,6 +44,7 @@ def test_a_short_value_is_never_read_again() -> None:
         assert cursors().open("after", cursors().seal(Position(value, new_id()))).value == value
 
 
+@pytest.mark.threat("30b")
 @given(VALUES, st.text(min_size=1, max_size=20).filter(lambda name: name != "this list"))
 def test_opens_in_its_own_list_alone(value: object, other: str) -> None:
     """Another route, tenant, filter or order is another list."""
@@ -54,6 +55,7 @@ def test_opens_in_its_own_list_alone(value: object, other: str) -> None:
         cursors(other).open("after", cursor)
 
 
+@pytest.mark.threat("30c")
 def test_ends_after_a_day() -> None:
     """A reader who comes back later starts again."""
     cursor = cursors().seal(Position("x", "y"))

@@ -207,8 +207,8 @@ class TestFilters:
         api.refused(400, "GET", filled.path("/applications?expand=total_count&expand[]=permissions"))
 
 
-@pytest.mark.threat(30)
 class TestTampering:
+    @pytest.mark.threat("30e")
     @pytest.mark.parametrize("limit", ["0", "101", "abc", "-1", "1.5", "", "٣", "1e1", "9" * 400])
     def test_limits(self, api: Api, filled: Zone, limit: str) -> None:
         """A limit is a whole number from 1 to 100."""
@@ -216,6 +216,7 @@ class TestTampering:
         assert told["code"] == "validation_error"
         assert told["details"][0]["field"] == "limit"
 
+    @pytest.mark.threat("30a")
     def test_altered_cursors(self, api: Api, filled: Zone) -> None:
         """Every single character of a cursor counts."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
@@ -225,12 +226,14 @@ class TestTampering:
             told = api.refused(400, "GET", filled.path(f"/applications?after={altered}"))
             assert told["code"] == "validation_error"
 
+    @pytest.mark.threat("30d")
     @pytest.mark.parametrize("cursor", ["", "x", "a" * 256, "a" * 255, "%00", "é", "AAAA", "null"])
     def test_invented_cursors(self, api: Api, filled: Zone, cursor: str) -> None:
         """Nobody but the service makes cursors; 1 to 255 characters."""
         for name in ("after", "before", "cursor"):
             assert api.refused(400, "GET", filled.path(f"/applications?{name}={cursor}"))
 
+    @pytest.mark.threat("30b")
     def test_cursors_of_other_lists(self, api: Api, other: Api, filled: Zone) -> None:
         """A cursor opens in the list it comes from: same route, zone, tenant, filters and sorting."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
@@ -245,18 +248,21 @@ class TestTampering:
             api.refused(400, "GET", path)
         other.refused(400, "GET", foreign.path(f"/applications?after={cursor}"))
 
+    @pytest.mark.threat("30i")
     def test_both_directions_at_once(self, api: Api, filled: Zone) -> None:
         """`after` and `before` together are 400."""
         cursor = api.ok("GET", filled.path("/applications?limit=1"))["pagination"]["after_cursor"]
         api.refused(400, "GET", filled.path(f"/applications?after={cursor}&before={cursor}"))
         api.refused(400, "GET", filled.path(f"/applications?after={cursor}&cursor=other"))
 
+    @pytest.mark.threat("30f", "30g")
     @pytest.mark.parametrize("text", ["%25", "_", "%5C", "'%20or%201=1--", "%22", "a%25b", "%2A", "%27%3B"])
     def test_no_character_is_special_in_a_search(self, api: Api, filled: Zone, text: str) -> None:
         """Wildcards and quotes are text like any other."""
         assert names(api, filled.path(f"/applications?query[name]={text}")) == []
         assert names(api, filled.path(f"/applications?filter[identifier]={text}")) == []
 
+    @pytest.mark.threat("30h")
     def test_endless_parameters(self, api: Api, filled: Zone) -> None:
         """Hundreds of parameters are refused, and so are control characters and bytes that are no text."""
         for name, count, status in (("expand[]=x", 600, 400), ("expand[]=secrets", 1000, 413)):
@@ -265,6 +271,7 @@ class TestTampering:
         for query in ("query[name]=%00", "query[name]=%0a", "query[name]=%ff", "filter[identifier]=%00"):
             api.refused(400, "GET", filled.path(f"/applications?{query}"))
 
+    @pytest.mark.threat("30h")
     def test_unknown_expansions_show_nothing(self, api: Api, filled: Zone) -> None:
         """Asking for secrets shows none."""
         assert "secret" not in api(

@@ -118,7 +118,7 @@ def test_expand_user_names_the_person_behind_a_change(api: Api) -> None:
     assert "created_by_user" not in api.ok("GET", zone.path(f"/policies/{made['id']}?expand=user"))
 
 
-@pytest.mark.threat(27)
+@pytest.mark.threat("27p")
 def test_who_may_not_see_people_is_not_told_of_them(api: Api) -> None:
     """A key for zones alone reads the policy; who made it is no more its business than a list."""
     zone, person = api.zone(), api.person()

@@ -22,6 +22,7 @@ def addresses(site: Site) -> list[str]:
     return [form.format(origin=site.server.url, zone=site.zone.id) for form in FORMS]
 
 
+@pytest.mark.threat("36g")
 @pytest.mark.standard("RFC 8414", "OpenID Connect Discovery")
 def test_all_forms_answer_alike(site: Site) -> None:
     """Every form has the same bytes and the same entity tag."""
@@ -96,6 +97,7 @@ def test_entity_tag_saves_the_body(site: Site) -> None:
         assert site.http.get(address, headers={"If-None-Match": '"other"'}).status_code == 200
 
 
+@pytest.mark.threat("36g")
 @pytest.mark.standard("RFC 7517")
 def test_keys_are_public_rsa_and_ec(site: Site) -> None:
     """Every key can verify, and none can sign."""
@@ -118,7 +120,7 @@ def test_unknown_zone(site: Site, zone: str) -> None:
         assert answer.headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.threat(36)
+@pytest.mark.threat("36a", "36b", "36c", "36f")
 @pytest.mark.parametrize("origin", ["https://app.test", "null"])
 def test_any_origin_may_read_without_credentials(site: Site, origin: str) -> None:
     """Browser clients of any origin can discover and exchange; cookies are never part of it."""
@@ -140,7 +142,7 @@ def test_any_origin_may_read_without_credentials(site: Site, origin: str) -> Non
         assert refused.headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.threat(36)
+@pytest.mark.threat("36d", "36e")
 @pytest.mark.parametrize("origin", ["https://app.test", "null"])
 def test_no_origin_may_read_what_is_for_people_or_managers(site: Site, origin: str) -> None:
     """The management API answers no preflight; what browsers are sent to is kept by no cache."""

@@ -38,7 +38,7 @@ def test_from_a_challenge_to_the_authorization_server(site: Site) -> None:
         assert "authorization_servers" not in whole  # that would list the tenants
 
 
-@pytest.mark.threat(26)
+@pytest.mark.threat("26k")
 def test_unknown_organizations_have_none(site: Site) -> None:
     """The one that exists is found by its id alone: labels can be guessed."""
     url = f"{site.server.url}{PATH}/organizations"

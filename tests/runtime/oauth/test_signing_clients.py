@@ -83,8 +83,7 @@ def test_authlib(site: Site, client_id: str) -> None:
     assert claims_of(token["access_token"])["sub"] == "signing"
 
 
-@pytest.mark.threat(25)
-@pytest.mark.threat(36)
+@pytest.mark.threat("25d")
 def test_assertions_on_the_wire(site: Site, client_id: str) -> None:
     """Never in the query string; refusals are not kept, are open to other origins, and set no challenge."""
     good = {"grant_type": "client_credentials", "client_assertion_type": "x", "client_assertion": "a.b.c"}

@@ -23,6 +23,7 @@ def form(chain: Chain, **change: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.threat("36f")
 @pytest.mark.standard("RFC 8693")
 def test_answer_on_the_wire(site: Site, chain: Chain) -> None:
     """JSON with the members of the interface, not to be stored; the published keys alone verify it."""
@@ -93,7 +94,7 @@ def test_refusals(site: Site, chain: Chain, change: dict[str, str], status: int,
     assert "token" not in answer.json()
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25d")
 def test_secrets_do_not_belong_in_the_address(site: Site, chain: Chain) -> None:
     """Addresses are logged: a request with parameters in the query is refused."""
     query = urlencode(chain.agent.form)
@@ -102,8 +103,8 @@ def test_secrets_do_not_belong_in_the_address(site: Site, chain: Chain) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
+@pytest.mark.threat("31a", "31b", "31c", "31d", "31e", "31l", "31o", "31r")
 @pytest.mark.standard("OAuth 2.1")
-@pytest.mark.threat(31)
 def test_forms_that_readers_disagree_about(site: Site, chain: Chain) -> None:
     """Duplicates, other content types, broken UTF-8, NUL and oversize are refused before all else."""
     good = urlencode(form(chain))
@@ -186,8 +187,8 @@ def test_guessing_is_answered_with_retry_after(site: Site) -> None:
     assert int(slowed[-1].headers["Retry-After"]) >= 1
 
 
+@pytest.mark.threat("12c")
 @pytest.mark.standard("RFC 6750")
-@pytest.mark.threat(12)
 def test_userinfo_takes_only_this_zones_tokens(site: Site, chain: Chain) -> None:
     """A token of another zone, and a token for a resource, open nothing at the zone itself."""
     company = site.company

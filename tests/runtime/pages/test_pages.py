@@ -146,7 +146,7 @@ def test_with_the_keyboard_alone(site: Site, window: Window) -> None:
     window.shows("You are signed out")
 
 
-@pytest.mark.threat(23)
+@pytest.mark.threat("23c", "23e")
 def test_a_refusal_counts_once(site: Site, window: Window) -> None:
     """The application hears no; who then goes back cannot say yes on the old page."""
     client = agent(site)
@@ -165,7 +165,7 @@ def test_a_refusal_counts_once(site: Site, window: Window) -> None:
     assert "code" in heard(window)
 
 
-@pytest.mark.threat(23)
+@pytest.mark.threat("23d")
 def test_no_page_shows_in_a_frame(site: Site, window: Window) -> None:
     """A page of another site that frames it gets nothing; the same address by itself shows the page."""
     address = agent(site).url(prompt="login")
@@ -180,7 +180,7 @@ def test_no_page_shows_in_a_frame(site: Site, window: Window) -> None:
     window.complaints.clear()
 
 
-@pytest.mark.threat(24)
+@pytest.mark.threat("24a", "24b", "24c", "24d")
 def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
     """A client that registered itself with a trusted application's name is asked about, and told apart."""
     trusted = agent(site)

@@ -53,8 +53,8 @@ class TestPages:
         """An address of no zone is a page with 404."""
         assert_page(httpx.get(f"{site.server.url}/z/nowhere/oauth/authorize"), 404)
 
+    @pytest.mark.threat("5a", "5b", "5c", "5d", "5e", "5f", "5g", "5h", "5i", "5j", "5k", "5l", "5m")
     @pytest.mark.standard("RFC 9700")
-    @pytest.mark.threat(5)
     @pytest.mark.parametrize(
         ("registered", "requested"),
         [
@@ -104,8 +104,8 @@ class TestPages:
 
         assert_page(browser.http.get(client.url(redirect_uri=requested)), 400)
 
+    @pytest.mark.threat("5n")
     @pytest.mark.standard("RFC 8252")
-    @pytest.mark.threat(5)
     @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
     def test_the_port_of_a_loopback_address_may_differ(self, site: Site, browser: Browser, host: str) -> None:
         """The single variation that is allowed. Spec: RFC 8252 section 7.3."""
@@ -185,8 +185,8 @@ class TestRefusals:
         assert heard["error"] == "invalid_request"
         assert "state" not in heard
 
+    @pytest.mark.threat("2a", "2c")
     @pytest.mark.standard("RFC 7636")
-    @pytest.mark.threat(2)
     def test_pkce_cannot_be_left_out_or_weakened(self, site: Site, browser: Browser) -> None:
         """No challenge, no method (which means plain), plain, a challenge that is no digest: all refused."""
         client = site.app(site.zone())
@@ -201,8 +201,8 @@ class TestRefusals:
             heard = refused(browser, client.url(**changes))
             assert (heard["error"], heard["iss"]) == ("invalid_request", client.issuer)
 
+    @pytest.mark.threat("2e")
     @pytest.mark.standard("RFC 9700")
-    @pytest.mark.threat(2)
     def test_a_public_client_never_does_without(self, site: Site, browser: Browser) -> None:
         """Where a zone leaves PKCE to its clients, those with a secret may leave it out."""
         zone = site.zone(protocols={"oauth2": {"pkce_required": False}})
@@ -213,8 +213,8 @@ class TestRefusals:
 
         assert refused(browser, public.url(**without))["error"] == "invalid_request"
 
+    @pytest.mark.threat("4a", "4b")
     @pytest.mark.standard("RFC 9207")
-    @pytest.mark.threat(4)
     def test_success_and_failure_name_the_issuer(self, site: Site, browser: Browser) -> None:
         """`iss` is on both kinds of redirect, byte for byte what the metadata says. Spec: RFC 9207."""
         zone = site.zone()

@@ -131,7 +131,7 @@ GO_ON = {"refresh", "exchange", "userinfo", "revoke"}
 WELL = {"nobody": 401, "wrong secret": 401, "par": 201, "register": 201}
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("35e")
 def test_no_check_turns_into_a_yes(site: Site) -> None:
     """503 and when to come back, for programs in OAuth's words, for people on a page without details."""
     zone = site.zone()

@@ -80,7 +80,7 @@ def test_requests_that_come_to_nothing_count(site: Site) -> None:
     assert statuses(client, "198.51.100.5", 1) == [303]
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25i")
 def test_who_posts_in_a_clients_name_takes_nothing_of_its_share(site: Site) -> None:
     """A form that names a client is no proof of being it: its sender is slowed down, not the client."""
     client, sender = site.app(site.zone(), "web"), {"X-Forwarded-For": "198.51.100.9"}
@@ -98,7 +98,7 @@ def test_who_posts_in_a_clients_name_takes_nothing_of_its_share(site: Site) -> N
     assert push(client, headers=sender).status_code == 201
 
 
-@pytest.mark.threat(25)
+@pytest.mark.threat("25g")
 def test_passwords_are_tried_for_many_accounts(site: Site) -> None:
     """A few tries for each of many accounts are many tries from one address, which waits; others do not."""
     zone = site.zone()

@@ -123,7 +123,7 @@ def test_a_client_nobody_here_knows(site: Site, zone: Zone, documents: Documents
     assert documents.asked.count("/whole.json") == 2
 
 
-@pytest.mark.threat(7, 8)
+@pytest.mark.threat("8k")
 def test_the_list_comes_before_the_fetch(site: Site, documents: Documents) -> None:
     """Who is not on it is not asked about; with the switch off nobody is."""
     address = documents.client("/listed.json")
@@ -139,7 +139,7 @@ def test_the_list_comes_before_the_fetch(site: Site, documents: Documents) -> No
     assert let_in(site.stranger(admitting(site, address), address, LOCAL)).status_code == 303
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6k")
 def test_a_site_that_the_list_names_is_told_by_redirect(site: Site, zone: Zone, documents: Documents) -> None:
     """Whoever runs the zone has vouched for it, but not for what everybody may say who comes in by `*`."""
     web = f"{documents.origin}/callback"
@@ -155,7 +155,7 @@ def test_a_site_that_the_list_names_is_told_by_redirect(site: Site, zone: Zone, 
     assert_page(httpx.get(site.stranger(zone, address, web).url(prompt="none")), 400)
 
 
-@pytest.mark.threat(8)
+@pytest.mark.threat("8m")
 def test_who_is_let_in_no_longer(site: Site, documents: Documents) -> None:
     """A zone that takes a client from its list ends what the client could still refresh."""
     zone = admitting(site, "*")
@@ -170,7 +170,7 @@ def test_who_is_let_in_no_longer(site: Site, documents: Documents) -> None:
     assert_page(let_in(client), 400)
 
 
-@pytest.mark.threat(8)
+@pytest.mark.threat("7q", "7u", "7y", "8a", "8c", "8d", "8e")
 def test_documents_that_are_none(site: Site, zone: Zone, documents: Documents) -> None:
     """Another identity, a secret, a redirect, too much, no JSON: a page, and nothing is remembered of it."""
     path = "/tricks.json"
@@ -199,7 +199,7 @@ def test_documents_that_are_none(site: Site, zone: Zone, documents: Documents) -
     assert let_in(client).status_code == 303
 
 
-@pytest.mark.threat(8)
+@pytest.mark.threat("8l")
 def test_nobody_takes_an_applications_name(site: Site, zone: Zone, documents: Documents) -> None:
     """A rule that speaks of an application must not come to mean whoever serves a document under its name."""
     address = documents.client("/taken.json")
@@ -211,7 +211,7 @@ def test_nobody_takes_an_applications_name(site: Site, zone: Zone, documents: Do
     assert_page(let_in(client), 400)
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7z")
 def test_unknown_clients_are_not_fetched_at_the_token_endpoint(
     site: Site, zone: Zone, documents: Documents
 ) -> None:
@@ -226,7 +226,7 @@ def test_unknown_clients_are_not_fetched_at_the_token_endpoint(
     assert client.redeem("code").json()["error"] == "invalid_grant"
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7a", "7f", "7g", "7h", "7i", "7j", "7k", "7m", "7n", "7o", "7p", "7x", "7y")
 def test_special_addresses_get_nothing(
     documents: Documents, site: Site, zone: Zone, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -255,7 +255,7 @@ def test_special_addresses_get_nothing(
     assert documents.asked == []
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7w")
 def test_a_few_at_a_time(site: Site, documents: Documents) -> None:
     """However many clients come at once, a zone fetches ten documents at a time; the same one once."""
     zone = admitting(site, "*")
@@ -272,7 +272,7 @@ def test_a_few_at_a_time(site: Site, documents: Documents) -> None:
     assert documents.asked.count("/many/0") <= 2
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7ad")
 def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> None:
     """Whoever names slow addresses for keys keeps the zone from nothing that it fetches for itself.
 
@@ -327,7 +327,7 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
     assert {answer.status_code for answer in answers} <= {400, 401}
 
 
-@pytest.mark.threat(7)
+@pytest.mark.threat("7ad")
 def test_other_sites_are_not_flooded(
     site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,7 +346,7 @@ def test_other_sites_are_not_flooded(
 class TestDrift:
     """A document that changes after its users have agreed."""
 
-    @pytest.mark.threat(9)
+    @pytest.mark.threat("9a", "9b", "9c", "9d")
     @pytest.mark.parametrize(
         "change",
         [
@@ -394,7 +394,7 @@ class TestDrift:
         (found,) = [each for each in changes if each["before"]["identifier"] == client.app.client_id]
         assert found["after"]["consents"] == "withdrawn"
 
-    @pytest.mark.threat(9)
+    @pytest.mark.threat("9d")
     def test_small_changes_are_the_same_client(self, site: Site, zone: Zone, documents: Documents) -> None:
         """Nobody is asked again for a new page of terms, or an address less."""
         two = [LOCAL, "http://127.0.0.1:8600/other"]
@@ -408,7 +408,7 @@ class TestDrift:
         assert isinstance(browser.open(client.url()), Answer)
 
 
-@pytest.mark.threat(34)
+@pytest.mark.threat("34a")
 @pytest.mark.standard("Client ID Metadata Document", "RFC 7523")
 def test_a_client_with_keys_of_its_own(site: Site, zone: Zone, documents: Documents) -> None:
     """Keys in its document, or at an address that names: it signs, and without that it gets nothing."""
@@ -449,7 +449,7 @@ def test_a_client_with_keys_of_its_own(site: Site, zone: Zone, documents: Docume
     assert public.redeem(granted.code).status_code == 200
 
 
-@pytest.mark.threat(9)
+@pytest.mark.threat("9d", "9e")
 def test_a_key_taken_out_is_worth_nothing(site: Site, zone: Zone, documents: Documents) -> None:
     """Once the document is read again, which the token endpoint does for clients that sign."""
     old, new = SigningKey.generate("ES256"), SigningKey.generate("ES256")

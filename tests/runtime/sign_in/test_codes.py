@@ -44,7 +44,7 @@ def session_status(site: Site, client: Client, token: str) -> str:
     return site.run(read())
 
 
-@pytest.mark.threat(1)
+@pytest.mark.threat("1a", "1b", "1c")
 def test_code_from_victim_redeemed_by_attacker(site: Site, browser: Browser) -> None:
     """Another client, well authenticated, with its own verifier, gets nothing, and the code is gone."""
     zone = site.zone()
@@ -59,7 +59,7 @@ def test_code_from_victim_redeemed_by_attacker(site: Site, browser: Browser) -> 
     assert error_of(victim.redeem(stolen)) == "invalid_grant"
 
 
-@pytest.mark.threat(1)
+@pytest.mark.threat("1d")
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -84,7 +84,7 @@ def test_a_failed_redemption_consumes_the_code(
     assert error_of(client.redeem(code)) == "invalid_grant"
 
 
-@pytest.mark.threat(2)
+@pytest.mark.threat("2d")
 @pytest.mark.parametrize("length", [42, 129])
 def test_verifier_of_a_wrong_length(site: Site, browser: Browser, length: int) -> None:
     """It is malformed, not only wrong. Spec: RFC 7636 section 4.1."""
@@ -98,8 +98,8 @@ def test_verifier_of_a_wrong_length(site: Site, browser: Browser, length: int) -
     assert error_of(client.redeem(code, code_verifier="v" * length)) == "invalid_request"
 
 
+@pytest.mark.threat("2b")
 @pytest.mark.standard("RFC 7636")
-@pytest.mark.threat(2)
 def test_verifier_without_a_stored_challenge(site: Site, browser: Browser) -> None:
     """Where PKCE is optional, a verifier that nothing announced means that the challenge was taken away."""
     zone = site.zone(protocols={"oauth2": {"pkce_required": False}})
@@ -127,8 +127,8 @@ def test_redirect_uri_is_needed_without_pkce(site: Site, browser: Browser) -> No
     assert error_of(without) == "invalid_grant"
 
 
+@pytest.mark.threat("3b")
 @pytest.mark.standard("OAuth 2.1")
-@pytest.mark.threat(3)
 def test_code_single_use_race(site: Site, browser: Browser) -> None:
     """Of fifty at once exactly one gets tokens, and since somebody else tried, those are ended."""
     zone = site.zone()
@@ -148,8 +148,8 @@ def test_code_single_use_race(site: Site, browser: Browser) -> None:
     assert error_of(client.refresh(tokens["refresh_token"])) == "invalid_grant"
 
 
+@pytest.mark.threat("3c")
 @pytest.mark.standard("RFC 9700")
-@pytest.mark.threat(3)
 def test_reuse_ends_what_the_code_produced_and_nothing_else(site: Site, browser: Browser) -> None:
     """Tokens of the reused code stop; the person's sign-in and other codes' tokens do not."""
     zone = site.zone()
@@ -167,7 +167,7 @@ def test_reuse_ends_what_the_code_produced_and_nothing_else(site: Site, browser:
     assert code_for(client, browser, prompt="none")
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("3c", "35g")
 def test_reuse_counts_where_it_cannot_be_marked(
     site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,8 +343,8 @@ class TestTokens:
         assert little.json() == {"sub": user.identifier}
         assert more.json() == {"sub": user.identifier, "email": user.email, "email_verified": True}
 
+    @pytest.mark.threat("13f", "13h", "13i", "13j", "13l")
     @pytest.mark.standard("RFC 6750")
-    @pytest.mark.threat(13)
     def test_userinfo_refuses_other_tokens(self, site: Site, browser: Browser) -> None:
         """None, one of every other class, one for a resource, one in the query: each with its challenge."""
         zone = site.zone()

@@ -93,7 +93,7 @@ class TestPage:
 
         assert "a program on this device" in asked(browser, client).text
 
-    @pytest.mark.threat(24)
+    @pytest.mark.threat("24c")
     def test_a_private_scheme_has_no_host(self, site: Site, browser: Browser) -> None:
         """What looks like one is not shown, and a yes to the host does not count for the scheme."""
         private = "app.notebook://files.example/callback"
@@ -122,7 +122,7 @@ class TestPage:
 class TestDecision:
     """Yes and no."""
 
-    @pytest.mark.threat(5)
+    @pytest.mark.threat("5p")
     def test_an_address_given_up_meanwhile_is_not_answered(self, site: Site, browser: Browser) -> None:
         """What was registered when the user was sent here may be somebody else's by now."""
         client, _ = agent(site)
@@ -245,10 +245,10 @@ class TestDecision:
         assert grant["status"] == "active"
 
 
-@pytest.mark.threat(23)
 class TestForgery:
     """Only this page's form, from this browser, once."""
 
+    @pytest.mark.threat("23a")
     def test_form_without_its_token(self, site: Site, browser: Browser) -> None:
         """Or with one of another form."""
         client, _ = agent(site)
@@ -259,6 +259,7 @@ class TestForgery:
 
         assert isinstance(browser.send(page, decision="allow"), Answer)
 
+    @pytest.mark.threat("23b")
     def test_form_of_another_origin(self, site: Site, browser: Browser) -> None:
         """Though it has the right token."""
         client, _ = agent(site)
@@ -270,6 +271,7 @@ class TestForgery:
         own = {"Origin": site.server.url}
         assert browser.post(page, headers=own, decision="allow").status_code == 303
 
+    @pytest.mark.threat("23c", "23e")
     @pytest.mark.parametrize("first", ["allow", "deny"])
     def test_form_sent_twice(self, site: Site, browser: Browser, first: str) -> None:
         """After yes as after no: the decision was the first."""
@@ -279,6 +281,7 @@ class TestForgery:
 
         assert_page(browser.post(page, decision="allow"), 403)
 
+    @pytest.mark.threat("23f")
     def test_question_in_another_browser(self, site: Site, browser: Browser) -> None:
         """Neither the page nor the form works without the browser's cookies."""
         client, _ = agent(site)
@@ -288,6 +291,7 @@ class TestForgery:
         assert_page(stranger.http.get(str(page.response.url)), 400)
         assert_page(stranger.post(page, decision="allow"), 400)
 
+    @pytest.mark.threat("23f")
     def test_question_to_another_user(self, site: Site, browser: Browser) -> None:
         """Who signs in meanwhile does not answer for who was asked."""
         client, _ = agent(site)
@@ -300,6 +304,7 @@ class TestForgery:
         assert_page(browser.post(page, decision="allow"), 400)
         assert rows(site, _consents, client.zone.id) == []
 
+    @pytest.mark.threat("23d")
     def test_frames(self, site: Site, browser: Browser) -> None:
         """Nobody can lay the page under their own."""
         client, _ = agent(site)

@@ -47,7 +47,7 @@ def bound(site: Site, zone: Any, identifier: str, **body: Any) -> Bound:
     return Bound(zone, site.app(zone, identifier, **body).app)
 
 
-@pytest.mark.threat(19)
+@pytest.mark.threat("19a", "19c")
 @pytest.mark.standard("RFC 9449")
 def test_refresh_tokens_of_public_clients(site: Site, browser: Browser) -> None:
     """They are worth nothing without the key; with another one, the family is theft and ends."""
@@ -124,7 +124,7 @@ def test_codes_asked_for_with_a_key(site: Site, browser: Browser) -> None:
     assert (differs.status_code, differs.json()["error"]) == (400, "invalid_dpop_proof")
 
 
-@pytest.mark.threat(36)
+@pytest.mark.threat("13m")
 @pytest.mark.standard("RFC 9449")
 def test_at_the_zones_own_api(site: Site, browser: Browser) -> None:
     """Userinfo takes a bound token with a proof for it and for this request, and never as a bearer token."""

@@ -124,7 +124,7 @@ def test_a_page_cannot_be_sent_twice_or_for_another_invitation(
     assert (email in people(site), other in people(site)) == (True, False)
 
 
-@pytest.mark.threat(3)
+@pytest.mark.threat("3d")
 def test_of_many_pages_one_registers(site: Site, zone: Zone) -> None:
     """Each form is its own, the invitation is one."""
     email = address()
@@ -207,7 +207,7 @@ class TestOtherZones:
         assert isinstance(refused, Page)
         assert_page(refused.response, 403)
 
-    @pytest.mark.threat(26)
+    @pytest.mark.threat("26k")
     def test_another_organizations_invitation(self, site: Site, browser: Browser) -> None:
         """It opens nothing here."""
         zone, email = site.zone(), address()

@@ -60,7 +60,7 @@ def assert_asked_first(client: Client, response: httpx.Response) -> None:
     assert f'href="{client.redirect_uri}?error=' in response.text
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6g", "6h")
 @pytest.mark.standard("RFC 9700")
 def test_nobody_is_led_away(site: Site, zone: Zone, browser: Browser) -> None:
     """Neither a wrong request nor signing out leads to a registered site unasked.
@@ -89,7 +89,7 @@ def test_nobody_is_led_away(site: Site, zone: Zone, browser: Browser) -> None:
     assert own.headers["location"] == bye
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6h")
 @pytest.mark.standard("OpenID Connect Core")
 def test_who_has_agreed_to_it_is_sent_back(site: Site, zone: Zone, browser: Browser) -> None:
     """A user of the client, signed in, where they said yes to it being answered at that host; no one else.
@@ -129,7 +129,7 @@ def test_who_has_agreed_to_it_is_sent_back(site: Site, zone: Zone, browser: Brow
     assert_asked_first(client, browser.http.get(client.url(prompt="none")))
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6i")
 def test_a_sign_in_that_comes_to_nothing_leads_nowhere(site: Site, zone: Zone) -> None:
     """Refused after the password, because somebody else was meant; or by the provider, before any page."""
     site.user(zone, "mallory@acme.example")

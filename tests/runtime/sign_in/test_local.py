@@ -129,7 +129,7 @@ class TestSignIn:
         assert attempt("ada@acme.example", PASSWORD) == 429
         assert attempt("grace@acme.example", PASSWORD) == 303
 
-    @pytest.mark.threat(25)
+    @pytest.mark.threat("25g")
     def test_whoever_has_many_addresses_of_one_network_is_one(self, site: Site) -> None:
         """An IPv6 network is given to one holder: each of its addresses is no other sender."""
         zone = site.zone()
@@ -160,7 +160,7 @@ class TestSignIn:
         assert_page(back.response, 403)
         assert "disabled" in back.text
 
-    @pytest.mark.threat(18)
+    @pytest.mark.threat("18m")
     def test_disabled_while_the_password_is_checked(
         self, site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -204,10 +204,10 @@ class TestSignIn:
         assert isinstance(browser.send(page, email="ada@acme.example", password=PASSWORD), Page)
 
 
-@pytest.mark.threat(22)
 class TestFixationAndLoginCsrf:
     """A sign-in belongs to the browser that started it, and ends in a session nobody knew before."""
 
+    @pytest.mark.threat("22a")
     def test_session_cookie_from_before_is_worth_nothing(self, site: Site, browser: Browser) -> None:
         """A value somebody planted does not become the session."""
         zone = site.zone()
@@ -227,6 +227,7 @@ class TestFixationAndLoginCsrf:
         assert isinstance(heard, Answer)
         assert heard.values["error"] == "login_required"
 
+    @pytest.mark.threat("22a")
     def test_each_sign_in_has_a_new_cookie_and_ends_the_old(self, site: Site, browser: Browser) -> None:
         """Whoever had the cookie from before has nothing afterwards."""
         zone = site.zone()
@@ -246,6 +247,7 @@ class TestFixationAndLoginCsrf:
         assert isinstance(heard, Answer)
         assert heard.values["error"] == "login_required"
 
+    @pytest.mark.threat("22e")
     def test_form_in_another_browser(self, site: Site, browser: Browser) -> None:
         """The attacker's started sign-in, with the form and its token, is refused in the victim's browser."""
         zone = site.zone()
@@ -260,6 +262,7 @@ class TestFixationAndLoginCsrf:
         assert not list(victim.http.cookies.jar)
         assert browser.sign_in(page).code
 
+    @pytest.mark.threat("22e")
     def test_form_from_another_site(self, site: Site, browser: Browser) -> None:
         """Told by Origin, or by what the browser says of the request."""
         zone = site.zone()

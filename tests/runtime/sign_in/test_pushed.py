@@ -56,8 +56,7 @@ def test_public_clients_and_basic_authentication(site: Site, browser: Browser) -
     assert isinstance(browser.open(bring(client, pushed.json()["request_uri"])), Answer)
 
 
-@pytest.mark.threat(34)
-@pytest.mark.threat(36)
+@pytest.mark.threat("36b", "36f")
 def test_refusals(site: Site) -> None:
     """Everything that could not be authorized anyway is refused at once, and nothing is stored."""
     zone = site.zone()

@@ -131,7 +131,7 @@ async def somebody_waits(parts: Parts, *works: asyncio.Task[Any]) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18m")
 @pytest.mark.parametrize("which", ["disabled", "provider gone", "taken back"])
 @pytest.mark.parametrize("first", ["ending", "redeeming"])
 def test_redeeming_while_it_ends(

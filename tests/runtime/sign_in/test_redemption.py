@@ -96,7 +96,7 @@ def test_what_changes_after_the_code_counts(site: Site, browser: Browser, client
     assert after.json()["expires_in"] <= 60
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("18m")
 def test_what_is_withdrawn_after_the_code_is_gone(site: Site, browser: Browser, client: Client) -> None:
     """A code is no way around it, and nothing is kept of the attempt."""
     assert client.redeem(code_for(client, browser)).status_code == 200

@@ -35,10 +35,10 @@ def age(site: Site, client: Client, seconds: int) -> None:
     site.run(shift())
 
 
-@pytest.mark.threat(19)
 class TestReplay:
     """One family never becomes two."""
 
+    @pytest.mark.threat("19a")
     def test_repeating_at_once_gives_the_same_successor(self, site: Site) -> None:
         """A client that did not hear the answer asks again, and nothing has forked."""
         client = prepared(site)
@@ -50,6 +50,7 @@ class TestReplay:
         assert second == again != first
         assert client.refresh(second).status_code == 200
 
+    @pytest.mark.threat("19b")
     @pytest.mark.standard("RFC 9700")
     def test_repeating_later_ends_the_family(self, site: Site) -> None:
         """After half a minute two parties have the token, and neither keeps it."""
@@ -64,6 +65,7 @@ class TestReplay:
         assert client.refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
         assert client.userinfo(second["access_token"]).status_code == 401
 
+    @pytest.mark.threat("19e")
     def test_an_older_token_ends_the_family_at_once(self, site: Site) -> None:
         """Two steps back there is no grace."""
         client = prepared(site)
@@ -75,6 +77,7 @@ class TestReplay:
 
         assert client.refresh(third).json()["error"] == "invalid_grant"
 
+    @pytest.mark.threat("19f")
     def test_another_client_gets_nothing_and_ends_nothing(self, site: Site) -> None:
         """A token is its client's; a stranger who shows it cannot do harm with it either."""
         client = prepared(site)
@@ -85,6 +88,7 @@ class TestReplay:
 
         assert client.refresh(token).status_code == 200
 
+    @pytest.mark.threat("19d")
     def test_twenty_at_once(self, site: Site) -> None:
         """All hear the same successor, and the family goes on."""
         client = prepared(site)

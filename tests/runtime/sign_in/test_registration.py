@@ -178,7 +178,7 @@ def test_registrations_are_slowed_down(site: Site) -> None:
     assert 0 < int(last.headers["retry-after"]) <= limits.WINDOW_SECONDS + 1
 
 
-@pytest.mark.threat(24)
+@pytest.mark.threat("24a", "24b", "24c", "24d", "24e", "24f")
 def test_users_are_always_asked(site: Site, zone: Zone, browser: Browser) -> None:
     """A name and a logo of somebody trusted, and consent asked for as implicit, change nothing."""
     trusted = site.app(zone, "Trusted notes", consent="implicit")
@@ -292,7 +292,7 @@ def test_a_policy_can_limit_them(site: Site) -> None:
     assert (refused.status_code, refused.json()["error"]) == (400, "access_denied")
 
 
-@pytest.mark.threat(5)
+@pytest.mark.threat("5b", "5g", "5j", "5k", "5m", "5n")
 @pytest.mark.parametrize(
     "uri",
     [

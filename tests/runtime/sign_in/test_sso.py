@@ -145,7 +145,7 @@ class TestConnection:
         ok(site, "POST", "/sso-connection", body)
         assert call(site, "DELETE", "/sso-connection").status_code == 204
 
-    @pytest.mark.threat(27)
+    @pytest.mark.threat("27l")
     def test_its_provider_is_the_services_own(self, site: Site, zone: Zone, sso: dict[str, Any]) -> None:
         """Nobody changes it, or the zone, behind the connection's back."""
         url = f"{site.server.url}/zones/{zone.id}"
@@ -200,7 +200,7 @@ def test_only_a_person_of_the_organization_gets_its_token(
     assert statuses[False] in (401, 403, 404)
 
 
-@pytest.mark.threat(22)
+@pytest.mark.threat("22f")
 def test_an_unverified_address_accepts_nothing(
     site: Site, app: Client, foreign: Foreign, sso: dict[str, Any], zone: Zone
 ) -> None:
@@ -256,7 +256,7 @@ def test_who_had_a_password_is_the_same_person(site: Site, app: Client, foreign:
     assert people(site)[email.upper()]["id"] == account.id
 
 
-@pytest.mark.threat(22)
+@pytest.mark.threat("22f")
 def test_another_issuer_is_nobody_who_was_there(
     site: Site, app: Client, foreign: Foreign, another: Foreign, sso: dict[str, Any], zone: Zone
 ) -> None:
@@ -296,7 +296,7 @@ def test_without_a_session_of_before(site: Site, app: Client, foreign: Foreign) 
     assert "identity provider" in page.text
 
 
-@pytest.mark.threat(18, 22)
+@pytest.mark.threat("18m", "22g")
 @pytest.mark.parametrize(
     "change", [("PATCH", {"identifier": "https://login.acme.example"}), ("DELETE", None)]
 )

@@ -144,8 +144,7 @@ class TestStrength:
         assert (said["auth_time"], said["acr"]) == (first, "silver")
 
 
-@pytest.mark.threat(21)
-@pytest.mark.threat(22)
+@pytest.mark.threat("21e", "22c", "22d")
 def test_nobody_elses_callback_changes_who_is_signed_in(
     site: Site, browser: Browser, foreign: Foreign
 ) -> None:

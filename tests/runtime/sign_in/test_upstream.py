@@ -244,8 +244,8 @@ class TestForeignProvider:
 class TestCallback:
     """Only the browser that was sent away comes back, once, and from the provider it was sent to."""
 
+    @pytest.mark.threat("4c")
     @pytest.mark.standard("RFC 9207")
-    @pytest.mark.threat(4)
     def test_another_issuer_answers(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """An error page, and the code is never shown to any token endpoint."""
         zone = federated(site, foreign.issuer)
@@ -259,7 +259,7 @@ class TestCallback:
         assert_page(refused, 403)
         assert foreign.asked == []
 
-    @pytest.mark.threat(4)
+    @pytest.mark.threat("4e")
     def test_state_of_another_zone(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """What was begun at one zone cannot be ended at another."""
         here, there = federated(site, foreign.issuer, "Here"), federated(site, foreign.issuer, "There")
@@ -276,7 +276,7 @@ class TestCallback:
         assert foreign.asked == []
         assert users_of(site, there) == []
 
-    @pytest.mark.threat(22)
+    @pytest.mark.threat("22b", "22c")
     def test_callback_without_the_pre_login_cookie(
         self, site: Site, browser: Browser, foreign: Foreign
     ) -> None:
@@ -296,7 +296,7 @@ class TestCallback:
             assert not [each for each in stranger.http.cookies.jar if "session" in each.name]
         assert foreign.asked == []
 
-    @pytest.mark.threat(22)
+    @pytest.mark.threat("22d")
     def test_state_used_twice(self, site: Site, browser: Browser, foreign: Foreign) -> None:
         """The second time it means nothing."""
         client = site.app(federated(site, foreign.issuer))
@@ -305,7 +305,7 @@ class TestCallback:
 
         assert_page(browser.http.get(back), 400)
 
-    @pytest.mark.threat(22)
+    @pytest.mark.threat("22d")
     @pytest.mark.parametrize("changes", [{"state": "made-up"}, {"state": None}])
     def test_state_nobody_gave_out(
         self, site: Site, browser: Browser, foreign: Foreign, changes: dict[str, str | None]

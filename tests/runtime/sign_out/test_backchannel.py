@@ -140,7 +140,7 @@ def test_ends_the_sessions_that_are_meant(site: Site, left_out: tuple[str, ...])
     assert site.run(_scalars(site, ended)) == ["provider-sign-out"] * (2 if "sid" in left_out else 1)
 
 
-@pytest.mark.threat(13)
+@pytest.mark.threat("13j", "13n")
 @pytest.mark.standard("OpenID Connect Back-Channel Logout")
 def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
     """Other classes of token, signers, audiences and times; and a logout token opens nothing."""

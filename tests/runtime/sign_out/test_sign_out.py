@@ -130,7 +130,7 @@ class TestWithTheApplicationsToken:
 class TestQuestion:
     """Without the user's own ID token, anybody could have sent the browser."""
 
-    @pytest.mark.threat(6)
+    @pytest.mark.threat("6c")
     def test_asks_and_then_goes_where_the_application_said(self, site: Site, browser: Browser) -> None:
         """With the client id alone, and with an ID token of somebody else."""
         client, _ = signed_in(site, browser)
@@ -150,7 +150,7 @@ class TestQuestion:
         assert browser.send(page) == Answer(BYE)
         assert not is_signed_in(browser, client)
 
-    @pytest.mark.threat(6)
+    @pytest.mark.threat("6e")
     def test_only_the_page_of_this_session_can_answer(self, site: Site, browser: Browser) -> None:
         """Neither a made-up token nor one from the attacker's own session, nor a foreign site's form."""
         client, _ = signed_in(site, browser)
@@ -173,7 +173,7 @@ class TestQuestion:
         assert not is_signed_in(browser, client)
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6a", "6b")
 @pytest.mark.standard("OpenID Connect RP-Initiated Logout")
 def test_nobody_is_sent_to_an_address_that_is_not_registered(site: Site, browser: Browser) -> None:
     """A page instead, and the session goes on."""
@@ -198,7 +198,7 @@ def test_nobody_is_sent_to_an_address_that_is_not_registered(site: Site, browser
     assert leave(browser, client, **ok).headers["location"] == BYE
 
 
-@pytest.mark.threat(6)
+@pytest.mark.threat("6d")
 @pytest.mark.standard("OpenID Connect RP-Initiated Logout")
 @pytest.mark.parametrize("hint", ["foreign", "broken", "access token"])
 def test_a_hint_that_means_nothing_here(site: Site, browser: Browser, hint: str) -> None:

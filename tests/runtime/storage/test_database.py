@@ -226,7 +226,7 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
         await other.close()
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("35b")
 async def test_a_database_that_hangs_is_unavailable(postgres_url):
     """A statement that takes too long, and a server that says nothing at all: nobody waits for ever."""
     database = Database.open(postgres_url, patience_seconds=0.3)

@@ -240,8 +240,7 @@ class TestRedis:
         assert sorted(await asyncio.gather(*(state.count("a", ttl_seconds=9) for _ in range(200))))[-1] == 200
         await state.close()
 
-    @pytest.mark.threat(34)
-    @pytest.mark.threat(35)
+    @pytest.mark.threat("34f", "35g")
     @pytest.mark.parametrize("loses", ["everything", "what came after a snapshot"])
     async def test_what_was_used_before_a_loss_is_not_new(self, loses):
         """Flushed, or restored from disk: neither remembers the use, and both refuse to vouch for it."""

@@ -64,7 +64,7 @@ async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
     assert (await chain.introspect())["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
 
 
-@pytest.mark.threat(12, 13)
+@pytest.mark.threat("12d")
 async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
     """Expired, forged, of another class, of another zone, of another audience: the same few bytes."""
     chain = shared_chain
@@ -113,8 +113,8 @@ async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
         assert await ask(chain.scene, chain.provider, token) == INACTIVE, name
 
 
+@pytest.mark.threat("14c")
 @pytest.mark.standard("RFC 7662")
-@pytest.mark.threat(14)
 async def test_only_the_audience_hears_anything(shared_chain: Chain) -> None:
     """Neither who holds a token nor who acted in it may ask about it, only who provides what it is for."""
     chain = shared_chain
@@ -166,7 +166,7 @@ TOLD: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18a", "18b", "18c", "18d", "18f", "18h", "18i", "18j", "18o")
 @pytest.mark.parametrize("end", ENDINGS, ids=lambda value: value.__name__)
 async def test_what_ends_is_inactive_at_once(
     chain: Chain, end: Any, storage_settings: dict[str, Any]
@@ -248,7 +248,7 @@ async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Cha
     assert [each for each in statements if each.startswith(("SELECT", "UPDATE"))] == []
 
 
-@pytest.mark.threat(35)
+@pytest.mark.threat("18o", "35a")
 async def test_without_short_lived_state(chain: Chain) -> None:
     """A state that is away costs speed: answers go on, and a revocation is seen at the very next one."""
     parts: Parts = with_state(chain.scene.parts, Away())

@@ -91,8 +91,8 @@ def moments(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.services.tokens.delta.FRESH_SECONDS", 0.0)
 
 
+@pytest.mark.threat("18j", "18k", "18n")
 @pytest.mark.standard("RFC 7009")
-@pytest.mark.threat(18)
 @pytest.mark.parametrize("which", ["refresh_token", "access_token"])
 def test_a_token_of_a_sign_in_ends_what_came_from_it(
     shop: Shop, browser: Browser, moments: None, which: str
@@ -148,8 +148,8 @@ def test_an_exchanged_token_ends_alone(shop: Shop, browser: Browser, moments: No
     assert shop.is_active(shop.server, anew)
 
 
+@pytest.mark.threat("14d")
 @pytest.mark.standard("RFC 7009")
-@pytest.mark.threat(12, 13)
 def test_what_is_not_the_clients_stays(shop: Shop, browser: Browser) -> None:
     """Unknown, foreign and forged tokens are answered as the right one is, and nothing happens."""
     tokens = shop.notes.sign_in(browser, resources=[API])
@@ -173,7 +173,7 @@ def test_what_is_not_the_clients_stays(shop: Shop, browser: Browser) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_token_type")
 
 
-@pytest.mark.threat(31, 36)
+@pytest.mark.threat("36b", "36f")
 def test_requests_that_are_refused(shop: Shop, browser: Browser) -> None:
     """Both endpoints take a form from an authenticated client, each parameter once."""
     token = shop.notes.sign_in(browser)["refresh_token"]

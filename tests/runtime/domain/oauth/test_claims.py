@@ -64,14 +64,14 @@ def test_extra_claims_replace_nothing():
         claims.access_token(facts(actors=(), extra={"act": {"sub": "someone"}}))
 
 
-@pytest.mark.threat(15)
+@pytest.mark.threat("15d")
 @given(st.lists(st.text(min_size=1), max_size=claims.MAX_CHAIN_DEPTH).map(tuple))
 def test_a_chain_survives_the_token(actors):
     """Every actor that is written is read again, in order, so a chain is never shortened."""
     assert claims.actors_of({"act": claims.nest_actors(actors)}) == actors
 
 
-@pytest.mark.threat(15)
+@pytest.mark.threat("15d")
 @pytest.mark.parametrize(
     "act", ["agent", {"sub": 1}, {}, {"sub": "a", "act": "b"}, claims.nest_actors(("a",) * 9)]
 )

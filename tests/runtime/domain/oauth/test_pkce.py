@@ -27,7 +27,7 @@ def test_nothing_announced_and_nothing_proved_passes_where_optional():
     pkce.check_verifier(None, None)
 
 
-@pytest.mark.threat(2)
+@pytest.mark.threat("2c")
 @pytest.mark.parametrize("method", ["plain", None, "s256", "S512", ""])
 def test_only_s256_is_a_method(method):
     """`plain`, an absent method (which means plain) and everything unknown are refused."""
@@ -35,21 +35,21 @@ def test_only_s256_is_a_method(method):
         pkce.check_challenge(CHALLENGE, method, required=False)
 
 
-@pytest.mark.threat(2)
+@pytest.mark.threat("2a")
 def test_a_required_challenge_may_not_be_missing():
     """A zone that requires PKCE refuses a request without a challenge."""
     with pytest.raises(InvalidRequest):
         pkce.check_challenge(None, None, required=True)
 
 
-@pytest.mark.threat(2)
+@pytest.mark.threat("2b")
 def test_a_verifier_without_a_stored_challenge_is_a_downgrade():
     """Somebody took the challenge out on the way; the honest client still proves its verifier."""
     with pytest.raises(InvalidGrant):
         pkce.check_verifier(VERIFIER, None)
 
 
-@pytest.mark.threat(2)
+@pytest.mark.threat("2d")
 @pytest.mark.parametrize("verifier", ["a" * 42, "a" * 129, "a" * 43 + "\n", "a" * 42 + "+", "é" * 50, ""])
 def test_a_malformed_verifier_is_an_invalid_request(verifier):
     """Length and characters are checked before anything is compared."""

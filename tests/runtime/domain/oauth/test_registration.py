@@ -34,7 +34,7 @@ def test_is_met_half_way():
     assert kept.jwks is None
 
 
-@pytest.mark.threat(24)
+@pytest.mark.threat("24e", "24f", "24g")
 def test_what_an_administrator_decides_is_not_kept():
     """Consent, owner, traits and trust are nobody's to claim, and change nothing about who it is."""
     claimed = MINIMAL | {
@@ -85,7 +85,7 @@ def test_the_type_is_the_named_one_or_the_fitting_one(uris, named, chosen):
     assert read(document).application_type is ApplicationType(chosen)
 
 
-@pytest.mark.threat(5)
+@pytest.mark.threat("5o")
 @pytest.mark.parametrize(
     ("uri", "application_type"),
     [

@@ -51,7 +51,7 @@ def test_finds_the_exact_resource_or_the_longest_prefix(requested, found):
     assert INDEX.find(requested) == found
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("16d")
 @pytest.mark.parametrize(
     "requested",
     [

@@ -20,7 +20,7 @@ def test_parses_tokens_with_single_spaces():
     assert scopes.parse("") == frozenset()
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31k")
 @pytest.mark.parametrize(
     "text",
     [" read", "read ", "read  write", "read\twrite", "read\n", 'a"b', "a\\b", "é", "a\x00", "x" * 9000,
@@ -61,7 +61,7 @@ def test_no_scope_asked_means_all_within_the_limits():
     assert narrow(None, Limits()).issued == frozenset()
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("16f")
 @given(st.none() | some_scopes, limits)
 def test_never_issues_beyond_any_limit(requested, bounds):
     """Whatever is asked, the outcome stays within each limit and within what was asked."""
@@ -74,7 +74,7 @@ def test_never_issues_beyond_any_limit(requested, bounds):
         assert not outcome.issued & outcome.refused
 
 
-@pytest.mark.threat(16)
+@pytest.mark.threat("16f")
 @given(some_scopes, st.lists(st.tuples(st.none() | some_scopes, limits), max_size=8))
 def test_a_chain_never_widens(start, hops):
     """However a chain asks, each token is within the one it came from when that one is the subject."""

@@ -75,7 +75,7 @@ def test_other_scopes_change_nothing_else():
     assert ask().with_scopes(["write"]) == ask(scopes=["write"])
 
 
-@pytest.mark.threat(29)
+@pytest.mark.threat("29b")
 @pytest.mark.parametrize(
     "name", ['"; permit(principal,action,resource); //', "line\nbreak", "\\", "\u202e", "'"]
 )

@@ -66,7 +66,7 @@ def check(api: Api, path: str, token: str) -> None:
     assert ask(api, f"{path}?limit=1" if path == "/zones" else path, token, proof()).status_code == 200
 
 
-@pytest.mark.threat(13)
+@pytest.mark.threat("13m")
 @pytest.mark.standard("RFC 9449")
 def test_a_bound_token_and_what_it_is_swapped_for(api: Api) -> None:
     """Neither is a bearer token: the token of one organization is bound to the same key."""
@@ -122,7 +122,7 @@ def test_nonces(api: Api) -> None:
     assert answers[0].headers["www-authenticate"].startswith('DPoP error="use_dpop_nonce", Bearer ')
 
 
-@pytest.mark.threat(13)
+@pytest.mark.threat("13m")
 def test_the_bundle_of_a_user(api: Api) -> None:
     """The policy bundle takes a bound token of the zone itself in the same way."""
     check(api, "/policy/bundle", signed_in(api, ""))

@@ -10,8 +10,6 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, Kind, Verb
 from runtime.domain.kinds.marks import Mark
 
-pytestmark = pytest.mark.threat(27)
-
 ATTEMPTS: dict[str, Any] = {
     "owner_type": "platform",
     "organization_id": "x" * 26,
@@ -37,6 +35,7 @@ ATTEMPTS: dict[str, Any] = {
 COLLECTIONS = ["applications", "resources", "providers", "roles", "groups", "policies", "policy-sets"]
 
 
+@pytest.mark.threat("27a", "27b", "27c", "27d", "27e", "27f", "27h")
 @pytest.mark.parametrize("collection", COLLECTIONS)
 @pytest.mark.parametrize("member", ATTEMPTS)
 def test_members_of_the_service_cannot_be_set(api: Api, zone: Zone, collection: str, member: str) -> None:
@@ -53,6 +52,7 @@ def test_members_of_the_service_cannot_be_set(api: Api, zone: Zone, collection: 
     assert api.ok("GET", path) == made
 
 
+@pytest.mark.threat("27a", "27b", "27d")
 def test_zones_cannot_be_moved_or_made_platform(api: Api, other: Api) -> None:
     """Neither the owner nor the addresses of a zone are the caller's to say."""
     zone = api.zone()
@@ -66,6 +66,7 @@ def test_zones_cannot_be_moved_or_made_platform(api: Api, other: Api) -> None:
     assert api.ok("GET", zone.path()) == zone.body
 
 
+@pytest.mark.threat("27f")
 def test_users_cannot_be_verified_or_moved(api: Api, zone: Zone) -> None:
     """What sign-in establishes about a user cannot be claimed for them."""
     user = zone.user(email_verified=False)
@@ -93,6 +94,7 @@ def test_no_body_takes_what_the_service_decides(kind: Kind) -> None:
                 assert not member.has(Mark.SERVER, Mark.INTERNAL, Mark.DERIVED), member.name
 
 
+@pytest.mark.threat("27k")
 def test_viewers_give_nobody_a_role(api: Api, viewer: Api, zone: Zone) -> None:
     """Reading is no way to rights: assigning, joining and creating are all 403."""
     user, role, group = zone.user(), zone.make("roles"), zone.make("groups")
@@ -107,6 +109,7 @@ def test_viewers_give_nobody_a_role(api: Api, viewer: Api, zone: Zone) -> None:
     assert api.ok("GET", zone.path(f"/users/{user.id}/roles"))["items"] == []
 
 
+@pytest.mark.threat("27j")
 def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
     """A scoped platform role in an ordinary zone would reach into others."""
     user, target = zone.user(), api.zone()
@@ -122,6 +125,7 @@ def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
     api.ok("POST", api.own_zone().path(f"/users/{person.zone_user_id}/roles"), body, status=201)
 
 
+@pytest.mark.threat("27n")
 def test_service_accounts_make_no_credentials(api: Api) -> None:
     """A stolen CI token must not be able to make itself a lasting credential, or an administrator's key."""
     service = api.with_role("service_account")
@@ -134,6 +138,7 @@ def test_service_accounts_make_no_credentials(api: Api) -> None:
     api.ok("PATCH", f"/organizations/{api.organization_id}", {"name": "x"})
 
 
+@pytest.mark.threat("27m")
 def test_refused_attempts_leave_no_trace_and_changes_do(api: Api, zone: Zone) -> None:
     """The audit trail has what was done, by whom, without secrets; what was refused changed nothing."""
     made = zone.make("providers", client_secret="top-secret-value")

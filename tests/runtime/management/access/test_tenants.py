@@ -16,8 +16,6 @@ from runtime.contract.routes import Route
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import BY_NAME
 
-pytestmark = pytest.mark.threat(26)
-
 ZONED = [route for route in ADDRESSED if route.path.startswith("/zones/{zoneId}")]
 NESTED = [route for route in ZONED if route.path.count("{") > 1 and "policy-schemas" not in route.path]
 
@@ -63,6 +61,7 @@ def assert_same_as_unknown(api: Api, route: Route, values: dict[str, str], at: s
     assert told(foreign, values) == told(unknown, unknown_values)
 
 
+@pytest.mark.threat("26a", "26d")
 @pytest.mark.parametrize("route", ADDRESSED, ids=lambda route: route.operation_id)
 def test_everything_of_another_organization_is_unknown(
     api: Api, mine: Tenant, theirs: Tenant, route: Route
@@ -82,6 +81,7 @@ def mixtures() -> Iterator[tuple[Route, str]]:
                 yield route, parameter
 
 
+@pytest.mark.threat("26b", "26d")
 @pytest.mark.parametrize(
     ("route", "parameter"),
     list(mixtures()),
@@ -100,6 +100,7 @@ def test_a_foreign_id_inside_ones_own_path_is_unknown(
     assert_same_as_unknown(api, route, values, parameter)
 
 
+@pytest.mark.threat("26c", "26d")
 @pytest.mark.parametrize("route", ZONED, ids=lambda route: route.operation_id)
 def test_ones_own_ids_inside_a_foreign_zone_are_unknown(
     api: Api, mine: Tenant, theirs: Tenant, route: Route
@@ -132,6 +133,7 @@ REFERENCES = [
 ]
 
 
+@pytest.mark.threat("26e", "26g", "26h")
 @pytest.mark.parametrize(
     ("method", "path", "body", "member", "collection"),
     REFERENCES,
@@ -162,6 +164,7 @@ def test_a_foreign_id_in_a_body_is_400(
     assert answers[0] == answers[1]
 
 
+@pytest.mark.threat("26g")
 def test_every_reference_of_a_body_is_tried() -> None:
     """The list above has each member that refers to another entity and that a body can set."""
     tried = {(member, collection) for _, _, _, member, collection in REFERENCES}
@@ -171,6 +174,7 @@ def test_every_reference_of_a_body_is_tried() -> None:
                 assert (name, BY_NAME[member.ref.kind].collection) in tried, f"{kind.name}.{name}"
 
 
+@pytest.mark.threat("26f")
 def test_a_role_of_another_zone_is_unknown(api: Api, mine: Tenant, sibling: Tenant, theirs: Tenant) -> None:
     """Roles are named by id in a body, and an unknown one is 404 there."""
     for principal in ("applications", "users", "groups"):
@@ -181,6 +185,7 @@ def test_a_role_of_another_zone_is_unknown(api: Api, mine: Tenant, sibling: Tena
         assert answers[0] == answers[1] == answers[2]
 
 
+@pytest.mark.threat("26i")
 def test_lists_show_ones_own(api: Api, other: Api, mine: Tenant, theirs: Tenant) -> None:
     """Asking for foreign ids by filter shows nothing, and no list has them."""
     zones = {one["id"] for one in api.ok("GET", "/zones?limit=100")["items"]}
@@ -193,6 +198,7 @@ def test_lists_show_ones_own(api: Api, other: Api, mine: Tenant, theirs: Tenant)
     assert api.ok("GET", f"/zones?filter[organization_id]={other.organization_id}")["items"] == []
 
 
+@pytest.mark.threat("26j")
 def test_nothing_of_the_others_has_changed(other: Api, theirs: Tenant, api: Api, mine: Tenant) -> None:
     """After all of the attempts above everything is where it was."""
     for tenant, owner in ((theirs, other), (mine, api)):

@@ -44,7 +44,7 @@ def test_a_person_signs_in_and_manages(api: Api) -> None:
     mine.refused(403, "POST", f"{organization}/service-accounts", {"name": "mine"})
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18b", "18c", "18l")
 @pytest.mark.parametrize(
     "how", ["disabled", "deleted", "zone user", "signed out", "session deleted", "another role"]
 )
@@ -89,8 +89,7 @@ def test_a_disabled_person_cannot_sign_in_until_active_again(api: Api) -> None:
     assert status(ada.calling()) == 200
 
 
-@pytest.mark.threat(12)
-@pytest.mark.threat(13)
+@pytest.mark.threat("12e", "13f")
 def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     """Of a customer's zone, for another audience, of another class, of an application: 401; ok first."""
     ada = someone(api)
@@ -137,7 +136,7 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     assert status(ada.with_token(own.json()["access_token"])) == 401
 
 
-@pytest.mark.threat(24)
+@pytest.mark.threat("24h")
 def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> None:
     """Nobody registers a client there; what an administrator made loses its tokens with the dependency."""
     zone, ada = api.own_zone(), someone(api)
@@ -164,7 +163,7 @@ def test_only_applications_that_administrators_chose_get_tokens(api: Api) -> Non
     assert (status(mine), status(theirs)) == (401, 401)
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18a", "18l")
 @pytest.mark.parametrize("how", ["revoked", "deleted"])
 def test_what_a_person_takes_back_from_an_application_is_over_here_too(api: Api, how: str) -> None:
     """The application asked for consent and got it; without it neither of its tokens works, while they stay
@@ -197,7 +196,7 @@ def test_what_a_person_takes_back_from_an_application_is_over_here_too(api: Api,
     assert (status(mine), status(theirs), status(others)) == (401, 401, 200)
 
 
-@pytest.mark.threat(26)
+@pytest.mark.threat("26k")
 def test_a_person_of_one_organization_is_a_stranger_to_another(api: Api, other: Api) -> None:
     """Every route with ids of another organization: 404 with either token, one's own first."""
     if api.server.parts.database.dialect != "sqlite":
@@ -213,7 +212,7 @@ def test_a_person_of_one_organization_is_a_stranger_to_another(api: Api, other: 
             assert answer.status_code == 404, f"{route.operation_id}: {answer.status_code} {answer.text}"
 
 
-@pytest.mark.threat(27)
+@pytest.mark.threat("27n")
 def test_a_member_makes_nobody_an_administrator(api: Api) -> None:
     """Not by the list of people, not through the organization's zone; an administrator can, ok first."""
     ada, boss = someone(api), someone(api, "org_admin")
@@ -287,7 +286,7 @@ def test_what_the_platform_owns_in_the_organizations_zone_stays(api: Api) -> Non
         api.refused(403, "POST", f"/organizations/{api.organization_id}/changesets", changeset)
 
 
-@pytest.mark.threat(11)
+@pytest.mark.threat("11j")
 def test_what_a_token_says_of_itself_is_no_text_for_a_database(api: Api) -> None:
     """Nobody has signed it yet: an id that is more than an id is a 401 and no failure."""
     ada = someone(api).tokens()["access_token"]

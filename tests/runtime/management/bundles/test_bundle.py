@@ -142,7 +142,7 @@ class TestReplacing:
         assert ann.put(archive_of({"new_policy": "x"}), If_Match=f'"old", {before[2]}').status_code == 200
         assert ann.put(archive_of(), If_Match="*").status_code == 200
 
-    @pytest.mark.threat(28)
+    @pytest.mark.threat("28n")
     def test_of_several_at_once_one_wins(self, ann: Holder) -> None:
         """They all name the tag they have seen: one 200, the others 412."""
         etag = ann.bundle()[2]

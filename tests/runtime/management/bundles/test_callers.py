@@ -19,7 +19,7 @@ class TestWhoMayAsk:
         other = Holder(**{**vars(holder), "token": token})
         return {other("GET").status_code, other.put(archive_of()).status_code, other("DELETE").status_code}
 
-    @pytest.mark.threat(13)
+    @pytest.mark.threat("13f", "13i", "13j", "13l")
     def test_a_token_for_something_else_is_refused(self, ann: Holder) -> None:
         """A resource's, an application's own, an ID token, a service account's, an API key."""
         assert ann("GET").status_code == 200
@@ -47,7 +47,7 @@ class TestWhoMayAsk:
         for name, token in tokens.items():
             assert self.both(ann, token) == {401}, name
 
-    @pytest.mark.threat(13)
+    @pytest.mark.threat("13k")
     def test_a_token_for_the_zone_opens_nothing_else(self, ann: Holder) -> None:
         """The management API refuses it on every route."""
         assert ann("GET").status_code == 200
@@ -58,8 +58,7 @@ class TestWhoMayAsk:
             headers = {"Authorization": f"Bearer {ann.token}"}
             assert ann.api.client.request(route.method, path, headers=headers).status_code == 401, route.path
 
-    @pytest.mark.threat(12)
-    @pytest.mark.threat(28)
+    @pytest.mark.threat("12b", "28o")
     def test_a_bundle_is_its_users_alone(self, make: Callable[..., Holder]) -> None:
         """Two users of a zone, and the same application in another zone, never see each other's."""
         ann, bob = make(), make()
@@ -83,7 +82,7 @@ class TestWhoMayAsk:
 
         assert self.both(ann, ann.run(forge)) == {401}
 
-    @pytest.mark.threat(24)
+    @pytest.mark.threat("24h")
     def test_who_registered_themselves_has_no_say(self, ann: Holder) -> None:
         """A client that nobody here manages gets no further than its token: 403, and nothing changes."""
         before = ann.bundle()

@@ -14,10 +14,10 @@ from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, wri
 from runtime.services.bundles import keeping, reading
 
 
-@pytest.mark.threat(28)
 class TestContents:
     """What a well-formed archive must not say."""
 
+    @pytest.mark.threat("28l", "28p", "29g")
     @pytest.mark.parametrize(
         ("sent", "field"),
         [
@@ -55,6 +55,7 @@ class TestContents:
         assert told["details"][0]["field"] == field
         assert ann.bundle() == before
 
+    @pytest.mark.threat("28p")
     @pytest.mark.parametrize(
         "manifest",
         [b"", b"{", b"[]", b"\xff", b'{"policies": [], "policies": []}', b"[" * 60_000, b'"text"', b"null"],
@@ -64,6 +65,7 @@ class TestContents:
         refused = ann.put(write(Archive(manifest)))
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
 
+    @pytest.mark.threat("28p")
     def test_texts_are_bounded_together(self, ann: Holder) -> None:
         """Policies that are small one by one may still be too much."""
         text = f"{PERMIT}// {'x' * 60_000}"
@@ -73,7 +75,7 @@ class TestContents:
         refused = ann.put(archive_of(*many, files={f"p{n}": text for n in range(3)}))
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
 
-    @pytest.mark.threat(29)
+    @pytest.mark.threat("29h")
     def test_texts_that_grow_are_measured_as_they_are_kept(self, ann: Holder) -> None:
         """A list of thousands is laid out one element a line: what is sent small would be kept large."""
 
@@ -96,7 +98,7 @@ class TestContents:
         refused = ann.put(archive_of(*several, files={f"p{n}": text for n in range(6)}))
         assert "together" in refused.json()["message"]
 
-    @pytest.mark.threat(31)
+    @pytest.mark.threat("31s")
     def test_writes_are_counted(self, ann: Holder, make: Callable[..., Holder]) -> None:
         """Whoever writes without end waits; others do not, and reading goes on."""
         one = archive_of({"new_policy": "p"})
@@ -108,6 +110,7 @@ class TestContents:
         assert ann("GET").status_code == 200
         assert make().put(one).status_code == 200
 
+    @pytest.mark.threat("28s")
     def test_a_policy_of_somebody_else_is_unknown(self, make: Callable[..., Holder]) -> None:
         """Another user's policy, and one of the zone, in the words of one that does not exist."""
         ann = make()
@@ -123,6 +126,7 @@ class TestContents:
         assert len(told) == 1
         assert bob.bundle()[0]["policies"][0]["public_id"] == theirs
 
+    @pytest.mark.threat("28m")
     @pytest.mark.parametrize(
         ("media", "status"),
         [
@@ -139,6 +143,7 @@ class TestContents:
         """Other media types are not looked into."""
         assert ann.put(archive_of(), Content_Type=media).status_code == status
 
+    @pytest.mark.threat("28p")
     @pytest.mark.parametrize("size", [MAX_ARCHIVE_BYTES + 1, 10 * MAX_ARCHIVE_BYTES])
     @pytest.mark.parametrize("chunked", [False, True])
     def test_size(self, ann: Holder, size: int, chunked: bool) -> None:

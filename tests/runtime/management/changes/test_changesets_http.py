@@ -131,7 +131,7 @@ def test_refused(api: Any, headers: dict[str, str], more: dict[str, Any], status
     assert (response.status_code, response.json()["code"]) == (status, code)
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31r")
 def test_only_changesets_are_large_and_only_from_those_who_are_known(api: Any) -> None:
     """Nobody makes the service keep more of a body than its operation has a use for."""
     much = a_zone() | {"fields": ["x" * 1000] * 5000}
@@ -154,7 +154,7 @@ def answered_before_the_body(api: Any, path: str, authorization: str | None = No
         return int(connection.recv(64).split()[1])
 
 
-@pytest.mark.threat(18)
+@pytest.mark.threat("18m")
 def test_who_is_nobody_any_more_when_the_body_has_come(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large body may take minutes: what its sender is allowed is looked at when it is there."""
     path, known = f"/organizations/{api.organization_id}", threading.Event()

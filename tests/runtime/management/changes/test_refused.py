@@ -112,7 +112,7 @@ async def test_bad_operation_applies_none(
     assert await git.revision() == revision
 
 
-@pytest.mark.threat(27)
+@pytest.mark.threat("27o")
 @pytest.mark.parametrize(
     "pointer",
     [

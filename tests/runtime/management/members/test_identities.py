@@ -57,7 +57,7 @@ def test_users_and_invitations_are_told_alike(mine: Api) -> None:
     assert (page["page_info"]["has_next_page"], page["page_info"]["has_prev_page"]) == (False, False)
 
 
-@pytest.mark.threat(30)
+@pytest.mark.threat("30f")
 def test_filters_and_pages(mine: Api) -> None:
     """By part of an address and by role; forwards and backwards everybody once, whoever comes or goes."""
     for number in range(7):

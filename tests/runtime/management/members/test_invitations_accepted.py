@@ -62,7 +62,7 @@ def test_an_account_that_was_there_before_the_invitation(api: Api) -> None:
     assert (person["email"], person["role"]) == (bob, "org_admin")
 
 
-@pytest.mark.threat(26)
+@pytest.mark.threat("26k")
 def test_somebody_else_is_refused(api: Api, other: Api) -> None:
     """An account of another address, whoever's token it holds; the invitation stays for whom it was meant."""
     ada, eve = someone(other), someone(other)
@@ -74,7 +74,7 @@ def test_somebody_else_is_refused(api: Api, other: Api) -> None:
     assert accept(api, token, **bearer(access_token(ada))).status_code == 200
 
 
-@pytest.mark.threat(22)
+@pytest.mark.threat("22f")
 @pytest.mark.parametrize("protocols", [{"oauth2": "jwks_uri"}, {"openid": "external_id_claim"}], ids=str)
 def test_who_acts_elsewhere_is_signed_in_by_the_issuer_itself(
     api: Api, other: Api, protocols: dict[str, str]
@@ -112,7 +112,7 @@ def test_who_acts_elsewhere_is_signed_in_by_the_issuer_itself(
     assert "other organizations" in refused.text
 
 
-@pytest.mark.threat(13)
+@pytest.mark.threat("13i")
 def test_credentials_that_are_no_users_token(api: Api, other: Api) -> None:
     """A key, a token of one organization, and nonsense are refused; they are not taken for nobody."""
     ada = someone(other)
@@ -126,7 +126,7 @@ def test_credentials_that_are_no_users_token(api: Api, other: Api) -> None:
     assert accept(api, token, **bearer(access)).status_code == 200
 
 
-@pytest.mark.threat(22)
+@pytest.mark.threat("22f")
 def test_single_sign_on_does_not_take_over_who_acts_elsewhere(api: Api, other: Api) -> None:
     """Another organization has trusted the account by its password, not by the provider that is new."""
     ada = someone(other)

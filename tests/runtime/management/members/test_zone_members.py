@@ -113,7 +113,7 @@ def test_both_views_agree(api: Api) -> None:
     assert assignments(api, user_id) == []
 
 
-@pytest.mark.threat(27)
+@pytest.mark.threat("27n", "27o")
 def test_a_role_in_a_zone_ends_at_its_border(api: Api) -> None:
     """A manager of one zone manages it and adds members to it; of another zone they see what anyone sees."""
     zone, elsewhere = api.zone(), api.zone()

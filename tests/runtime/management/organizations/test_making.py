@@ -18,7 +18,7 @@ def company(api: Api, name: str = "company") -> Api:
     return caller(api.server, key, made.id)
 
 
-@pytest.mark.threat(26)
+@pytest.mark.threat("26k")
 def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> None:
     """Made by Ada, B is hers: listed at home, reached through an exchange; a stranger hears 404."""
     ada = someone(api, "org_admin")
@@ -68,7 +68,7 @@ def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> 
     assert (status(there), status(mine)) == (401, 401)
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31s")
 def test_organizations_made_in_a_day_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs keys, a zone and mail; whoever makes many waits, others do not."""
     ada, bob = someone(api, "org_admin").calling(), someone(api, "org_admin").calling()

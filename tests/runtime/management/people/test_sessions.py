@@ -324,10 +324,10 @@ def _end_grant(place: Place) -> None:
     place.api.server.call(write)
 
 
-@pytest.mark.threat(18)
 class TestNextRequest:
     """Over HTTP: what is ended here is refused at the very next request to the zone."""
 
+    @pytest.mark.threat("18b", "18e", "18k")
     @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
     def test_session(self, place: Place, method: str) -> None:
         """Exchange, userinfo and refresh, each of which has just worked."""
@@ -341,6 +341,7 @@ class TestNextRequest:
             assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
         assert place.userinfo().status_code == 401
 
+    @pytest.mark.threat("18a", "18e")
     @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
     def test_grant(self, place: Place, method: str) -> None:
         """The user's word is asked again; until then there is no token."""
@@ -351,6 +352,7 @@ class TestNextRequest:
         refused = place.exchange()
         assert (refused.status_code, refused.json()["error"]) == (400, "access_denied")
 
+    @pytest.mark.threat("18b", "18e")
     def test_child(self, place: Place) -> None:
         """A chain that starts at a session below the browser's ends with the browser's."""
         child = Person(place.ann.user, place.child())

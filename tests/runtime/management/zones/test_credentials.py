@@ -52,6 +52,7 @@ class TestToken:
         api.refused(400, "PATCH", path_of(zone, made), {"identifier": "c"})
         api.refused(400, "PATCH", path_of(zone, made), {"type": "public"})
 
+    @pytest.mark.threat("33g")
     def test_any_subject_has_to_be_said(self, api: Api, zone: Zone, provider: str) -> None:
         """Every token of a provider is accepted only where somebody asked for exactly that."""
         for members in ({}, {"any_subject": False}):

@@ -240,7 +240,7 @@ class TestUnreachable:
         assert statuses == ["fail", *["skipped_with_reason"] * 4]
         assert details["issuer_reachability"].startswith("cannot connect")
 
-    @pytest.mark.threat(7)
+    @pytest.mark.threat("7e", "7f", "7h", "7i", "7j", "7k", "7m", "7p", "7x")
     @pytest.mark.parametrize(
         "issuer",
         [

@@ -92,7 +92,7 @@ def test_what_a_body_must_not_say(api: Api, zone: Zone, owner: str) -> None:
         assert api.refused(400, "PATCH", path, patch)["details"][0]["field"] == field
 
 
-@pytest.mark.threat(31)
+@pytest.mark.threat("31y")
 def test_a_list_without_pages_is_bounded(api: Api, owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By how many there are, and by what is told of each: everybody's memory holds the whole list."""
     zone = api.zone()
@@ -132,7 +132,7 @@ def test_changes_at_once_come_to_as_many_versions(api: Api, zone: Zone, owner: s
     assert sorted(one["version"] for one in found) == [2, 3, 4, 5]
 
 
-@pytest.mark.threat(32)
+@pytest.mark.threat("32a", "32b", "32d", "32j")
 def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, capfd: Any) -> None:
     """Not in lists, refusals, the snapshot, the audit trail or logs; sealed bytes open in their row alone."""
     first, second = (zone.secret(owner, data=PASSWORD) for _ in range(2))
