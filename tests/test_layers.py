@@ -2,6 +2,8 @@
 
 import ast
 import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,25 +73,61 @@ KEPT_TO: dict[str, frozenset[str]] = {
 # What anyone may mention of those libraries: a connection and a condition to pass on, and what may escape.
 PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.exc"}
 
-# Inside the management use cases: what a room may import of the others.
-MANAGEMENT = "runtime.services.management"
-_ANY_KIND = frozenset({"access", "entities", "listing", "unit"})
+# Inside the use cases: what a room of `services/` may import of the others, from the ground up. A room of
+# `management/` is a room by itself. No two rooms stand on each other: the table has an order.
+_GROUND = frozenset({"epochs", "limits", "parties", "parts", "zones"})
+_ANY_KIND = frozenset(
+    {"management.access", "management.entities", "management.listing", "management.unit", "parts"}
+)
 ROOMS: dict[str, frozenset[str]] = {
-    "access": frozenset(),
-    "listing": frozenset(),
-    "unit": frozenset({"access"}),
-    "issued": frozenset({"unit"}),
-    "entities": frozenset({"access", "issued", "listing", "unit"}),
-    "audit": _ANY_KIND,
-    "people": _ANY_KIND,
-    "policies": _ANY_KIND,
-    "members": _ANY_KIND | {"people"},
-    "zones": _ANY_KIND | {"policies"},
-    "organizations": _ANY_KIND | {"members", "people", "zones"},
-    "surroundings": _ANY_KIND | {"zones"},
+    "attached": frozenset(),
+    "epochs": frozenset(),
+    "parties": frozenset(),
+    "decisions": frozenset({"attached"}),
+    "jobs": frozenset({"attached"}),
+    "keys": frozenset({"epochs"}),
+    "outbox": frozenset({"attached"}),
+    "zones": frozenset({"attached", "epochs", "keys", "parties"}),
+    "revocation_list": frozenset({"zones"}),
+    "parts": frozenset({"decisions", "jobs", "outbox", "revocation_list", "zones"}),
+    "limits": frozenset({"parts"}),
+    "switches": frozenset({"epochs", "parts"}),
+    "authority": _GROUND | {"outbox"},
+    "management.access": frozenset(),
+    "management.listing": frozenset(),
+    "management.unit": frozenset({"epochs", "management.access", "parts"}),
+    "clients": _GROUND | {"authority", "management.access", "management.unit"},
+    "issuing": _GROUND | {"authority", "clients"},
+    "authorization": _GROUND | {"authority", "clients"},
+    "grants": _GROUND | {"authority", "authorization", "clients", "decisions", "issuing"},
+    "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
+    "account": _GROUND | {"authority", "authorization"},
+    "management.issued": frozenset({"management.unit"}),
+    "management.entities": (_ANY_KIND - {"management.entities"}) | {"keys", "management.issued"},
+    "management.audit": _ANY_KIND,
+    "management.authentication": _GROUND
+    | {"authority", "clients", "decisions", "issuing", "management.access"},
+    "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
+    "management.policies": _ANY_KIND | {"keys"},
+    "management.zones": _ANY_KIND | {"keys", "management.policies"},
+    "management.members": _ANY_KIND
+    | _GROUND
+    | {"authority", "clients", "management.authentication", "management.people", "outbox"},
+    "management.organizations": _ANY_KIND
+    | {"clients", "decisions", "management.authentication"}
+    | {"management.members", "management.people", "management.zones"},
+    "management.surroundings": _ANY_KIND | {"management.zones"},
+    "management.operations": _ANY_KIND
+    | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
+    "bundles": _ANY_KIND | {"epochs", "management.policies"},
+    "login": _GROUND
+    | {"authority", "authorization", "clients", "management.entities"}
+    | {"management.members", "management.unit"},
+    "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
+    "topics": frozenset({"logout", "outbox"}),
+    "schedule": frozenset({"clients", "decisions", "jobs", "keys", "outbox", "revocation_list"}),
 }
-ROOMS["operations"] = _ANY_KIND | {"members", "organizations", "people", "policies", "zones"}
-ROOMS["changes"] = ROOMS["operations"] | {"operations"}
+ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.operations"}
 
 
 def _part_of(module: str) -> str:
@@ -170,23 +208,65 @@ def test_every_part_is_in_the_table():
     assert {_part_of(module) for module, _, _ in MODULES if "." in module} <= MAY_IMPORT.keys()
 
 
-def _rooms_of(path: Path) -> set[str]:
-    """The rooms of the management use cases that a file names in an import."""
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-            rooms |= {name.split(".")[3] for name in names if name.startswith(f"{MANAGEMENT}.")}
-    return rooms
+def _room_of(module: str) -> str | None:
+    """The room of the use cases that a module is in; None for other modules, and for the house itself."""
+    parts = module.split(".")
+    if parts[:2] != ["runtime", "services"] or len(parts) < 3:
+        return None
+    return ".".join(parts[2:4]) if parts[2] == "management" and len(parts) > 3 else parts[2]
 
 
-def test_rooms_of_the_management_use_cases_stand_on_one_another():
-    """access <- unit <- entities <- the kinds <- operations <- changes; no two of them import each other."""
-    stray = {
-        module: strangers
-        for module, path, _ in MODULES
-        if module.startswith(f"{MANAGEMENT}.")
-        and (strangers := _rooms_of(path) - ROOMS[(room := module.split(".")[3])] - {room})
+def _needed(node: ast.AST) -> Iterator[ast.ImportFrom | ast.Import]:
+    """The imports that are carried out; those for types alone are not."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.ImportFrom | ast.Import):
+            yield child
+        yield from _needed(child)
+
+
+def _modules_needed(path: Path, known: set[str]) -> set[str]:
+    """The modules of both packages that a file imports, those for types alone left out."""
+    found: set[str] = set()
+    for node in _needed(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inner & known) | ({node.module} if inner - known else set())
+    return found & known
+
+
+NEEDED = {module: _modules_needed(path, {each[0] for each in MODULES}) for module, path, _ in MODULES}
+
+
+@pytest.mark.parametrize(
+    "room", sorted({room for module in NEEDED if (room := _room_of(module)) not in (None, "management")})
+)
+def test_a_room_of_the_use_cases_imports_only_what_its_row_says(room):
+    """A new room of `services/` states what it stands on before it exists."""
+    stands_on = {
+        other
+        for module, needed in NEEDED.items()
+        if _room_of(module) == room
+        for each in needed
+        if (other := _room_of(each)) not in (None, room, "management")
     }
 
-    assert not stray
+    assert stands_on <= ROOMS[room]
+
+
+def test_the_rooms_of_the_use_cases_have_an_order():
+    """No room stands on itself by way of others."""
+    assert len(list(TopologicalSorter(ROOMS).static_order())) == len(ROOMS)
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """There is no circle of modules anywhere."""
+    assert len(list(TopologicalSorter(NEEDED).static_order())) == len(NEEDED)
+
+
+def test_no_module_is_imported_by_its_name_as_text():
+    """What `import_module` names, no reader and no check can follow."""
+    assert not [module for module, path, _ in MODULES if "import_module" in path.read_text()]

@@ -30,11 +30,11 @@ from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
 from runtime.services.jobs.runner import Jobs
-from runtime.services.jobs.schedule import JOBS
 from runtime.services.outbox import Outbox
-from runtime.services.outbox.topics import TOPICS
 from runtime.services.parts import Parts
-from runtime.services.tokens.delta import Revocations
+from runtime.services.revocation_list import Revocations
+from runtime.services.schedule import JOBS
+from runtime.services.topics import TOPICS
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database

@@ -28,7 +28,7 @@ from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services.sign_in import users
+from runtime.services.authority import users
 
 ADA = "ada@acme.example"
 API = "https://api.example"

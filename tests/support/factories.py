@@ -32,7 +32,7 @@ from runtime.domain.kinds.role import Group, User
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.policy import schema
-from runtime.services.exchange.tokens import issue_access_token, new_token_id
+from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.organizations import organizations

@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 import jwt
 from tests.support.factories import App, Company
 
-from runtime.api.oauth.forms import parse_form
-from runtime.api.oauth.token import respond
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.domain.oauth.forms import parse_form
+from runtime.services.grants.token_requests import respond
 from runtime.services.parts import Parts
 
 

@@ -8,8 +8,8 @@ import click
 from runtime.cli.connected import with_parts
 from runtime.services import keys as zone_keys
 from runtime.services import switches
+from runtime.services.authority import users
 from runtime.services.parts import Parts
-from runtime.services.sign_in import users
 from runtime.settings import Settings
 
 

@@ -14,7 +14,7 @@ from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
 from runtime.services.jobs.runner import Jobs
 from runtime.services.outbox import Outbox
-from runtime.services.tokens.delta import Revocations
+from runtime.services.revocation_list import Revocations
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database

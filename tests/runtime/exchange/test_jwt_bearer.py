@@ -26,8 +26,8 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.logout import LOGOUT_EVENT
-from runtime.services.sign_in import tokens
-from runtime.services.sign_out import backchannel
+from runtime.services.issuing import responses
+from runtime.services.logout import backchannel
 from runtime.storage.sql import sessions, users
 from runtime.storage.state.memory import InProcessState
 
@@ -265,7 +265,7 @@ async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPa
     company, zone, parts = stage.scene.company, stage.scene.zone, stage.scene.parts
     eve = await federated(stage.scene, stage.provider, f"eve-{what}@acme.test", f"eve-{what}")
     assert "access_token" in await stage.redeem(sub=f"eve-{what}")
-    answer = tokens.answer
+    answer = responses.answer
 
     async def late(*arguments: Any, **named: Any) -> dict[str, Any]:
         if what == "user":
@@ -274,7 +274,7 @@ async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPa
             await company.update(PROVIDER, zone.id, stage.provider.id, name=f"Sign-in {secrets.token_hex(2)}")
         return await answer(*arguments, **named)
 
-    monkeypatch.setattr(tokens, "answer", late)
+    monkeypatch.setattr(responses, "answer", late)
     with pytest.raises(InvalidGrant):
         await stage.redeem(sub=f"eve-{what}")
     async with parts.database.reading() as conn:

@@ -19,8 +19,8 @@ from runtime.domain.kinds import (
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
+from runtime.services.authority import revocation
 from runtime.services.parts import Parts
-from runtime.services.sign_in import revocation
 from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'

@@ -17,7 +17,7 @@ from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
-from runtime.services.exchange.tokens import issue_id_token
+from runtime.services.issuing.access_tokens import issue_id_token
 
 
 def _part(value: Any) -> str:

@@ -8,8 +8,8 @@ from tests.support.scene import Scene, claims_of
 
 from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.domain.kinds.resource import Resource
-from runtime.services.exchange import cache
-from runtime.services.exchange.cache import CachedToken
+from runtime.services.issuing import token_cache
+from runtime.services.issuing.token_cache import CachedToken
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 
@@ -88,11 +88,11 @@ async def test_key_holds_everything_a_token_depends_on() -> None:
         "session_id": "s2",
         "confirmation": {"jkt": "k"},
     }
-    keys = [cache.entry_key(**facts)]  # type: ignore[arg-type]
-    keys += [cache.entry_key(**(facts | {name: value})) for name, value in changes.items()]  # type: ignore[arg-type]
+    keys = [token_cache.entry_key(**facts)]  # type: ignore[arg-type]
+    keys += [token_cache.entry_key(**(facts | {name: value})) for name, value in changes.items()]  # type: ignore[arg-type]
 
     assert len(set(keys)) == len(keys)
-    assert cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
+    assert token_cache.entry_key(**(facts | {"scopes": frozenset({"b", "a"})})) == keys[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.threat("17f", "17g")
@@ -130,12 +130,12 @@ async def test_entry_about_to_end_is_a_miss(memory_state: State) -> None:
 
     sealer, now = Sealer(new_data_key()), datetime(2026, 1, 1, tzinfo=UTC)
     entry = CachedToken("t", "t1", int(now.timestamp()) + 300, frozenset({"a"}), (1, 1, 1))
-    await cache.keep(memory_state, entry, key="k", sealer=sealer, now=now)
+    await token_cache.keep(memory_state, entry, key="k", sealer=sealer, now=now)
     sealed = await memory_state.get("k")
 
     def opened(**change: object) -> CachedToken | None:
         facts = {"key": "k", "sealer": sealer, "epochs": (1, 1, 1), "scopes": frozenset({"a"}), "now": now}
-        return cache.open_entry(sealed, **(facts | change))  # type: ignore[arg-type]
+        return token_cache.open_entry(sealed, **(facts | change))  # type: ignore[arg-type]
 
     assert opened() == entry
     assert opened(now=now + timedelta(seconds=239)) == entry

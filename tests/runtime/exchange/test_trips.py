@@ -15,7 +15,7 @@ from runtime.api.oauth.errors import as_oauth_error
 from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs, keys
-from runtime.services.sign_in import revocation
+from runtime.services.authority import revocation
 from runtime.services.zones.views import RECENT_SECONDS
 from runtime.storage.state.memory import InProcessState
 

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.identifiers import new_id
-from runtime.services import registration
-from runtime.services.jobs import unused_clients
+from runtime.services.clients import registration
+from runtime.services.clients import unused as unused_clients
 from runtime.services.parts import Parts
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily

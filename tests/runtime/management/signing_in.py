@@ -14,10 +14,10 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
+from runtime.services.authority import users
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
-from runtime.services.sign_in import users
 from runtime.storage.sql import entities
 
 REDIRECT_URI = "http://127.0.0.1:43211/callback"

@@ -18,8 +18,8 @@ from tests.support.server import Server
 from runtime.domain.kinds import PROVIDER, ZONE, Verb
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
+from runtime.services.authority import users
 from runtime.services.parts import Parts
-from runtime.services.sign_in import users
 
 PASSWORD = "correct horse battery"
 CALLBACK = "https://app.example/callback"

@@ -21,7 +21,7 @@ from runtime.adapters.outbound import OutboundFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
-from runtime.services import client_documents
+from runtime.services.clients import metadata_documents
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
@@ -332,7 +332,7 @@ def test_other_sites_are_not_flooded(
     site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many documents a minute, and a fresh one costs none."""
-    monkeypatch.setattr(client_documents, "MAX_FETCHES", 2)
+    monkeypatch.setattr(metadata_documents, "MAX_FETCHES", 2)
     zone = admitting(site, "*")
     clients = [site.stranger(zone, documents.client(f"/flood/{n}"), LOCAL) for n in range(3)]
 

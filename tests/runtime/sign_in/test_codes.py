@@ -13,7 +13,7 @@ from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import USER, Verb
-from runtime.services.sign_in import revocation
+from runtime.services.authority import revocation
 from runtime.storage.sql import sessions
 
 STORAGE = ("embedded", "servers")
@@ -192,7 +192,7 @@ def test_reuse_counts_where_it_cannot_be_marked(
 
 def test_code_expires(site: Site, browser: Browser) -> None:
     """After a minute nothing is left of it. Spec: zone interface, section 4."""
-    from runtime.services.sign_in.codes import CODE_SECONDS
+    from runtime.services.authorization.codes import CODE_SECONDS
 
     assert CODE_SECONDS <= 60
     zone = site.zone()

@@ -13,10 +13,10 @@ from runtime.domain.kinds import PROVIDER, USER, Verb
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.account import withdrawal
+from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.grants import refresh_token
+from runtime.services.issuing.responses import Authority
 from runtime.services.parts import Parts
-from runtime.services.sign_in import refreshing
-from runtime.services.sign_in.sessions import SignedIn
-from runtime.services.sign_in.tokens import Authority
 from runtime.storage.sql import directory, entities, redeemed, sessions, signed_in
 from runtime.storage.sql.redeemed import Standing
 from runtime.storage.sql.tables import METADATA
@@ -93,7 +93,7 @@ async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool
     }
     session = sessions.Session(**below)
     authority = Authority(session, under.user, found, frozenset({"openid"}), ())
-    _, family = refreshing.new_family(parts, view, authority, new_id(), parts.clock())
+    _, family = refresh_token.new_family(parts, view, authority, new_id(), parts.clock())
     return await redeemed.add(conn, session, family, under=under)
 
 

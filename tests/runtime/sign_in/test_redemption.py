@@ -12,7 +12,7 @@ from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, USER, Verb
 from runtime.domain.kinds.role import User
-from runtime.services.sign_in import redemption
+from runtime.services.grants import authorization_code
 from runtime.storage.sql import redeemed, sessions
 from runtime.storage.sql.tables import METADATA
 
@@ -134,7 +134,7 @@ def test_a_change_between_look_and_write(
         kept: bool = await add(conn, *args, under=under, **kw)
         return kept
 
-    monkeypatch.setattr(redemption.redeemed, "add", changing)
+    monkeypatch.setattr(authorization_code.redeemed, "add", changing)
     answer = client.redeem(code)
 
     assert answer.status_code == status, answer.text
@@ -149,7 +149,7 @@ def test_an_application_that_goes_meanwhile(
     """It is deleted between the look and the write: a refusal like any other, and no failure."""
     assert client.redeem(code_for(client, browser)).status_code == 200
     code = code_for(client, browser)
-    answer: Callable[..., Any] = redemption.tokens.answer
+    answer: Callable[..., Any] = authorization_code.tokens.answer
     of_zone = {"zone_id": client.zone.id}
 
     async def and_gone(*args: Any, **kw: Any) -> Any:
@@ -158,7 +158,7 @@ def test_an_application_that_goes_meanwhile(
             await site.company.run(APPLICATION, Verb.DELETE, of_zone, client.app.id)
         return made
 
-    monkeypatch.setattr(redemption.tokens, "answer", and_gone)
+    monkeypatch.setattr(authorization_code.tokens, "answer", and_gone)
     refused = client.redeem(code)
 
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")

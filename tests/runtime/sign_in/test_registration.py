@@ -11,7 +11,8 @@ from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Pag
 from runtime.domain.errors import TooManyRequests
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services import limits, registration
+from runtime.services import limits
+from runtime.services.clients import registration
 
 LOCAL = "http://localhost:8600/callback"
 METADATA = {

@@ -5,7 +5,7 @@ from sqlalchemy import select
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site, assert_page
 
 from runtime.domain.errors import Conflict, ValidationFailed
-from runtime.services.sign_in import users
+from runtime.services.authority import users
 from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")

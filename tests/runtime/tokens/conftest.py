@@ -10,11 +10,11 @@ from tests.runtime.exchange.conftest import company, own_scene, parts, scene, se
 from tests.support.factories import App, Company, Person
 from tests.support.scene import Scene
 
-from runtime.api.oauth.forms import parse_form
-from runtime.api.oauth.introspect import respond
 from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, SESSION, USER
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.forms import parse_form
 from runtime.services.parts import Parts
+from runtime.services.tokens.introspection import respond
 from runtime.storage.sql import consents, entities, sessions
 
 __all__ = ["company", "own_scene", "parts", "scene", "servers", "storage_settings"]

@@ -15,7 +15,7 @@ from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.services import epochs
-from runtime.services.exchange.tokens import issue_access_token, issue_id_token, new_token_id
+from runtime.services.issuing.access_tokens import issue_access_token, issue_id_token, new_token_id
 from runtime.services.parts import Parts
 from runtime.storage.sql import consents
 from runtime.storage.sql.parties import Party

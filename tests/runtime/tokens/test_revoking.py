@@ -12,7 +12,7 @@ from tests.support.factories import App
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services.parts import Parts
-from runtime.services.tokens.delta import JOB, digest
+from runtime.services.revocation_list import JOB, digest
 
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
@@ -88,7 +88,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def moments(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be answered from a moment ago."""
-    monkeypatch.setattr("runtime.services.tokens.delta.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("runtime.services.revocation_list.FRESH_SECONDS", 0.0)
 
 
 @pytest.mark.threat("18j", "18k", "18n")
@@ -270,7 +270,7 @@ def test_entries_go_when_nobody_needs_them(shop: Shop) -> None:
     shop.revoke(shop.notes.app, own["access_token"])
 
     async def later(parts: Parts) -> tuple[int, int]:
-        from runtime.services.tokens.delta import prune
+        from runtime.services.revocation_list import prune
 
         assert await parts.jobs.run_now(JOB) is not None
         future = replace(parts, clock=lambda: parts.clock() + timedelta(days=2))

@@ -27,7 +27,7 @@ from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
-from runtime.services.management.access.authentication import authenticate
+from runtime.services.management.authentication.callers import authenticate
 
 HANDLERS: dict[str, Handler] = {
     **organizations.HANDLERS,

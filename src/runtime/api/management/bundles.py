@@ -32,7 +32,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.policy import bundle_archive
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
 from runtime.services.bundles import keeping, reading
-from runtime.services.management.access import unverified
+from runtime.services.management.authentication import unverified
 from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
 from runtime.storage.sql import exchange

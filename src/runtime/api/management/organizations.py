@@ -7,7 +7,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.domain.kinds import ORGANIZATION
 from runtime.services.management import audit
-from runtime.services.management.access import user_tokens
+from runtime.services.management.authentication import user_tokens
 from runtime.services.management.members import identities
 from runtime.services.management.organizations import organizations
 

@@ -11,9 +11,11 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.services.account import withdrawal
 from runtime.services.account.overview import overview
+from runtime.services.authority import browser_sessions
+from runtime.services.authorization import interactions
+from runtime.services.authorization.next_step import Step
+from runtime.services.login import flow
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions, sessions
-from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
 # What a button of the page is named -> what it ends, and what the page says afterwards.
@@ -34,7 +36,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def show_account(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """What there is, to who is signed in; others sign in first."""
     browser = browser_of(request, view)
-    signed_in = await sessions.current(parts, view, browser.session)
+    signed_in = await browser_sessions.current(parts, view, browser.session)
     if signed_in is None:
         return follow(await flow.visit(parts, view, browser), parts, view)
     done = _ENDING.get(request.args.get("done", ""))
@@ -53,7 +55,7 @@ async def change_account(request: Request, parts: Parts, view: ZoneView) -> HTTP
     """End what the button says, once; then the page as it is now."""
     form = read_own_form(request, view).values
     browser = browser_of(request, view)
-    signed_in = await sessions.current(parts, view, browser.session)
+    signed_in = await browser_sessions.current(parts, view, browser.session)
     if signed_in is None:
         return follow(await flow.visit(parts, view, browser), parts, view)
     await interactions.take_form(parts, view.id, signed_in.session.id, "account", form.get("form_token"))

@@ -9,13 +9,14 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
-from runtime.api.oauth.forms import CONTENT_TYPE
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.oauth.forms import CONTENT_TYPE
+from runtime.services.authorization import next_step, pushed, rate_limits, requests
+from runtime.services.authorization.next_step import Step
+from runtime.services.authorization.requests import Parameters
+from runtime.services.login import flow
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import beginnings, flow, pushed, requests, steps
-from runtime.services.sign_in.requests import Parameters
-from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
 _MAX_BYTES = 64 * 1024
@@ -37,21 +38,21 @@ async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPRespo
         parameters = await pushed.unfold(parts, view, read_parameters(request))
         client, address = await requests.recognise(parts, view, parameters)
     except BadLink:
-        await beginnings.admit(parts, view, "", browser.address)
+        await rate_limits.admit(parts, view, "", browser.address)
         raise
     try:
         if request.method == "POST" and browser.session is None:
-            await beginnings.admit_kept(parts, view, client, browser.address)
+            await rate_limits.admit_kept(parts, view, client, browser.address)
             kept = await pushed.keep(parts, view, client, parameters)
             return follow(Step(_address(view, client, kept)), parts, view)
         wanted = await requests.check(parts, view, parameters, client=client, address=address)
         step = await flow.begin(parts, view, wanted, browser)
     except OAuthError as failure:
-        await beginnings.admit(parts, view, client.client_id, browser.address)
-        step = await steps.refused(parts, view, client, address, failure, browser)
+        await rate_limits.admit(parts, view, client.client_id, browser.address)
+        step = await next_step.refused(parts, view, client, address, failure, browser)
     except Unavailable:
         refusal = TemporarilyUnavailable("please try again shortly")
-        step = await steps.refused(parts, view, client, address, refusal, browser)
+        step = await next_step.refused(parts, view, client, address, refusal, browser)
     return follow(step, parts, view)
 
 

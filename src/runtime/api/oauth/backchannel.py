@@ -11,10 +11,10 @@ from sanic.response import HTTPResponse, text
 
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
-from runtime.api.oauth.forms import read_form
 from runtime.domain.errors import InvalidRequest, Unavailable
+from runtime.domain.oauth.forms import read_form
+from runtime.services.logout import backchannel
 from runtime.services.parts import Parts
-from runtime.services.sign_out import backchannel
 
 
 def bind(app: Sanic[Any, Any]) -> None:

@@ -13,11 +13,11 @@ from runtime.domain.errors import (
     TokenMissing,
     TokenSentTwice,
 )
-from runtime.services import possession
-from runtime.services.exchange.subject import Subject, check_root, require_not_denied, verify_subject
+from runtime.services.authority.subject import Subject, check_root, require_not_denied, verify_subject
+from runtime.services.clients import dpop
+from runtime.services.clients.dpop import Presented
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.possession import Presented
 from runtime.services.zones import RootView, ZoneView
 
 _REFUSED = "the access token is not valid here"
@@ -59,7 +59,7 @@ async def require_bearer(
         raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
         subject = verify_subject(view, presented.token, parts.clock())
-        await possession.require(parts, view, replace(presented, proved=proved), subject.jkt)
+        await dpop.require(parts, view, replace(presented, proved=proved), subject.jkt)
         bearer = await _standing(parts, view, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None

@@ -13,7 +13,6 @@ from sanic.response import HTTPResponse, text
 
 from runtime.api import pages
 from runtime.api.oauth.addresses import ZoneHandler
-from runtime.api.oauth.forms import Form, read_form
 from runtime.api.shared.request_ids import request_id_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import (
@@ -24,11 +23,12 @@ from runtime.domain.errors import (
     TooManyTries,
     Unavailable,
 )
+from runtime.domain.oauth.forms import Form, read_form
 from runtime.logs import log
+from runtime.services.authority.browser_sessions import Browser
+from runtime.services.authorization.interactions import INTERACTION_SECONDS
+from runtime.services.authorization.next_step import Step
 from runtime.services.parts import Parts
-from runtime.services.sign_in.interactions import INTERACTION_SECONDS
-from runtime.services.sign_in.sessions import Browser
-from runtime.services.sign_in.steps import Step
 from runtime.services.zones import ZoneView
 
 _FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1

@@ -9,8 +9,9 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
+from runtime.services.authorization import interactions
+from runtime.services.login import flow, upstream
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions, upstream
 from runtime.services.zones import ZoneView
 
 

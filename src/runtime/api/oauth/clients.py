@@ -2,17 +2,15 @@
 
 from sanic.request import Request
 
-from runtime.api.oauth.forms import Form
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest
-from runtime.services.clients import SecretGuessing, authenticate_client
+from runtime.domain.oauth.forms import Form
+from runtime.services.clients import authenticate_client
+from runtime.services.clients.guessing import GUESSING
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
-
-# One for all endpoints: who has guessed too often at one of them waits at every other.
-GUESSING = SecretGuessing()
 
 
 async def require_client(parts: Parts, view: ZoneView, request: Request, form: Form) -> Client:

@@ -10,8 +10,9 @@ from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.domain.errors import InvalidRequest
+from runtime.services.authorization import interactions
+from runtime.services.login import flow
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions
 from runtime.services.zones import ZoneView
 
 

@@ -13,12 +13,12 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth import grants
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
 from runtime.domain.oauth import assertions
-from runtime.services.sign_in.requests import PROMPTS
-from runtime.services.sign_in.sessions import PROFILE_CLAIMS
+from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
+from runtime.services.authorization.requests import PROMPTS
+from runtime.services.grants.token_requests import GRANT_TYPES
 from runtime.services.zones import ZoneView
 
 MAX_AGE_SECONDS = 300
@@ -79,7 +79,7 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "scopes_supported": list(SCOPES),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": list(grants.EVENTS),
+        "grant_types_supported": list(GRANT_TYPES),
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256", "ES256"],
         "token_endpoint_auth_methods_supported": methods,

@@ -14,12 +14,14 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, forget_session, read_own_form
 from runtime.domain.errors import BadLink, InvalidRequest
+from runtime.services.authority import browser_sessions
+from runtime.services.authorization import interactions
+from runtime.services.authorization.next_step import Step
+from runtime.services.login import upstream
+from runtime.services.login.flow import page_address
+from runtime.services.logout import flow, requests
+from runtime.services.logout.requests import SignOutRequest
 from runtime.services.parts import Parts
-from runtime.services.sign_in import interactions, sessions, upstream
-from runtime.services.sign_in.flow import page_address
-from runtime.services.sign_in.steps import Step
-from runtime.services.sign_out import flow, requests
-from runtime.services.sign_out.requests import SignOutRequest
 from runtime.services.zones import ZoneView
 
 
@@ -78,7 +80,7 @@ async def show_sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPR
 async def sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """Sign the user out who has said so on this zone's page."""
     form = read_own_form(request, view).values
-    signed_in = await sessions.current(parts, view, browser_of(request, view).session)
+    signed_in = await browser_sessions.current(parts, view, browser_of(request, view).session)
     if signed_in is not None:
         await interactions.take_form(parts, view.id, signed_in.session.id, "sign-out", form.get("form_token"))
     return await _end(request, parts, view, await requests.take(parts, view.id, form.get("request")))

@@ -10,13 +10,13 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
-from runtime.api.oauth.forms import read_form
 from runtime.api.oauth.proofs import offered_nonce, proof_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidDpopProof
-from runtime.services import possession
+from runtime.domain.oauth.forms import read_form
+from runtime.services.authorization import pushed, rate_limits
+from runtime.services.clients import dpop
 from runtime.services.parts import Parts
-from runtime.services.sign_in import beginnings, pushed
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -32,11 +32,11 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     view = await parts.zones.view(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(parts, view, request, form)
-    await beginnings.admit_pushed(parts, view, client, address_of(request))
+    await rate_limits.admit_pushed(parts, view, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{view.issuer}/oauth/par"
-        jkt = await possession.prove(parts, view, proof, method="POST", uri=address, now=parts.clock())
+        jkt = await dpop.prove(parts, view, proof, method="POST", uri=address, now=parts.clock())
         if form.values.get("dpop_jkt", jkt) != jkt:
             raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
         sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]

@@ -6,8 +6,8 @@ Spec: RFC 9449 sections 4.3 and 7.1.
 from sanic.request import Request
 
 from runtime.api.shared.headers import header_of
-from runtime.services import possession
-from runtime.services.possession import Presented
+from runtime.services.clients import dpop
+from runtime.services.clients.dpop import Presented
 from runtime.services.zones import ZoneView
 
 
@@ -24,7 +24,7 @@ def offered_nonce(request: Request, view: ZoneView | None) -> dict[str, str]:
     if view is None or not view.switches.require_dpop_nonce or proof_of(request) is None:
         return {}
     parts = request.app.ctx.parts
-    return {"DPoP-Nonce": possession.nonce(parts, view, parts.clock())}
+    return {"DPoP-Nonce": dpop.nonce(parts, view, parts.clock())}
 
 
 def presented_of(request: Request, uri: str) -> Presented | None:

@@ -14,7 +14,7 @@ from runtime.api.shared.senders import address_of
 from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
-from runtime.services import registration
+from runtime.services.clients import registration
 
 MAX_BODY_BYTES = 16 * 1024
 

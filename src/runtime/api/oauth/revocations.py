@@ -10,8 +10,8 @@ from sanic.response import HTTPResponse
 
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
-from runtime.api.oauth.forms import parse_form
 from runtime.api.shared.etags import seen
+from runtime.domain.oauth.forms import parse_form
 from runtime.services.parts import Parts
 
 # Whoever polls decides how soon it knows; nobody in between may make that longer.

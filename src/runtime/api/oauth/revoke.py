@@ -9,8 +9,8 @@ from sanic.response import HTTPResponse, text
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
-from runtime.api.oauth.forms import read_form
 from runtime.domain.errors import InvalidRequest, OAuthError
+from runtime.domain.oauth.forms import read_form
 from runtime.services.decisions import Decision
 from runtime.services.parts import Parts
 from runtime.services.tokens.revoking import revoke

@@ -10,10 +10,12 @@ from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
+from runtime.services.authorization import interactions
+from runtime.services.authorization.interactions import Interaction
+from runtime.services.authorization.requests import Visit
+from runtime.services.login import flow
+from runtime.services.login import password as local
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions, local
-from runtime.services.sign_in.interactions import Interaction
-from runtime.services.sign_in.requests import Visit
 from runtime.services.zones import ZoneView
 
 _WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")

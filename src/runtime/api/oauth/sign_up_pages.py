@@ -15,12 +15,14 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
 from runtime.domain.errors import BadLink, ValidationFailed
+from runtime.services.authority.users import MIN_PASSWORD_CHARS
+from runtime.services.authorization import interactions
+from runtime.services.authorization.interactions import Interaction
+from runtime.services.authorization.requests import Visit
+from runtime.services.login import flow, invitation
+from runtime.services.login import password as local
+from runtime.services.login.invitation import Invited
 from runtime.services.parts import Parts
-from runtime.services.sign_in import flow, interactions, invited, local
-from runtime.services.sign_in.interactions import Interaction
-from runtime.services.sign_in.invited import Invited
-from runtime.services.sign_in.requests import Visit
-from runtime.services.sign_in.users import MIN_PASSWORD_CHARS
 from runtime.services.zones import ZoneView
 
 _MAX_TOKEN_CHARS = 100
@@ -44,7 +46,7 @@ async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPRe
         local.require_local(view)
     interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
     if token is not None:
-        known_as = invited.remembered(parts, token)
+        known_as = invitation.remembered(parts, token)
         interaction = await interactions.remember_invitation(
             parts, view.id, str(handle), interaction, known_as
         )
@@ -65,7 +67,7 @@ async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
     email, password = form.get("email", ""), form.get("password", "")
     try:
         if who is not None:
-            user = await invited.register(parts, view, who, password, address=browser.address)
+            user = await invitation.register(parts, view, who, password, address=browser.address)
         else:
             user = await local.register(parts, view, email, password, address=browser.address)
     except ValidationFailed as failure:
@@ -78,13 +80,13 @@ async def _who(parts: Parts, view: ZoneView, interaction: Interaction) -> Invite
     """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
     local.require_local(view)
     if interaction.request.invitation is not None:
-        return await invited.find(parts, view, interaction.request.invitation)
+        return await invitation.find(parts, view, interaction.request.invitation)
     local.require_open_registration(view)
     return None
 
 
 async def _show_without_application(parts: Parts, view: ZoneView, token: str) -> HTTPResponse:
-    who = await invited.find(parts, view, invited.remembered(parts, token))
+    who = await invitation.find(parts, view, invitation.remembered(parts, token))
     if view.zone.user_identity_provider_id is not None:
         return pages.page(view, "invited", who=who, through_provider=True)
     return await _form(parts, view, who, token)
@@ -95,11 +97,11 @@ async def _register_without_application(
 ) -> HTTPResponse:
     local.require_local(view)
     token = form["invitation"]
-    known_as = invited.remembered(parts, token)
+    known_as = invitation.remembered(parts, token)
     await interactions.take_form(parts, view.id, known_as, "sign-up", form.get("form_token"))
-    who = await invited.find(parts, view, known_as)
+    who = await invitation.find(parts, view, known_as)
     try:
-        await invited.register(parts, view, who, form.get("password", ""), address=address)
+        await invitation.register(parts, view, who, form.get("password", ""), address=address)
     except ValidationFailed as failure:
         return await _form(parts, view, who, token, mistake=_mistake(failure))
     return pages.page(view, "invited", who=who, through_provider=False)
@@ -141,7 +143,7 @@ async def _form(
     parts: Parts, view: ZoneView, who: Invited, token: str, *, mistake: Mistake | None = None
 ) -> HTTPResponse:
     """The form, for somebody who comes from the mail of an invitation."""
-    known_as = invited.remembered(parts, token)
+    known_as = invitation.remembered(parts, token)
     return pages.page(
         view,
         "sign-up",

@@ -12,10 +12,10 @@ from runtime.api.oauth.bearer import require_bearer
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.proofs import offered_nonce
 from runtime.domain.errors import InvalidToken
+from runtime.services.authority import consents
+from runtime.services.authorization.requests import SIGN_IN_SCOPES
+from runtime.services.issuing.responses import person_claims
 from runtime.services.parts import Parts
-from runtime.services.sign_in import consent
-from runtime.services.sign_in.requests import SIGN_IN_SCOPES
-from runtime.services.sign_in.tokens import person_claims
 from runtime.storage.sql import sessions
 
 
@@ -32,7 +32,7 @@ async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     address = str(view.zone.protocols.openid.userinfo_endpoint)
     bearer = await require_bearer(parts, view, request, audience=view.issuer, scope="openid", uri=address)
     told = bearer.subject.scopes & SIGN_IN_SCOPES
-    if not await consent.covers_sign_in(parts, view, bearer.client, bearer.root.user.user, told):
+    if not await consents.covers_sign_in(parts, view, bearer.client, bearer.root.user.user, told):
         raise InvalidToken("the user does not let the application know this any more")
     async with parts.database.querying() as conn:
         session = await sessions.find(conn, bearer.root.session.id, zone_id=view.id)

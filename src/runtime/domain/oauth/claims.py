@@ -9,6 +9,8 @@ from typing import Any, TypeGuard
 
 from runtime.domain.oauth import scopes as scope_strings
 
+ACCESS_TOKEN_TYPE = "at+jwt"
+ID_TOKEN_TYPE = "JWT"
 MAX_CHAIN_DEPTH = 8
 YEAR_10000 = 253_402_300_800  # seconds since 1970
 _HASHES = {"256": sha256, "384": sha384, "512": sha512}

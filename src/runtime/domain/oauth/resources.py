@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 from urllib.parse import unquote
 
+from pydantic import BaseModel, ConfigDict
+
 T = TypeVar("T")
 
 MAX_RESOURCE_CHARS = 2048
@@ -14,6 +16,16 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _PLAIN = re.compile(r"[\x21-\x7e]+\Z")
 _BOUNDARY = re.compile(r"[/?]")
+
+
+class RequestedResource(BaseModel):
+    """A registered resource that a request names, and the scopes of it that are asked for or were granted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    identifier: str
+    scopes: frozenset[str]
 
 
 def canonical(identifier: str) -> str | None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.authorization.consent import in_words
 from runtime.services.parts import Parts
-from runtime.services.sign_in.consent import in_words
-from runtime.services.sign_in.sessions import SignedIn
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import connections, sessions
 from runtime.storage.sql.connections import GivenConsent, GivenGrant

@@ -1,10 +1,10 @@
 """Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
 
-from runtime.services import endings, epochs
-from runtime.services.endings import Ending
+from runtime.services import epochs
+from runtime.services.authority import end_events, revocation
+from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.authority.end_events import Ending
 from runtime.services.parts import Parts
-from runtime.services.sign_in import revocation
-from runtime.services.sign_in.sessions import SignedIn
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import connections, consents, revocations, sessions
 
@@ -34,7 +34,7 @@ async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_i
             for each in parties
             if each.id == party_id
         ]
-        await endings.record(conn, lost, now=now)
+        await end_events.record(conn, lost, now=now)
     parts.outbox.poke()
 
 
@@ -52,7 +52,7 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
         await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
         await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
         lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
-        await endings.record(conn, [lost], now=parts.clock())
+        await end_events.record(conn, [lost], now=parts.clock())
 
 
 async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id: str) -> None:
@@ -64,5 +64,5 @@ async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id:
             return
         bumped.update(await revocation.revoke(conn, parts, view.id, session_id))
         ending = Ending("session-end", view.organization_id, view.id, signed_in.user.id, session_id)
-        await endings.record(conn, [ending], now=now)
+        await end_events.record(conn, [ending], now=now)
     parts.outbox.poke()

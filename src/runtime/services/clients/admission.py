@@ -1,7 +1,7 @@
 """Whether a client that was let in before still is: documents change, and so does what lets them in."""
 
 from runtime.domain.kinds.user_agent import Registration
-from runtime.services import client_documents
+from runtime.services.clients import metadata_documents
 from runtime.services.parties import ApplicationClient, Client
 from runtime.services.zones import ZoneView
 
@@ -13,7 +13,7 @@ async def still_admitted(view: ZoneView, client: Client) -> Client | None:
     """
     if isinstance(client, ApplicationClient) or client.registration is not Registration.METADATA_DOCUMENT:
         return client
-    if not client_documents.admits(view.zone.protocols.oauth2.cimd, client.client_id):
+    if not metadata_documents.admits(view.zone.protocols.oauth2.cimd, client.client_id):
         return None
     now = await view.current_client(client.client_id)
     return now if now is not None and now.is_public == client.is_public else None

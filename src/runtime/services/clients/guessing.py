@@ -48,3 +48,7 @@ def _pair(zone_id: str, client_id: str, address: str) -> str:
     """One length for all names: a client id of 60 KB must not cost as much to remember."""
     told = f"{zone_id}\0{client_id}\0{place_of(address)}".encode("utf-8", "surrogatepass")
     return sha256(told).hexdigest()
+
+
+# One for all endpoints: who has guessed too often at one of them waits at every other.
+GUESSING = SecretGuessing()

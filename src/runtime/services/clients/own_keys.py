@@ -14,7 +14,7 @@ from runtime.domain.errors import InvalidClient, PageError
 from runtime.domain.kinds.application import PublicKeyCredential, UrlCredential
 from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.domain.oauth.assertions import NotAcceptable
-from runtime.services import client_documents
+from runtime.services.clients import metadata_documents
 from runtime.services.parties import Client, UserAgentClient
 from runtime.services.zones import ZoneView
 
@@ -51,7 +51,7 @@ async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) ->
     """What the client's own document says as long as it may be used, or says today. Raises InvalidClient."""
     if not client.is_public:
         try:
-            client = await client_documents.current(parts, view, client.client_id)
+            client = await metadata_documents.current(parts, view, client.client_id)
         except PageError as failure:
             raise InvalidClient(internal=failure.internal or failure.detail) from None
     if client.is_public:

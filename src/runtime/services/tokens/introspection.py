@@ -14,13 +14,21 @@ import orjson
 
 from runtime.adapters.keys.signing import InvalidToken as TokenRefused
 from runtime.adapters.keys.signing import verify
-from runtime.domain.errors import AccessDenied, InsufficientAuthorization, InvalidClient, InvalidGrant
+from runtime.domain.errors import (
+    AccessDenied,
+    InsufficientAuthorization,
+    InvalidClient,
+    InvalidGrant,
+    InvalidRequest,
+    OAuthError,
+)
 from runtime.domain.kinds.resource import Resource
-from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, seconds
+from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
-from runtime.services.exchange import trip
-from runtime.services.exchange.allowance import require_allowance
-from runtime.services.exchange.subject import (
+from runtime.services.authority import revalidation
+from runtime.services.authority.consents import require_allowance
+from runtime.services.authority.subject import (
     Subject,
     check_chain,
     check_root,
@@ -29,10 +37,11 @@ from runtime.services.exchange.subject import (
     require_not_denied,
     subject_of,
 )
-from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.clients import authenticate_client
+from runtime.services.clients.guessing import GUESSING
+from runtime.services.grants import refresh_token
 from runtime.services.parties import ApplicationClient, Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import refreshing
 from runtime.services.zones import ZoneView
 
 INACTIVE = b'{"active":false}'
@@ -46,27 +55,54 @@ class Known:
     told: bytes
 
 
-async def introspect(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
-    """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong.
+async def respond(
+    parts: Parts, zone_id: str, form: Form, *, authorization: str | None, address: str
+) -> bytes:
+    """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong with the token.
 
-    Raises: InvalidClient for a caller that has not proved who it is; StaleView when all is to be done again
-        with a newer view; Unavailable.
+    An assertion can be used only once, so a request with one begins on the zone as the database has it.
+
+    Raises: OAuthError, InvalidClient for a caller that has not proved who it is; NotFound for an unknown
+        zone; Unavailable.
     """
-    if client.is_public:
-        raise InvalidClient(internal="a public client proves nothing")
+
+    async def attempt(view: ZoneView) -> bytes:
+        client = await authenticate_client(
+            parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
+        )
+        token = form.values.get("token")
+        if token is None:
+            raise InvalidRequest("`token` is missing")
+        if client.is_public:
+            raise InvalidClient(internal="a public client proves nothing")
+        return await _told_of(parts, view, client, token, parts.clock())
+
+    may_repeat = "client_assertion" not in form.values
+    try:
+        return await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=may_repeat)
+    except _Inactive:
+        return INACTIVE
+
+
+class _Inactive(OAuthError):
+    """The token is not active, as far as the caller may know."""
+
+
+async def _told_of(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+    """What a token says. Raises _Inactive, StaleView, Unavailable."""
     try:
         if token.count(".") == 2:
             return await _access_token(parts, view, client, token, now)
         return await _refresh_token(parts, view, client, token, now)
-    except (InvalidGrant, AccessDenied, InsufficientAuthorization):
-        return INACTIVE
+    except (InvalidGrant, AccessDenied, InsufficientAuthorization) as refusal:
+        raise _Inactive(refusal.detail) from None
 
 
 async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
     known = _known(view, token, now)
     subject = known.subject
-    root, _ = await trip.take(parts, view, await trip.known_root(view, subject.session_id))
+    root, _ = await revalidation.take(parts, view, await revalidation.known_root(view, subject.session_id))
     require_not_denied(view, subject.token_id)
     resource = await _provided_by(view, client, subject)
     issued_to = await check_chain(view, subject)
@@ -121,10 +157,10 @@ async def _provided_by(view: ZoneView, client: Client, subject: Subject) -> Reso
 
 async def _refresh_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
     """What a refresh token of the caller stands for. Asking does not use it. Raises InvalidGrant."""
-    family = await refreshing.find_family(parts, view, client, token)
-    if family is None or not refreshing.is_usable(parts, family, token, now):
+    family = await refresh_token.find_family(parts, view, client, token)
+    if family is None or not refresh_token.is_usable(parts, family, token, now):
         raise refused("unknown, or used up")
-    session, user = await refreshing.standing(parts, view, family, now)
+    session, user = await refresh_token.standing(parts, view, family, now)
     authenticated_at = session.authenticated_at
     told = {
         "active": True,

@@ -12,12 +12,13 @@ from typing import Any
 from runtime.adapters.keys.signing import InvalidToken as TokenRefused
 from runtime.adapters.keys.signing import verify
 from runtime.domain.errors import UnsupportedTokenType
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.services import epochs
+from runtime.services.authority import revocation
 from runtime.services.decisions import Decision
-from runtime.services.exchange.tokens import ACCESS_TOKEN_TYPE
+from runtime.services.grants import refresh_token
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.sign_in import refreshing, revocation
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions
 
@@ -44,7 +45,7 @@ async def revoke(
 async def _refresh_token(
     parts: Parts, view: ZoneView, client: Client, token: str, decision: Decision
 ) -> bool:
-    family = await refreshing.find_family(parts, view, client, token)
+    family = await refresh_token.find_family(parts, view, client, token)
     if family is None:
         return False
     decision.user_id = family.user_id

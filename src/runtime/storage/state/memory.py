@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.state import FORGOTTEN
+from runtime.storage.state.protocol import FORGOTTEN
 
 _SWEEP_EVERY = 4096
 

@@ -12,8 +12,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.state import FORGOTTEN
 from runtime.storage.state.gathering import Gathering
+from runtime.storage.state.protocol import FORGOTTEN
 
 # Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. One that is
 # only expected has a question mark before it.

@@ -13,7 +13,7 @@ from tests.runtime.management.signing_in import someone
 from tests.support.applying import create, local, ref
 
 from runtime.domain.identifiers import new_id
-from runtime.services.management.access.authentication import authenticate
+from runtime.services.management.authentication.callers import authenticate
 
 LINES = {"Accept": "application/x-ndjson"}
 

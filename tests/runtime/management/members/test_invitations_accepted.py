@@ -9,8 +9,8 @@ from tests.runtime.sign_in.federation import running, sign_in
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page
 
 from runtime.domain.identifiers import new_id
+from runtime.services.authority import users
 from runtime.services.parts import Parts
-from runtime.services.sign_in import users
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -12,9 +12,9 @@ from tests.support.factories import Company, found_company, opened_parts
 from runtime.domain.errors import Conflict, NotFound, ServiceError, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE
 from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.authority import users
 from runtime.services.management.members import first_people
 from runtime.services.management.organizations import organizations
-from runtime.services.sign_in import users
 from runtime.storage.sql import applications, entities
 
 PASSWORD = "correct horse battery"

@@ -17,14 +17,14 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
+from runtime.services.clients.dpop import Presented
 from runtime.services.limits import place_of
 from runtime.services.management import entities
-from runtime.services.management.access import user_tokens
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.authentication import user_tokens
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
-from runtime.services.possession import Presented
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations, users

@@ -7,11 +7,11 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.authority import users
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
-from runtime.services.sign_in import users
 from runtime.storage.sql import directory, organizations
 from runtime.storage.sql import users as user_storage
 

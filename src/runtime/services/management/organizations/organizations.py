@@ -13,7 +13,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.access.user_tokens import own_sign_in
+from runtime.services.management.authentication.user_tokens import own_sign_in
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import organization_users

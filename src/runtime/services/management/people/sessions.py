@@ -12,7 +12,7 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.standing import as_it_stands, asked_status
 from runtime.services.management.unit import Unit
-from runtime.services.sign_out import announcing
+from runtime.services.outbox import backchannel_logout
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import sessions
 
@@ -65,7 +65,7 @@ async def tell(unit: Unit, ended: Mapping[str, int], zone_id: str) -> None:
     Args:
         ended: session id -> its new epoch.
     """
-    await announcing.announce(unit.conn, unit.parts, ended, zone_id=zone_id)
+    await backchannel_logout.put(unit.conn, unit.parts, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
 

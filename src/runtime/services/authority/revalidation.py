@@ -1,0 +1,134 @@
+"""Revalidation by epochs: do zone, session and user still stand as they are known? One trip tells.
+
+A request may begin on the zone as this process knows it. When the trip finds that something newer was
+published, nothing that was concluded counts, a refusal included, and the request is worked on once more.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.services import epochs
+from runtime.services.authority.subject import refused
+from runtime.services.parts import Parts
+from runtime.services.zones import RootView, ZoneView
+from runtime.storage.sql import roots
+
+T = TypeVar("T")
+
+_ATTEMPTS = 3  # on a zone that changes all the time
+
+
+class StaleView(Exception):
+    """The zone has changed since the view was made; what was concluded from it does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRoot:
+    """The root of a chain before the trip; None where an application acts on its own behalf.
+
+    Attributes:
+        is_fresh: it comes from the database just now.
+    """
+
+    root: RootView | None
+    is_fresh: bool
+
+
+async def known_root(view: ZoneView, session_id: str | None) -> KnownRoot:
+    """The root that stands behind a session. Raises InvalidGrant when that is gone."""
+    if session_id is None:
+        return KnownRoot(None, is_fresh=False)
+    held = view.held_root(session_id)
+    if held is not None:
+        return KnownRoot(held, is_fresh=False)
+    found = await view.read_root(session_id)
+    if found is None:
+        raise refused("the session is gone")
+    return KnownRoot(found, is_fresh=True)
+
+
+async def take(
+    parts: Parts, view: ZoneView, known: KnownRoot, *, key: str | None = None
+) -> tuple[RootView | None, bytes | None]:
+    """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
+
+    Afterwards the view has every denial that was published before. Raises: StaleView.
+    """
+    root = known.root
+    names = [epochs.zone_key(view.id), epochs.denials_key(view.id)]
+    if root is not None:
+        names += [epochs.session_key(root.session.id), epochs.user_key(root.session.user_id)]
+    if key is not None:
+        names.append(key)
+    try:
+        fetched = await parts.state.fetch(names)
+    except Unavailable:
+        fetched = [None for _ in names]
+    zone_epoch, denials = epochs.told(fetched[0]), epochs.told(fetched[1])
+    if zone_epoch is None or denials is None or denials > view.denials:
+        if await parts.zones.refresh(view.id) is not view:
+            raise StaleView
+    elif zone_epoch > view.epoch:
+        raise StaleView
+    if root is not None:
+        root = await _standing(parts, view, root, fetched[2:4], is_fresh=known.is_fresh)
+    return root, fetched[-1] if key is not None else None
+
+
+async def _standing(
+    parts: Parts, view: ZoneView, root: RootView, published: list[bytes | None], *, is_fresh: bool
+) -> RootView | None:
+    """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
+    session_epoch, user_epoch = map(epochs.told, published)
+    current = root
+    if session_epoch is None or user_epoch is None:
+        if not is_fresh:
+            async with parts.database.querying() as conn:
+                stored = await roots.root_epochs(conn, view.id, root.session.id, root.session.user_id)
+            is_fresh = stored == root.epochs
+    elif session_epoch <= root.session.epoch and user_epoch <= root.session.user_epoch:
+        return root
+    else:
+        is_fresh = False
+    if not is_fresh:
+        found = await view.read_root(root.session.id)
+        if found is None:
+            return None
+        current = found
+    read = {
+        epochs.session_key(current.session.id): current.session.epoch,
+        epochs.user_key(current.session.user_id): current.session.user_epoch,
+    }
+    with suppress(Unavailable):
+        await epochs.remember(parts.state, read)
+    return current
+
+
+async def on_current_zone(
+    parts: Parts, zone_id: str, attempt: Callable[[ZoneView], Awaitable[T]], *, may_repeat: bool
+) -> T:
+    """What *attempt* makes of the zone as it stands.
+
+    Args:
+        attempt: raises StaleView when it has found out that the zone has changed.
+        may_repeat: nothing in the request works once, so it may begin on the zone as it is known here. A
+            refusal that was concluded from a zone that has changed since does not count either.
+    Raises: what *attempt* raises; TemporarilyUnavailable; NotFound for an unknown zone.
+    """
+    for number in range(_ATTEMPTS):
+        held = parts.zones.held(zone_id) if may_repeat and number < _ATTEMPTS - 1 else None
+        view = held or await parts.zones.view(zone_id)
+        try:
+            return await attempt(view)
+        except (StaleView, OAuthError) as failure:
+            if held is not None and await parts.zones.view(zone_id) is not view:
+                continue
+            if isinstance(failure, OAuthError):
+                raise
+            break
+    raise TemporarilyUnavailable(
+        "please try again shortly", internal="the published epoch is ahead of the database"
+    )

@@ -1,0 +1,210 @@
+"""Whose authority an exchange uses: the subject token, verified, and the root that its chain starts from.
+
+Every refusal here has one text; which of the checks it was, only the record says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
+from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
+from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
+from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.zones import RootView, ZoneView
+
+MAX_TOKEN_CHARS = 16_384
+_REQUIRED = ("sub", "aud", "client_id", "jti")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a subject token says, once its signature, class, issuer and times were found to be in order.
+
+    Attributes:
+        session_id: the root session; None when an application acts on its own behalf.
+        actors: everyone who acted so far, the latest first.
+        expires_at: seconds since 1970, checked again at each use.
+        jkt: thumbprint of the key that it is bound to; None for who bears it.
+    """
+
+    digest: str
+    token_id: str
+    sub: str
+    audience: str
+    client_id: str
+    scopes: frozenset[str]
+    session_id: str | None
+    actors: tuple[str, ...]
+    may_act: Any
+    expires_at: int
+    jkt: str | None = None
+
+
+def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
+    """The subject of a token, from its signature or from having seen that very token before.
+
+    Raises: InvalidRequest when it is not a compact JWS; InvalidGrant.
+    """
+    if len(token) > MAX_TOKEN_CHARS:
+        raise InvalidRequest("`subject_token` is not a compact JWS")
+    digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    subject = view.subjects.get(digest)
+    if subject is None:
+        subject = subject_of(digest, _verified(view, token, now, name="subject_token"))
+        view.subjects.put(digest, subject)
+    if subject.expires_at <= now.timestamp():
+        raise refused("expired")
+    found: Subject = subject
+    return found
+
+
+def _verified(view: ZoneView, token: str, now: datetime, *, name: str) -> dict[str, Any]:
+    try:
+        return verify(token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now)
+    except MalformedToken as failure:
+        raise InvalidRequest(f"`{name}` is not a compact JWS", internal=str(failure)) from None
+    except InvalidToken as failure:
+        raise refused(str(failure)) from None
+
+
+def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
+    """What the claims of a verified access token come to. Raises InvalidGrant when one is amiss."""
+    if not all(isinstance(claims.get(name), str) for name in _REQUIRED):
+        raise refused("a claim is missing")
+    session_id = claims.get("sid")
+    if not isinstance(session_id, str | None):
+        raise refused("`sid` is no text")
+    try:
+        return Subject(
+            digest=digest,
+            token_id=claims["jti"],
+            sub=claims["sub"],
+            audience=claims["aud"],
+            client_id=claims["client_id"],
+            scopes=scope_strings.parse(claims.get("scope", "")),
+            session_id=session_id,
+            actors=actors_of(claims),
+            may_act=claims.get("may_act"),
+            expires_at=int(claims["exp"]),
+            jkt=bound_to(claims.get("cnf")),
+        )
+    except (ValueError, InvalidScope, TypeError) as failure:
+        raise refused(str(failure)) from None
+
+
+def bound_to(cnf: object) -> str | None:
+    """The key of a confirmation. Raises ValueError for one that is not understood, which is never ignored."""
+    if cnf is None:
+        return None
+    if not isinstance(cnf, dict) or cnf.keys() != {"jkt"} or not isinstance(cnf["jkt"], str):
+        raise ValueError("a confirmation that is not understood")
+    return cnf["jkt"]
+
+
+def require_not_denied(view: ZoneView, token_id: str) -> None:
+    """Check that this very token has not been revoked. Raises InvalidGrant."""
+    if token_id in view.denied:
+        raise refused("the token has been revoked")
+
+
+def check_root(root: RootView | None, subject: Subject, now: datetime) -> RootView:
+    """The root, whose session still stands and whose user may act. Raises InvalidGrant."""
+    if root is None:
+        raise refused("the session is gone")
+    if root.session.status != "active":
+        raise refused("the session has been ended")
+    if root.session.expires_at <= now:
+        raise refused("the session is over")
+    if root.user.user.status != UserStatus.ACTIVE:
+        raise refused("the user is disabled")
+    if root.user.user.identifier != subject.sub:
+        raise refused("the session is another user's")
+    return root
+
+
+async def own_authority(view: ZoneView, subject: Subject) -> Application:
+    """The application whose own token starts the chain. Raises InvalidGrant when it is gone."""
+    found = await view.application_named(subject.sub)
+    if found is None:
+        raise refused("the application is gone")
+    return found
+
+
+async def check_provenance(
+    view: ZoneView, client: ApplicationClient, subject: Subject, *, jkt: str | None
+) -> None:
+    """Check that this application may present this token: it was issued to it, or for a resource it provides.
+
+    Who holds a token that is bound to a key must have the key; who provides the resource was shown the
+    proof when the token came.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have.
+
+    Raises: InvalidGrant. Spec: zone interface, section 3, provenance rule.
+    """
+    issued_to = await check_chain(view, subject)
+    if issued_to.party == client.party:
+        if subject.jkt not in (None, jkt):
+            raise refused("bound to a key, and nothing proves possession of it")
+        return
+    resource = await view.resource(subject.audience)
+    if (
+        resource is None
+        or resource.identifier != subject.audience
+        or resource.application_id != client.application.id
+    ):
+        raise refused("neither issued to the application nor for a resource of it")
+
+
+async def check_chain(view: ZoneView, subject: Subject) -> Client:
+    """The client that a token was issued to, when everybody who acted is still there. Raises InvalidGrant."""
+    issued_to = await view.client(subject.client_id)
+    if issued_to is None:
+        raise refused("the application it was issued to is gone")
+    for actor in subject.actors:
+        if await view.application_named(actor) is None:
+            raise refused("an application in the chain is gone")
+    return issued_to
+
+
+def check_actor(
+    view: ZoneView, client: ApplicationClient, subject: Subject, actor_token: str | None, now: datetime
+) -> None:
+    """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
+
+    An actor token is the application's own token; there is no other kind of actor below an application.
+
+    Raises: InvalidRequest when it is no compact JWS; InvalidGrant.
+    Spec: zone interface, section 6, rules 5 and 6.
+    """
+    check_may_act(
+        subject.may_act,
+        actor=client.application.identifier,
+        client_id=client.client_id,
+        issuer=view.issuer,
+    )
+    if actor_token is None:
+        return
+    claims = _verified(view, actor_token, now, name="actor_token")
+    if (
+        claims.get("client_id") != client.client_id
+        or claims.get("sub") != client.application.identifier
+        or "sid" in claims
+        or "act" in claims
+        or "cnf" in claims
+        or claims.get("jti") in view.denied
+    ):
+        raise refused("the actor token is not the application's own")
+
+
+def refused(internal: str) -> InvalidGrant:
+    """The one refusal of a subject token; *internal* is for the record."""
+    return InvalidGrant(SUBJECT_REFUSED, internal=internal)

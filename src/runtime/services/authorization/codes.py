@@ -1,0 +1,99 @@
+"""Authorization codes: opaque handles that work once, for a minute.
+
+What a code stands for is kept under its hash. Redeeming leaves a mark that outlives the code and names what
+was made of it, so that a second attempt ends exactly that.
+"""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.errors import InvalidGrant
+from runtime.domain.identifiers import new_id
+from runtime.domain.oauth.resources import RequestedResource
+from runtime.services.authority import revocation
+from runtime.services.parts import Parts
+
+CODE_SECONDS = 60
+MARK_SECONDS = 600
+REFUSED = "the code is not valid for this request"
+
+
+class CodeGrant(BaseModel):
+    """What a code stands for: everything it is bound to, and everything it allows.
+
+    Attributes:
+        party_id: of the application or user agent.
+        session_id: the browser session of the user who agreed.
+        jkt: thumbprint of the key that whoever redeems it must have.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    client_id: str
+    party_id: str
+    redirect_uri: str
+    scopes: frozenset[str]
+    resources: tuple[RequestedResource, ...]
+    nonce: str | None
+    challenge: str | None
+    session_id: str
+    user_id: str
+    issued_at: datetime
+    jkt: str | None = None
+
+
+class Produced(BaseModel):
+    """The ids of what a code is redeemed for, settled before anything is made, so that it can be ended."""
+
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    family_id: str
+
+
+async def issue(parts: Parts, zone_id: str, grant: CodeGrant) -> str:
+    """A new code for that grant."""
+    code = new_secret()
+    key = _key(parts, zone_id, code, "code")
+    await parts.state.put(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)
+    return code
+
+
+async def redeem(parts: Parts, zone_id: str, code: str) -> tuple[CodeGrant, Produced]:
+    """What the code stands for, to the one caller who gets it; and the ids to use for what is made of it.
+
+    The code is gone afterwards, whatever the caller decides. Raises InvalidGrant: unknown, expired or used; a
+    used one also ends what its first use produced.
+    """
+    key, mark = _key(parts, zone_id, code, "code"), _key(parts, zone_id, code, "code-used")
+    produced = Produced(session_id=new_id(), family_id=new_id())
+    value = produced.model_dump_json().encode()
+    stored, earlier = await parts.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
+    if stored is not None:
+        return CodeGrant.model_validate_json(stored), produced
+    if earlier is None:
+        raise InvalidGrant(REFUSED, internal="unknown or expired code")
+    # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
+    # where no mark can be kept.
+    try:
+        await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
+    finally:
+        await _end(parts, zone_id, Produced.model_validate_json(earlier))
+    raise InvalidGrant(REFUSED, internal="the code was used before")
+
+
+async def end_if_reused(parts: Parts, zone_id: str, code: str, produced: Produced) -> None:
+    """End what was just made of a code, if somebody else presented it meanwhile. Comes after the commit."""
+    (reused,) = await parts.state.fetch([_key(parts, zone_id, code, "code-reused")])
+    if reused is not None:
+        await _end(parts, zone_id, produced)
+
+
+async def _end(parts: Parts, zone_id: str, produced: Produced) -> None:
+    await revocation.end(parts, zone_id, session_id=produced.session_id, family_id=produced.family_id)
+
+
+def _key(parts: Parts, zone_id: str, code: str, kind: str) -> str:
+    return f"{kind}:{zone_id}:{parts.hasher.hash(code).hex()}"

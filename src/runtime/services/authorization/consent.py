@@ -1,0 +1,167 @@
+"""Asking users whether an application may act for them, and keeping what they said."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import PROVIDER
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.user_agent import Registration
+from runtime.domain.kinds.values import Consent, ProviderType
+from runtime.domain.oauth import redirect_uris
+from runtime.services import epochs
+from runtime.services.authority.consents import agreed_by
+from runtime.services.authorization.requests import AuthorizationRequest
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import consents as storage
+from runtime.storage.sql import entities
+from runtime.storage.sql import exchange as lookups
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
+
+_IN_WORDS = {
+    "openid": "know who you are",
+    "profile": "see your name and profile",
+    "email": "see your e-mail address",
+    "offline_access": "keep acting for you after you have signed out, until you withdraw this",
+}
+_ORDER = tuple(_IN_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuestion:
+    """One resource as the consent page shows it."""
+
+    name: str
+    identifier: str
+    description: str | None
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a user is asked.
+
+    Attributes:
+        self_registered: the client introduced itself, so its name is only what it says.
+        redirect_host: where the answer goes, for the user to compare.
+        on_this_device: the answer goes to a program on the user's own machine, which could be any program.
+        sign_in: sign-in scopes in words.
+    """
+
+    application: str
+    description: str | None
+    self_registered: bool
+    redirect_host: str
+    on_this_device: bool
+    sign_in: tuple[str, ...]
+    resources: tuple[ResourceQuestion, ...]
+
+
+async def is_needed(
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
+) -> bool:
+    """Tell whether the user has to be asked before this request is granted.
+
+    Args:
+        user: as read in this request.
+    """
+    if "consent" in request.prompts:
+        return True
+    asked = [each.id for each in request.resources]
+    if not asked and client.consent is Consent.IMPLICIT:
+        return False
+    agreed = await agreed_by(parts, view, client, user)
+    # A grant that has ended starts again only with the user's word, whatever the application's setting.
+    if agreed.is_withdrawn(asked, parts.clock()):
+        return True
+    return client.consent is not Consent.IMPLICIT and not _covers(agreed.given, request)
+
+
+async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:
+    """What the consent page says."""
+    shown = []
+    async with parts.database.reading() as conn:
+        for asked in request.resources:
+            resource = await lookups.resource(conn, view.id, asked.id)
+            if resource is not None:
+                scopes = tuple(sorted(asked.scopes))
+                shown.append(
+                    ResourceQuestion(resource.name, resource.identifier, resource.description, scopes)
+                )
+    return Question(
+        application=client.name,
+        description=client.description,
+        self_registered=client.registration is not Registration.MANAGED,
+        redirect_host=request.redirect_host,
+        on_this_device=redirect_uris.is_loopback(request.redirect_uri),
+        sign_in=in_words(request.scopes),
+        resources=tuple(shown),
+    )
+
+
+def in_words(scopes: Collection[str]) -> tuple[str, ...]:
+    """Sign-in scopes as people read them, each as the end of "it is able to"."""
+    return tuple(_IN_WORDS[scope] for scope in _ORDER if scope in scopes)
+
+
+async def record(
+    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
+) -> None:
+    """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
+    now = parts.clock()
+    async with epochs.transaction(parts) as (conn, bumped):
+        bumped.update(await epochs.bump_user(conn, view.id, user.id))
+        of_this = {"zone_id": view.id, "user_id": user.id}
+        given = await storage.given(conn, party=client.party, **of_this)
+        await storage.record(conn, _merged(given, request), party=client.party, now=now, **of_this)
+        provider = await _token_service(conn, view)
+        for asked in request.resources:
+            resource = await lookups.resource(conn, view.id, asked.id)
+            if resource is None or resource.credential_provider_id not in (None, provider.id):
+                continue  # its tokens come from an upstream account, which the user connects by itself
+            await storage.grant(
+                conn,
+                organization_id=view.organization_id,
+                zone_id=view.id,
+                user_id=user.id,
+                resource_id=asked.id,
+                provider_id=provider.id,
+                scopes=asked.scopes,
+                now=now,
+            )
+
+
+def _covers(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
+    """Tell whether earlier answers, given for the same place to return to, cover all that is asked."""
+    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
+    return all(
+        (record := given.get(resource_id)) is not None
+        and record.redirect_host == request.redirect_host
+        and scopes <= record.scopes
+        for resource_id, scopes in wanted.items()
+    )
+
+
+def _merged(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> list[ConsentRecord]:
+    """What stands after a yes: more than before for the same place to return to, else only this."""
+    wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
+    merged = []
+    for resource_id, scopes in wanted.items():
+        before = given.get(resource_id)
+        kept = before.scopes if before and before.redirect_host == request.redirect_host else frozenset()
+        merged.append(ConsentRecord(resource_id, scopes | kept, request.redirect_host))
+    return merged
+
+
+async def _token_service(conn: AsyncConnection, view: ZoneView) -> Provider:
+    """The provider that stands for the zone's own token service; every zone is made with one."""
+    found = await entities.find_by(
+        conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": view.id}
+    )
+    if not isinstance(found, Provider):
+        raise LookupError(f"zone {view.id} has lost its token service")
+    return found

@@ -1,0 +1,102 @@
+"""Where a browser goes next in a sign-in; and where it is not sent without its user's word.
+
+Anybody can register a client, and send people here with a request that is wrong on purpose, or that cannot be
+met: telling the client so by redirect would lead them wherever somebody likes, with this zone's name to vouch
+for it. So a site that nobody here has checked is told by redirect only when the user knows it already.
+
+Spec: RFC 9700 section 4.11.2; OpenID Connect Core section 3.1.2.6, whose redirects these are.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from runtime.domain.errors import OAuthError, Unavailable
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.user_agent import Registration
+from runtime.domain.oauth.client_ids import is_vouched_for
+from runtime.services.authority import browser_sessions, consents
+from runtime.services.authority.browser_sessions import Browser
+from runtime.services.authorization.requests import ReturnAddress
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the user is told before the browser may go on, by a link on a page.
+
+    Attributes:
+        site: host and port, as a person can compare them.
+    """
+
+    refusal: OAuthError
+    application: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where the browser goes next, and new values for its cookies.
+
+    Attributes:
+        asks: what its user is told first, and then goes there or not; None to go at once.
+    """
+
+    location: str
+    session: str | None = None
+    pre_login: str | None = None
+    asks: Question | None = None
+
+
+async def refused(
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    address: ReturnAddress,
+    refusal: OAuthError,
+    who: Browser | User,
+) -> Step:
+    """The step that tells the client why there is no code, at once if its site is one to go to unasked.
+
+    Args:
+        who: the user; or the browser, where nobody may be signed in.
+    """
+    location = address.refusal(refusal)
+    if _is_known_to_all(view, client, address) or await _is_known_to(parts, view, client, address, who):
+        return Step(location)
+    return Step(location, asks=Question(refusal, client.name, urlsplit(address.redirect_uri).netloc))
+
+
+async def _is_known_to(
+    parts: Parts, view: ZoneView, client: Client, address: ReturnAddress, who: Browser | User
+) -> bool:
+    """Tell whether the user has let this very client act, and has been told then that it is at this host.
+
+    Or whether the person is somewhere else all along: a frame leads nobody away from the page around it.
+    """
+    with suppress(Unavailable):
+        if isinstance(who, User):
+            return await consents.has_agreed_at(parts, view, client, who, address.redirect_host)
+        if who.is_framed:  # no page of ours would show there
+            return True
+        signed_in = await browser_sessions.current(parts, view, who.session)
+        if signed_in is not None:
+            return await _is_known_to(parts, view, client, address, signed_in.user)
+    return False
+
+
+def _is_known_to_all(view: ZoneView, client: Client, address: ReturnAddress) -> bool:
+    """Tell whether anybody may be sent there: to a site that an administrator has named, or to no site.
+
+    Who runs the zone has named an application's addresses, and the site of a metadata document that the
+    zone's list has an entry for. A program on the user's own machine is nobody's site.
+    """
+    site = urlsplit(address.redirect_uri)
+    if client.registration is Registration.MANAGED or site.scheme != "https":
+        return True
+    if client.registration is not Registration.METADATA_DOCUMENT:
+        return False
+    listed = view.zone.protocols.oauth2.cimd.allowed_client_ids
+    return site.netloc == urlsplit(client.client_id).netloc and is_vouched_for(listed, client.client_id)

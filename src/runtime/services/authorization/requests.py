@@ -1,0 +1,326 @@
+"""The authorize request: its parameters read strictly, then checked one named check after the other.
+
+Two refusals are told apart throughout. Until client and redirect URI are known to belong together nobody can
+be answered but the person at the browser, on a page; from then on every refusal goes back to the application.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlencode
+
+from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.domain.errors import (
+    BadLink,
+    InvalidRequest,
+    InvalidScope,
+    InvalidTarget,
+    OAuthError,
+    RegistrationNotSupported,
+    RequestNotSupported,
+    RequestUriNotSupported,
+    UnsupportedResponseType,
+)
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import dpop, pkce, redirect_uris
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.resources import RequestedResource
+from runtime.services.authorization.requirements import SignInTerms
+from runtime.services.clients import recognition
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
+PROMPTS = frozenset({"none", "login", "consent", "select_account"})
+MAX_PARAMETERS = 60
+MAX_VALUE_CHARS = 4096
+MAX_NAME_CHARS = 200  # a refusal names what was sent twice
+MAX_RESOURCES = 20
+MAX_ACR_VALUES = 20
+_REQUEST_OBJECTS = {
+    "request": RequestNotSupported,
+    "request_uri": RequestUriNotSupported,
+    "registration": RegistrationNotSupported,
+}
+_UNKNOWN_TARGET = "`resource` is not one this application may ask for"
+
+
+class Parameters:
+    """Parameters as sent. An empty value counts as absent; one sent twice is refused when it is asked for."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self.pairs = list(pairs)
+        self._values: dict[str, list[str]] = {}
+        for number, (name, value) in enumerate(self.pairs):
+            if number >= MAX_PARAMETERS or len(value) > MAX_VALUE_CHARS or len(name) > MAX_NAME_CHARS:
+                raise BadLink("the request has too many or too long parameters")
+            self._values.setdefault(name, []).append(value)
+
+    def one(self, name: str) -> str | None:
+        """The value, or None. Raises InvalidRequest when it was sent more than once."""
+        values = self._values.get(name, [])
+        if len(values) > 1:
+            raise InvalidRequest(f"`{name}` was sent more than once")
+        return values[0] or None if values else None
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a parameter that may be repeated."""
+        return [value for value in self._values.get(name, []) if value]
+
+    def repeated(self, *but: str) -> list[str]:
+        """Names sent more than once, other than these."""
+        return [name for name, values in self._values.items() if len(values) > 1 and name not in but]
+
+    def __contains__(self, name: str) -> bool:
+        return any(self._values.get(name, []))
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnAddress:
+    """Where the application is answered. Spec: RFC 6749 section 4.1.2, RFC 9207."""
+
+    redirect_uri: str
+    state: str | None
+    issuer: str
+
+    def with_code(self, code: str) -> str:
+        """The address that hands over a code."""
+        return self._with({"code": code})
+
+    def refusal(self, error: OAuthError) -> str:
+        """The address that tells the application why there is no code."""
+        return self._with({"error": error.code, "error_description": error.detail.replace("`", "'")})
+
+    @property
+    def redirect_host(self) -> str:
+        """Who gets the answer, in words a person can compare."""
+        return redirect_uris.host_of(self.redirect_uri)
+
+    def _with(self, answer: Mapping[str, str]) -> str:
+        members = {**answer, "iss": self.issuer} | ({"state": self.state} if self.state else {})
+        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
+
+
+class Visit(SignInTerms):
+    """A sign-in that no application asks for: to see a page of the zone itself."""
+
+    page: Literal["account"]
+
+
+class AuthorizationRequest(SignInTerms):
+    """A checked request: nothing in it is only what somebody sent.
+
+    Attributes:
+        party_id: of the application or user agent behind the client id.
+        scopes: the sign-in scopes (OpenID Connect's) that would be granted.
+        jkt: thumbprint of the key that whoever redeems the code must have.
+    """
+
+    client_id: str
+    party_id: str
+    redirect_uri: str
+    state: str | None
+    scopes: frozenset[str]
+    resources: tuple[RequestedResource, ...]
+    nonce: str | None
+    challenge: str | None
+    jkt: str | None = None
+
+    def return_address(self, issuer: str) -> ReturnAddress:
+        """Where the answer goes."""
+        return ReturnAddress(self.redirect_uri, self.state, issuer)
+
+    @property
+    def redirect_host(self) -> str:
+        """Who gets the answer, in words a person can compare."""
+        return redirect_uris.host_of(self.redirect_uri)
+
+
+async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:
+    """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
+    try:
+        client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
+    except InvalidRequest as failure:
+        raise BadLink(failure.detail) from None
+    if client_id is None:
+        raise BadLink("the link does not say which application it belongs to")
+    client = await recognition.recognise(parts, view, client_id)
+    if redirect_uri is None:
+        raise BadLink("the link does not say where to return to")
+    if not redirect_uris.allows(client.redirect_uris, redirect_uri):
+        raise BadLink("the address to return to is not one the application has registered")
+    state = None if "state" in parameters.repeated() else parameters.one("state")
+    return client, ReturnAddress(redirect_uri, state, view.issuer)
+
+
+async def check(
+    parts: Parts,
+    view: ZoneView,
+    parameters: Parameters,
+    *,
+    client: Client,
+    address: ReturnAddress,
+) -> AuthorizationRequest:
+    """The request, once everything in it is in order. Raises OAuthError, to be told by redirect."""
+    _refuse_repeated(parameters)
+    _require_code(parameters)
+    _require_query_answer(parameters)
+    _refuse_request_objects(parameters)
+    challenge = pkce.check_challenge(
+        parameters.one("code_challenge"),
+        parameters.one("code_challenge_method"),
+        # A client without a secret proves by nothing else that the code is its own. Spec: RFC 9700, 2.1.1.
+        required=view.zone.protocols.oauth2.pkce_required or client.is_public,
+    )
+    scopes, granted = await asked_for(view, client, parameters.all("resource"), parameters.one("scope"))
+    return AuthorizationRequest(
+        client_id=client.client_id,
+        party_id=client.party.id,
+        redirect_uri=address.redirect_uri,
+        state=address.state,
+        scopes=scopes,
+        resources=granted,
+        nonce=parameters.one("nonce"),
+        challenge=challenge,
+        prompts=_prompts(parameters.one("prompt")),
+        max_age=_max_age(parameters.one("max_age")),
+        acr_values=_acr_values(parameters.one("acr_values")),
+        login_hint=parameters.one("login_hint"),
+        hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
+        invitation=_invitation(parts, parameters.one("invitation")),
+        jkt=_thumbprint(parameters.one("dpop_jkt")),
+    )
+
+
+async def asked_for(
+    view: ZoneView, client: Client, named: list[str], scope: str | None
+) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
+    """The sign-in scopes, and the resources with their scopes, that a client asks for.
+
+    Raises: InvalidTarget, InvalidScope.
+    """
+    served = SIGN_IN_SCOPES if client.may_refresh else SIGN_IN_SCOPES - {"offline_access"}
+    return _scopes(scope, await _resources(view, client, named), served)
+
+
+def _refuse_repeated(parameters: Parameters) -> None:
+    if repeated := parameters.repeated("resource"):
+        raise InvalidRequest(f"`{repeated[0]}` was sent more than once")
+
+
+def _require_code(parameters: Parameters) -> None:
+    response_type = parameters.one("response_type")
+    if response_type is None:
+        raise InvalidRequest("`response_type` is missing; it must be `code`")
+    if response_type != "code":
+        raise UnsupportedResponseType("`response_type` must be `code`")
+
+
+def _require_query_answer(parameters: Parameters) -> None:
+    if parameters.one("response_mode") not in (None, "query"):
+        raise InvalidRequest("`response_mode` must be `query`")
+
+
+def _refuse_request_objects(parameters: Parameters) -> None:
+    for name, refusal in _REQUEST_OBJECTS.items():
+        if name in parameters:
+            raise refusal(f"`{name}` is not supported; send plain parameters")
+    if "authorization_details" in parameters:  # refused, never ignored: it limits what is asked for
+        raise InvalidRequest("`authorization_details` is not supported")
+
+
+async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[Resource]:
+    """The resources the request names, each one the client may ask for. Raises InvalidTarget.
+
+    Without any, the zone's default resource is meant if the client may have it.
+    """
+    if len(named) > MAX_RESOURCES:
+        raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
+    if not named:
+        default = await view.default_resource()
+        return [default] if default is not None and await recognition.may_ask(view, client, default) else []
+    found: dict[str, Resource] = {}
+    for name in named:
+        if name == view.issuer:
+            continue  # the zone itself, which every sign-in is for
+        resource = await view.resource(name)
+        if resource is None or not await recognition.may_ask(view, client, resource):
+            raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
+        found[resource.id] = resource
+    return list(found.values())
+
+
+def _scopes(
+    text: str | None, resources: list[Resource], served: frozenset[str]
+) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
+    """Which of the asked scopes are for signing in, and which are for each resource. Raises InvalidScope.
+
+    A resource of which no scope is named is asked for with all it has, as in an exchange. Scopes that nothing
+    here has are left out, and the answer says so; when none is left the request is refused.
+    """
+    asked = scope_strings.parse(text or "") or frozenset({"openid"})
+    sign_in = asked & served
+    rest = asked - SIGN_IN_SCOPES
+    granted = []
+    for resource in resources:
+        offered = frozenset(resource.scopes or ())
+        chosen = rest & offered or offered
+        granted.append(RequestedResource(id=resource.id, identifier=resource.identifier, scopes=chosen))
+    if not sign_in and not any(rest & each.scopes for each in granted):
+        raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
+    return sign_in, tuple(granted)
+
+
+def _thumbprint(text: str | None) -> str | None:
+    """The key that the code is asked for with. Raises InvalidRequest. Spec: RFC 9449 section 10."""
+    if text is not None and not dpop.is_thumbprint(text):
+        raise InvalidRequest("`dpop_jkt` is not the thumbprint of a key")
+    return text
+
+
+def _prompts(text: str | None) -> frozenset[str]:
+    prompts = frozenset((text or "").split())
+    if unknown := prompts - PROMPTS:
+        raise InvalidRequest(f"`prompt` has no value `{min(unknown)[:40]}`")
+    if "none" in prompts and len(prompts) > 1:
+        raise InvalidRequest("`prompt=none` goes with no other value")
+    return prompts
+
+
+def _acr_values(text: str | None) -> tuple[str, ...]:
+    values = tuple(dict.fromkeys((text or "").split()))
+    if len(values) > MAX_ACR_VALUES:
+        raise InvalidRequest(f"more than {MAX_ACR_VALUES} `acr_values`")
+    return values
+
+
+def _max_age(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidRequest("`max_age` is not a number of seconds")
+    return int(text)
+
+
+def _invitation(parts: Parts, token: str | None) -> str | None:
+    return parts.hasher.hash(token).hex() if token else None
+
+
+def _hinted_subject(parts: Parts, view: ZoneView, hint: str | None, client_id: str) -> str | None:
+    """The subject of an ID token this zone issued to this client, expired or not. Raises InvalidRequest."""
+    if hint is None:
+        return None
+    try:
+        claims = verify(
+            hint,
+            view.keys,
+            typ="JWT",
+            issuer=view.issuer,
+            audience=client_id,
+            now=parts.clock(),
+            allow_expired=True,
+        )
+    except InvalidToken:
+        raise InvalidRequest("`id_token_hint` is not an ID token of this client") from None
+    return str(claims.get("sub"))

@@ -1,0 +1,132 @@
+"""Clients that a document describes: let in by the zone's list, read from their site, watched for changes.
+
+The list comes before the fetch: nobody makes this service ask a site that the zone does not admit. When a
+client has become another one than its users agreed to, what they agreed to is void, and that is on record.
+"""
+
+from datetime import datetime, timedelta
+
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import BadLink, OAuthError, TooManyTries
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import USER_AGENT
+from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
+from runtime.domain.kinds.zone import ZoneCimd
+from runtime.domain.oauth import client_documents as rules
+from runtime.domain.oauth import registration as names
+from runtime.domain.oauth.client_ids import allows, is_address
+from runtime.services.clients import registration
+from runtime.services.limits import Limit, count
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.unit import Unit, unit_of_work
+from runtime.services.parties import UserAgentClient
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import consents, entities, user_agents
+from runtime.storage.sql.parties import Party
+
+MAX_FETCHES = 300  # of a zone in a minute; a document that is fresh costs none
+_UNKNOWN = "the application is not known here"
+
+
+def admits(cimd: ZoneCimd, client_id: str) -> bool:
+    """Tell whether a zone lets in the client that the document at this address describes."""
+    return cimd.enabled and is_address(client_id) and allows(cimd.allowed_client_ids, client_id)
+
+
+async def current(parts: Parts, view: ZoneView, client_id: str) -> UserAgentClient:
+    """The client as its document describes it today, known from now on.
+
+    Raises: BadLink when the zone does not admit it, when the document cannot be had, or does not describe a
+        client that may act here; TooManyTries; Unavailable.
+    """
+    if not admits(view.zone.protocols.oauth2.cimd, client_id):
+        raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
+    if await view.application_named(client_id) is not None:
+        raise BadLink(_UNKNOWN, internal="policies know an application by that name")
+    async with parts.database.querying() as conn:
+        known = await user_agents.find(conn, client_id, zone_id=view.id)
+    if known is not None and known.fresh_until is not None and parts.clock() < known.fresh_until:
+        return UserAgentClient(known)
+    return UserAgentClient(await _read_again(parts, view, client_id, known))
+
+
+async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserAgent | None) -> UserAgent:
+    """The client as its site describes it now. All workers share what was read, by the database.
+
+    Raises: BadLink.
+    """
+    await _admit_fetch(parts, view)
+    try:
+        found = await parts.client_documents.get(client_id, partition=view.sites_of_clients, remembered=False)
+    except (OutboundRefused, OutboundFailed) as failure:
+        raise BadLink(
+            "the document that describes the application cannot be read now", internal=str(failure)
+        ) from None
+    try:
+        metadata = rules.read(found.document, client_id, on_loopback=parts.settings.allow_private_addresses)
+    except OAuthError as failure:
+        raise BadLink(
+            f"the document that describes the application cannot be used: {failure.detail}"
+        ) from None
+    fresh_until = parts.clock() + timedelta(seconds=found.lifetime_seconds)
+    if known is None:
+        return await registration.keep(
+            parts, view, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
+        )
+    return await _renewed(parts, view, known, metadata, fresh_until)
+
+
+async def _admit_fetch(parts: Parts, view: ZoneView) -> None:
+    """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
+    if wait := await count(parts, Limit("documents", MAX_FETCHES), view.id):
+        raise TooManyTries(
+            "too many unknown applications at once; try again in a minute", retry_after_seconds=wait
+        )
+
+
+async def _renewed(
+    parts: Parts, view: ZoneView, before: UserAgent, metadata: ClientMetadata, fresh_until: datetime
+) -> UserAgent:
+    """Keep what the document says now. What users agreed to is void, if they agreed to another client."""
+    has_changed = before.client_metadata != metadata
+    after = before.model_copy(
+        update={
+            "client_metadata": metadata,
+            "name": names.display_name(metadata),
+            "updated_at": parts.clock() if has_changed else before.updated_at,
+            "fresh_until": fresh_until,
+        }
+    )
+    system = Caller("zoned", "system", view.organization_id, "org_admin", "zoned")
+    async with unit_of_work(parts, system, f"client-document-{new_id()}") as unit:
+        await entities.replace(unit.conn, USER_AGENT, after, within={"zone_id": view.id})
+        if rules.needs_new_consent(before.client_metadata, metadata):
+            await _withdraw(unit, before, after)
+    return after
+
+
+async def _withdraw(unit: Unit, before: UserAgent, after: UserAgent) -> None:
+    """Forget the consents, and say so; where nobody has agreed to anything there is nothing to say."""
+    party = Party(user_agent_id=before.id)
+    if not await consents.withdraw_all(unit.conn, zone_id=before.zone_id, party=party, now=unit.now):
+        return
+    await unit.record(
+        "user_agents.change",
+        USER_AGENT.name,
+        before.id,
+        before.zone_id,
+        before=_told(before),
+        after=_told(after) | {"consents": "withdrawn"},
+    )
+
+
+def _told(user_agent: UserAgent) -> dict[str, object]:
+    """What the audit trail says of a client: what its users went by."""
+    metadata = user_agent.client_metadata
+    return {
+        "identifier": user_agent.identifier,
+        "name": user_agent.name,
+        "redirect_uris": metadata.redirect_uris,
+        "token_endpoint_auth_method": metadata.token_endpoint_auth_method,
+    }

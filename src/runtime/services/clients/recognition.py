@@ -1,0 +1,52 @@
+"""What signing in asks about a client: whether it is still there, and what it may ask users for."""
+
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import BadLink
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.client_ids import is_address
+from runtime.services.clients import metadata_documents
+from runtime.services.parties import ApplicationClient, Client, UserAgentClient
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import user_agents
+
+
+async def recognise(parts: Parts, view: ZoneView, client_id: str) -> Client:
+    """The client that an authorize request names. Raises BadLink.
+
+    One whose id is an address and that nobody here registered is looked up there.
+    """
+    client = await view.client(client_id)
+    if isinstance(client, ApplicationClient) or not is_address(client_id):
+        if client is None:
+            raise BadLink("the application is not known here")
+        return client
+    return await metadata_documents.current(parts, view, client_id)
+
+
+async def standing(view: ZoneView, client_id: str, party_id: str) -> Client | None:
+    """The client of a request that was recognised before; None when it is gone, or somebody else's now."""
+    client = await view.current_client(client_id)
+    return client if client is not None and client.party.id == party_id else None
+
+
+async def may_ask(view: ZoneView, client: Client, resource: Resource) -> bool:
+    """Tell whether a client may ask users for a resource at all.
+
+    An application may for what it depends on or provides. A client that registered itself may for every
+    resource of the zone: users are always asked, and a zone that wants to limit it says so in its policies.
+    """
+    if not isinstance(client, ApplicationClient):
+        return True
+    own = resource.application_id == client.application.id
+    return own or resource.id in await view.dependencies(client.application.id)
+
+
+async def used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:
+    """Remember that a client that registered itself is in use, so that it is not forgotten."""
+    if isinstance(client, UserAgentClient):
+        user_agent = client.user_agent
+        await user_agents.touch(conn, user_agent.id, zone_id=user_agent.zone_id, now=now)

@@ -1,0 +1,37 @@
+"""Clients that registered themselves and that nobody has used for long: forgotten, with all that was theirs.
+
+One that comes back registers again, or is read from its document again, and its users are asked again.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from runtime.services import epochs
+from runtime.services.authority import end_events
+from runtime.services.authority.end_events import Ending
+from runtime.storage.sql import exchange, user_agents
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+UNUSED = timedelta(days=30)
+_BATCH = 500
+
+
+async def run(parts: "Parts") -> int:
+    """Forget those without a session or refresh token that still works; how many that were."""
+    forgotten = 0
+    while True:
+        now = parts.clock()
+        async with epochs.transaction(parts) as (conn, bumped):
+            gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
+            lost = [
+                Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
+                for organization_id, zone_id, client_id in gone
+            ]
+            await end_events.record(conn, lost, now=now)
+            for zone_id in {zone_id for _, zone_id, _ in gone}:
+                bumped[epochs.zone_key(zone_id)] = await exchange.bump_zone(conn, zone_id)
+        forgotten += len(gone)
+        if len(gone) < _BATCH:
+            return forgotten

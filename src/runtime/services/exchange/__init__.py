@@ -1,1 +1,0 @@
-"""Token exchange: one function for each numbered step, put together in `pipeline`."""

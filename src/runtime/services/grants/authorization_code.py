@@ -1,0 +1,216 @@
+"""Redeeming an authorization code: the bindings checked one by one, then a session, a family and tokens."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth import pkce
+from runtime.services.authorization import codes
+from runtime.services.authorization.codes import REFUSED, CodeGrant, Produced
+from runtime.services.clients import recognition
+from runtime.services.grants import refresh_token as refreshing
+from runtime.services.grants.context import TokenContext
+from runtime.services.issuing import responses
+from runtime.services.issuing.responses import Authority
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import redeemed, sessions, signed_in
+from runtime.storage.sql.redeemed import Standing
+from runtime.storage.sql.sessions import Session
+
+_LOOKS = 3  # at a sign-in that others change at the same time
+
+
+async def grant(context: TokenContext) -> dict[str, Any]:
+    """The tokens of a sign-in, for the client that started it."""
+    answer, authority = await redeem(
+        context.parts, context.view, context.client, context.form, context.resources, context.now, context.jkt
+    )
+    context.decision.user_id = authority.user.id
+    return answer
+
+
+async def redeem(
+    parts: Parts,
+    view: ZoneView,
+    client: Client,
+    form: Mapping[str, str],
+    named: Sequence[str],
+    now: datetime,
+    jkt: str | None = None,
+) -> tuple[dict[str, Any], Authority]:
+    """The token response for a code, and the authority it was made from.
+
+    Whatever is wrong with the request, the code is gone afterwards.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the tokens are bound to it.
+    Raises: InvalidRequest, InvalidGrant, InvalidTarget, AccessDenied.
+    Spec: RFC 6749 section 4.1.3, RFC 7636 section 4.6.
+    """
+    code = form.get("code")
+    if code is None:
+        raise InvalidRequest("`code` is missing")
+    grant, produced = await codes.redeem(parts, view.id, code)
+    _require_same_client(grant, client)
+    _require_same_redirect_uri(grant, form.get("redirect_uri"))
+    _require_same_key(grant, jkt)
+    pkce.check_verifier(form.get("code_verifier"), grant.challenge)
+    made = Redemption(parts, view, client, grant, produced, named, jkt, now)
+    answer, authority = await _made_of(made)
+    await codes.end_if_reused(parts, view.id, code, produced)
+    return answer, authority
+
+
+@dataclass(frozen=True, slots=True)
+class Redemption:
+    """A code whose bindings are in order, and what is to be made of it."""
+
+    parts: Parts
+    view: ZoneView
+    client: Client
+    grant: CodeGrant
+    produced: Produced
+    named: Sequence[str]
+    jkt: str | None
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _SignIn:
+    """The sign-in behind a code.
+
+    Attributes:
+        session: the browser session in which the code was asked for.
+        top: the one that stands for the browser now: that one, or the one that took its place.
+    """
+
+    session: Session
+    user: User
+    top: Session
+
+
+class _Changed(Exception):
+    """The sign-in is not what it was when it was looked at."""
+
+
+async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
+    """The answer, once what it stands on is kept.
+
+    The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
+    still that. A refusal takes a look at the database.
+    """
+    held = redemption.view.signed_in.get(redemption.grant.session_id)
+    if held is not None:
+        session, user = held
+        with suppress(_Changed, OAuthError):
+            return await _made_under(redemption, _SignIn(session, user, top=session))
+    for _ in range(_LOOKS):
+        with suppress(_Changed):
+            return await _made_under(redemption, await _signed_in(redemption))
+    raise InvalidGrant(REFUSED, internal="the sign-in does not stay as it is")
+
+
+async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[str, Any], Authority]:
+    """The answer under a sign-in. Raises _Changed when that is not so any more, and nothing is kept."""
+    parts, view, now = redemption.parts, redemption.view, redemption.now
+    grant, client, produced = redemption.grant, redemption.client, redemption.produced
+    _require_standing(grant, sign_in, now)
+    authority = Authority(
+        session=_application_session(redemption, sign_in),
+        user=sign_in.user,
+        client=client,
+        scopes=grant.scopes,
+        resources=grant.resources,
+        jkt=redemption.jkt,
+    )
+    target = await responses.choose_target(parts, view, authority, redemption.named)
+    answer = await responses.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
+    refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
+    under = Standing(sign_in.top, sign_in.user)
+    async with parts.database.writing_once() as conn:
+        kept = family if client.may_refresh else None
+        if not await redeemed.add(conn, authority.session, kept, under=under):
+            raise _Changed
+        await recognition.used(conn, client, now=now)
+    return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
+
+
+def _require_same_client(grant: CodeGrant, client: Client) -> None:
+    if (grant.party_id, grant.client_id) != (client.party.id, client.client_id):
+        raise InvalidGrant(REFUSED, internal="the code belongs to another client")
+
+
+def _require_same_key(grant: CodeGrant, jkt: str | None) -> None:
+    """A code that was asked for with the thumbprint of a key is for who has it. Spec: RFC 9449 section 10."""
+    if grant.jkt not in (None, jkt):
+        raise InvalidGrant(REFUSED, internal="nothing proves possession of the key it was asked for with")
+
+
+def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> None:
+    """With a PKCE challenge it may be left out, as in OAuth 2.1; when it is sent, it must be the same."""
+    if redirect_uri is None and grant.challenge is not None:
+        return
+    if redirect_uri != grant.redirect_uri:
+        raise InvalidGrant(REFUSED, internal="another redirect URI")
+
+
+async def _signed_in(redemption: Redemption) -> _SignIn:
+    """The sign-in as the database has it. Raises InvalidGrant when it is gone."""
+    zone_id, session_id = redemption.view.id, redemption.grant.session_id
+    async with redemption.parts.database.querying() as conn:
+        found = await signed_in.by_session(conn, session_id, zone_id=zone_id)
+        if found is None:
+            raise InvalidGrant(REFUSED, internal="the session or the user is gone")
+        session, user = found
+        top = session
+        while top.parent_id is not None:
+            above = await sessions.find(conn, top.parent_id, zone_id=zone_id)
+            if above is None:
+                raise InvalidGrant(REFUSED, internal="the session that took its place is gone")
+            top = above
+    return _SignIn(session, user, top)
+
+
+def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None:
+    """Check that the user of the code is signed in. Raises InvalidGrant."""
+    if sign_in.user.id != grant.user_id:
+        raise InvalidGrant(REFUSED, internal="somebody else's session")
+    if not (sign_in.session.is_active(now) and sign_in.top.is_active(now)):
+        raise InvalidGrant(REFUSED, internal="the session is over")
+    if sign_in.user.status is not UserStatus.ACTIVE:
+        raise InvalidGrant(REFUSED, internal="the user is disabled")
+
+
+def _application_session(redemption: Redemption, sign_in: _SignIn) -> Session:
+    """The session that the application's tokens stand on.
+
+    It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as
+    long as it is used.
+    """
+    parts, party, now = redemption.parts, redemption.client.party, redemption.now
+    offline = "offline_access" in redemption.grant.scopes
+    lasting = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds)
+    return replace(
+        sign_in.session,
+        id=redemption.produced.session_id,
+        parent_id=None if offline else sign_in.top.id,
+        application_id=party.application_id,
+        user_agent_id=party.user_agent_id,
+        client_id=redemption.client.client_id,
+        session_type="offline" if offline else "application",
+        expires_at=lasting if offline else sign_in.session.expires_at,
+        created_at=now,
+        updated_at=now,
+        status="active",
+        epoch=1,
+        metadata={"name": redemption.client.name},
+        cookie_hash=None,
+        provider_id_token=None,
+    )

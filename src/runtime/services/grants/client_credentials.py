@@ -1,0 +1,130 @@
+"""An application's own token: for a resource it declares, or for the zone itself."""
+
+from datetime import datetime
+from typing import Any
+
+from runtime.domain.errors import InvalidScope, InvalidTarget, UnauthorizedClient
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import AccessTokenFacts, seconds
+from runtime.services.decisions import Decision
+from runtime.services.grants.context import TokenContext
+from runtime.services.issuing import policy, target
+from runtime.services.issuing.access_tokens import (
+    confirmation,
+    issue_access_token,
+    lifetime_end,
+    new_token_id,
+    token_type,
+)
+from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+
+async def grant(context: TokenContext) -> dict[str, Any]:
+    """A token of the application's own, for a resource it depends on or for the zone itself."""
+    asked = context.form.get("scope")
+    return await client_credentials(
+        context.parts,
+        context.view,
+        require_application(context.client),
+        resources=context.resources,
+        audiences=context.audiences,
+        scopes=None if asked is None else scope_strings.parse(asked),
+        now=context.now,
+        decision=context.decision,
+        jkt=context.jkt,
+    )
+
+
+async def client_credentials(
+    parts: Parts,
+    view: ZoneView,
+    client: ApplicationClient,
+    *,
+    resources: tuple[str, ...],
+    audiences: tuple[str, ...],
+    scopes: frozenset[str] | None,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+) -> dict[str, Any]:
+    """The members of the answer to a client credentials request.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the token is bound to it.
+        resources: at most one; none asks for a token for the zone itself, which carries no scope.
+    Raises: OAuthError. The steps are numbered as those of an exchange.
+    """
+    if client.is_public:
+        raise UnauthorizedClient("a public client has no authority of its own")
+    decision.step = 7
+    if len(resources) > 1:
+        raise InvalidTarget("one `resource` in a request")
+    if not resources:
+        if scopes or audiences:
+            raise InvalidScope("a token for the zone itself carries no scope")
+        return _issue(
+            parts, view, client, audience=view.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
+        )
+    resource = await target.require_resource(view, await view.resource(resources[0]), audiences)
+    decision.resource_id = resource.id
+    decision.step = 8
+    await target.require_dependency(view, client, resource)
+    decision.step = 9
+    await target.require_own_tokens(view, client, resource)
+    decision.step = 10
+    narrowed = scope_strings.narrow(scopes, scope_strings.Limits(resource=frozenset(resource.scopes or ())))
+    if narrowed.refused:
+        raise InvalidScope("a scope is not available for that resource")
+    decision.step = 11
+    verdict = await policy.decide_direct(view, client, resource=resource, scopes=narrowed.issued, now=now)
+    decision.determining = verdict.determining
+    if verdict.scopes is None:
+        raise policy.denied()
+    decision.step = 13
+    return _issue(
+        parts,
+        view,
+        client,
+        audience=resource.identifier,
+        scopes=verdict.scopes,
+        lifetime=resource.credential_lifetime_seconds,
+        jkt=jkt,
+        now=now,
+    )
+
+
+def _issue(
+    parts: Parts,
+    view: ZoneView,
+    client: ApplicationClient,
+    *,
+    audience: str,
+    scopes: frozenset[str],
+    lifetime: int | None,
+    jkt: str | None,
+    now: datetime,
+) -> dict[str, Any]:
+    expires_at = lifetime_end(now, lifetime or parts.settings.token_lifetime_seconds)
+    facts = AccessTokenFacts(
+        issuer=view.issuer,
+        subject=client.application.identifier,
+        audience=audience,
+        client_id=client.client_id,
+        scopes=scopes,
+        issued_at=now,
+        expires_at=expires_at,
+        token_id=new_token_id(),
+        session_id=None,
+        authenticated_at=None,
+        acr=None,
+        actors=(),
+        confirmation=confirmation(jkt),
+    )
+    return {
+        "access_token": issue_access_token(view, facts),
+        "token_type": token_type(jkt),
+        "expires_in": seconds(expires_at) - seconds(now),
+        "scope": scope_strings.to_text(scopes),
+    }

@@ -1,0 +1,33 @@
+"""A token request as the grant types get it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.services.decisions import Decision
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class TokenContext:
+    """A token request whose client has been authenticated.
+
+    Attributes:
+        form: every parameter once; `resource` and `audience` stand apart because they may be repeated.
+        now: the one present of the whole request.
+        jkt: thumbprint of the key that the sender has proved to have; None when no proof came.
+        decision: what the record will say; a grant fills in whom and what it found.
+    """
+
+    parts: Parts
+    view: ZoneView
+    client: Client
+    form: Mapping[str, str]
+    resources: tuple[str, ...]
+    audiences: tuple[str, ...]
+    now: datetime
+    request_id: str
+    decision: Decision
+    jkt: str | None = None

@@ -1,0 +1,233 @@
+"""A user whom the zone's identity provider vouches for, without a browser in between.
+
+The provider signs an assertion about somebody who has signed in here before; an application that has one, and
+can prove who it is, gets an access token as if that user had signed in to it just now.
+
+Spec: RFC 7523 sections 2.1 and 3; RFC 7521 section 4.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient, Unavailable
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import UserStatus
+from runtime.domain.oauth import assertions as rules
+from runtime.domain.oauth.claims import is_time
+from runtime.services.authorization import requests
+from runtime.services.grants.context import TokenContext
+from runtime.services.issuing import responses
+from runtime.services.issuing.responses import Authority
+from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import sessions, users
+from runtime.storage.sql.sessions import Session
+
+REFUSED = "the assertion is not valid"
+
+
+async def grant(context: TokenContext) -> dict[str, Any]:
+    """A token of the user whom the provider vouches for."""
+    answer, authority = await redeem(
+        context.parts,
+        context.view,
+        require_application(context.client),
+        context.form,
+        context.resources,
+        context.now,
+        context.jkt,
+    )
+    context.decision.user_id = authority.user.id
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """What a verified assertion says.
+
+    Attributes:
+        subject: what the provider calls the user, by the claim that it is configured with.
+        told_subject: `sub`, by which it speaks of the user when it ends a session.
+        at: when the user proved to the provider who they are.
+        ends, made_at: seconds since 1970; it cannot have been used before the latter.
+    """
+
+    provider: Provider
+    issuer: str
+    subject: str
+    told_subject: str
+    at: datetime
+    acr: str | None
+    amr: list[str]
+    token_id: str
+    ends: float
+    made_at: float
+
+
+async def redeem(
+    parts: Parts,
+    view: ZoneView,
+    client: ApplicationClient,
+    form: Mapping[str, str],
+    named: Sequence[str],
+    now: datetime,
+    jkt: str | None = None,
+) -> tuple[dict[str, Any], Authority]:
+    """The token response for an assertion, and the authority it was made from. No refresh token is in it.
+
+    Args:
+        jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
+    Raises: InvalidRequest; InvalidGrant, with one text for whatever is wrong with the assertion or its user;
+        UnauthorizedClient for a public client; InvalidScope, InvalidTarget, AccessDenied; Unavailable.
+    """
+    if client.is_public:
+        raise UnauthorizedClient("a public client may not redeem assertions")
+    if (assertion := form.get("assertion")) is None:
+        raise InvalidRequest("`assertion` is missing")
+    vouched = await _verified(parts, view, client, assertion, now)
+    user = await _user(parts, view, vouched)
+    asked, resources = await requests.asked_for(view, client, list(named), form.get("scope"))
+    scopes = asked - {"offline_access"}  # nothing here outlives the session
+    session = _session(parts, view, client, user, vouched, now)
+    authority = Authority(session, user, client, scopes, resources, jkt)
+    target = await responses.choose_target(parts, view, authority, named)
+    await _use_once(parts, view, vouched, now)
+    answer = await responses.answer(parts, view, authority, target, nonce=None, now=now)
+    async with parts.database.transaction() as conn:
+        await _require_unchanged(conn, vouched, user)
+        await sessions.add(conn, authority.session)
+    return answer, authority
+
+
+async def _verified(
+    parts: Parts, view: ZoneView, client: ApplicationClient, assertion: str, now: datetime
+) -> Vouched:
+    """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
+    provider = await view.user_provider()
+    if provider is None:
+        raise InvalidGrant(REFUSED, internal="the zone has no identity provider that could vouch")
+    settings = settings_of(provider, client_secret=None)
+    try:
+        jws = parse(assertion)
+        vouched = _read(view, client, provider, settings, jws, now)
+        await parts.openid.check_signature(settings, jws)
+    except OutboundFailed as failure:
+        if failure.temporary:
+            raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
+        raise InvalidGrant(REFUSED, internal=str(failure)) from None
+    except (InvalidToken, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+        raise InvalidGrant(REFUSED, internal=str(failure)) from None
+    return vouched
+
+
+def _read(
+    view: ZoneView,
+    client: ApplicationClient,
+    provider: Provider,
+    settings: ProviderSettings,
+    jws: CompactJws,
+    now: datetime,
+) -> Vouched:
+    """What the assertion says, its signature still to be verified. Raises NotAcceptable; InvalidToken.
+
+    An ID token or an access token of the provider is none: neither is meant for this server alone.
+    """
+    check_class(jws, ("JWT",))
+    claims = jws.payload
+    if rules.named(claims, "iss") != settings.issuer:
+        raise rules.NotAcceptable("another issuer than the zone's identity provider")
+    rules.check_audience(claims, (view.issuer,))
+    ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
+    if claims.get("client_id", client.client_id) != client.client_id:
+        raise rules.NotAcceptable("meant for another client")
+    if settings.external_id_claim == "email" and claims.get("email_verified") not in (True, "true"):
+        raise rules.NotAcceptable("an address that nobody has verified tells users apart")
+    acr, amr = claims.get("acr"), claims.get("amr")
+    return Vouched(
+        provider=provider,
+        issuer=settings.issuer,
+        subject=rules.named(claims, settings.external_id_claim),
+        told_subject=rules.named(claims, "sub"),
+        at=_authenticated_at(claims, now),
+        acr=acr if isinstance(acr, str) else None,
+        amr=[each for each in amr if isinstance(each, str)][:10] if isinstance(amr, list) else [],
+        token_id=rules.token_id(claims),
+        ends=ends,
+        made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS),
+    )
+
+
+def _authenticated_at(claims: Mapping[str, Any], now: datetime) -> datetime:
+    """When the user signed in at the provider, which is no later than now. Raises NotAcceptable."""
+    told = claims.get("auth_time", claims.get("iat", now.timestamp()))
+    if not is_time(told):
+        raise rules.NotAcceptable("`auth_time` is no time")
+    return min(datetime.fromtimestamp(told, UTC), now)
+
+
+async def _user(parts: Parts, view: ZoneView, vouched: Vouched) -> User:
+    """The user, who has signed in before and may still. Raises InvalidGrant."""
+    async with parts.database.reading() as conn:
+        user = await users.find_by_subject(
+            conn, zone_id=view.id, issuer=vouched.issuer, subject=vouched.subject
+        )
+    if user is None or user.status is not UserStatus.ACTIVE:
+        raise InvalidGrant(REFUSED, internal="no such user, or a disabled one")
+    return user
+
+
+async def _require_unchanged(conn: AsyncConnection, vouched: Vouched, user: User) -> None:
+    """Check that provider and user are still what they were, and keep them so until the session stands.
+
+    Raises: InvalidGrant.
+    """
+    if not (await users.hold_provider(conn, vouched.provider) and await users.hold_active(conn, user)):
+        raise InvalidGrant(REFUSED, internal="the provider was changed, or the user disabled, meanwhile")
+
+
+async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetime) -> None:
+    """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
+    digest = sha256(f"{vouched.issuer}\0{vouched.token_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    lasts = int(vouched.ends - now.timestamp()) + 1
+    if not await parts.state.use_once(
+        f"vouched:{view.id}:{digest}", made_at=vouched.made_at, ttl_seconds=lasts
+    ):
+        raise InvalidGrant(REFUSED, internal="the assertion was used before")
+
+
+def _session(
+    parts: Parts, view: ZoneView, client: ApplicationClient, user: User, vouched: Vouched, now: datetime
+) -> Session:
+    """A session of the application's own: no browser stands behind it."""
+    return Session(
+        id=new_id(),
+        organization_id=view.organization_id,
+        zone_id=view.id,
+        user_id=user.id,
+        application_id=client.application.id,
+        client_id=client.client_id,
+        session_type="application",
+        authenticated_at=vouched.at,
+        expires_at=now + timedelta(seconds=parts.settings.session_lifetime_seconds),
+        created_at=now,
+        updated_at=now,
+        acr=vouched.acr,
+        amr=vouched.amr,
+        provider_id=vouched.provider.id,
+        issuer=vouched.issuer,
+        subject=vouched.subject,
+        provider_subject=vouched.told_subject,
+        metadata={"name": client.application.name},
+    )

@@ -1,0 +1,271 @@
+"""Token exchange, step by step. Every exchange takes this one way; there is no shorter one for any case.
+
+The steps are numbered as the record of decisions has them:
+1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_requests`)
+4 subject token   5 the one trip   6 provenance   7 resource   8 dependency   9 allowance
+10 chain, scopes and lifetime   11 policy   12 a token issued before   13 a new one   14 kept for the next
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from runtime.domain.errors import InvalidScope, UnauthorizedClient
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import AccessTokenFacts, seconds
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain, read_request
+from runtime.services.authority import revalidation
+from runtime.services.authority.consents import Allowance, require_allowance
+from runtime.services.authority.subject import (
+    Subject,
+    check_actor,
+    check_provenance,
+    check_root,
+    own_authority,
+    refused,
+    require_not_denied,
+    verify_subject,
+)
+from runtime.services.decisions import Decision
+from runtime.services.grants.context import TokenContext
+from runtime.services.issuing import policy, target, token_cache
+from runtime.services.issuing.access_tokens import (
+    confirmation,
+    issue_access_token,
+    lifetime_end,
+    new_token_id,
+    token_type,
+)
+from runtime.services.issuing.token_cache import CachedToken
+from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parts import Parts
+from runtime.services.zones import RootView, ZoneView
+
+
+async def grant(context: TokenContext) -> dict[str, Any]:
+    """A token for one resource, on the authority of the subject token's user."""
+    client = require_application(context.client)
+    if client.is_public:
+        raise UnauthorizedClient("a public client may not exchange tokens")
+    request = read_request(context.form, context.resources, context.audiences)
+    return await exchange(
+        context.parts,
+        context.view,
+        client,
+        request,
+        now=context.now,
+        decision=context.decision,
+        jkt=context.jkt,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be issued, before policy has been asked."""
+
+    actors: tuple[str, ...]
+    scopes: frozenset[str]
+    expires_at: datetime
+
+
+async def exchange(
+    parts: Parts,
+    view: ZoneView,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    *,
+    now: datetime,
+    decision: Decision,
+    jkt: str | None = None,
+) -> dict[str, Any]:
+    """The members of the answer to an exchange request.
+
+    Args:
+        view: the zone as this process knows it; the trip tells whether it still stands.
+        decision: is filled in on the way.
+        jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
+    Raises: OAuthError; StaleView when all is to be done again with a newer view.
+    """
+    decision.step = 4
+    subject = verify_subject(view, request.subject_token, now)
+    decision.actors = subject.actors
+    resource = await view.resource(request.resource)
+
+    decision.step = 5
+    held = await revalidation.known_root(view, subject.session_id)
+    key = _cache_key(view, client, request, subject, held.root, resource, jkt)
+    standing, candidate = await revalidation.take(parts, view, held, key=key)
+    require_not_denied(view, subject.token_id)
+    root, authority = await _authority(view, subject, standing, now)
+    decision.user_id = root.user.user.id if root else None
+
+    decision.step = 6
+    await check_provenance(view, client, subject, jkt=jkt)
+    check_actor(view, client, subject, request.actor_token, now)
+
+    decision.step = 7
+    resource = await target.require_resource(view, resource, request.audiences)
+    decision.resource_id = resource.id
+
+    decision.step = 8
+    await target.require_dependency(view, client, resource)
+
+    decision.step = 9
+    await target.require_own_tokens(view, client, resource)
+    allowance = (
+        await require_allowance(parts, view, client, root, resource, wanted=request.scopes, now=now)
+        if root
+        else Allowance()
+    )
+
+    decision.step = 10
+    plan = _plan(parts, client, request, subject, root, resource, allowance, now)
+    decision.actors = plan.actors
+
+    decision.step = 11
+    verdict = await policy.decide_exchange(
+        view,
+        client,
+        authority,
+        actors=plan.actors,
+        resource=resource,
+        scopes=plan.scopes,
+        now=now,
+    )
+    decision.determining = verdict.determining
+    if verdict.scopes is None:
+        raise policy.denied()
+
+    decision.step = 12
+    under = (view.epoch, *(root.epochs if root else (0, 0)))
+    token = token_cache.open_entry(
+        candidate, key=key, sealer=view.sealer, epochs=under, scopes=verdict.scopes, now=now
+    )
+    if token is None or token.token_id in view.denied:
+        decision.step = 13
+        token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
+        decision.step = 14
+        await token_cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
+    return _answer(token, jkt, now)
+
+
+def _cache_key(
+    view: ZoneView,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource | None,
+    jkt: str | None,
+) -> str:
+    return token_cache.entry_key(
+        zone_id=view.id,
+        principal=root.user.user.id if root else f"application:{subject.sub}",
+        resource=resource.id if resource else "",
+        scopes=request.scopes,
+        client_id=client.client_id,
+        actors=subject.actors,
+        # Without a session the subject token itself bounds what is issued.
+        session_id=subject.session_id or subject.digest,
+        confirmation=confirmation(jkt),
+    )
+
+
+async def _authority(
+    view: ZoneView, subject: Subject, root: RootView | None, now: datetime
+) -> tuple[RootView | None, policy.Authority]:
+    """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
+    if subject.session_id is None:
+        own = await own_authority(view, subject)
+        return None, policy.Authority(await view.application_facts(own), f"application:{own.id}")
+    standing = check_root(root, subject, now)
+    session = standing.session
+    return standing, policy.Authority(
+        standing.user.principal,
+        f"{session.user_id}\0{session.user_epoch}",
+        session.authenticated_at,
+        session.acr,
+        standing.user.own_policies,
+    )
+
+
+def _plan(
+    parts: Parts,
+    client: ApplicationClient,
+    request: ExchangeRequest,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource,
+    allowance: Allowance,
+    now: datetime,
+) -> Plan:
+    """The chain, the scopes and the end of what would be issued.
+
+    Raises: InvalidRequest for a chain too long; InvalidScope when a scope is beyond any of the limits.
+    Spec: zone interface, section 6, rules 2, 4, 5 and 7.
+    """
+    supported = frozenset(resource.scopes or ())
+    narrowed = scope_strings.narrow(
+        request.scopes,
+        scope_strings.Limits(
+            resource=supported,
+            grant=allowance.scopes,
+            subject=subject.scopes if subject.audience == resource.identifier else None,
+            ceiling=supported,
+        ),
+    )
+    if narrowed.refused:
+        raise InvalidScope("a scope is not available for that resource")
+    bounds = [root.session.expires_at] if root else [datetime.fromtimestamp(subject.expires_at, now.tzinfo)]
+    expires_at = lifetime_end(
+        now,
+        resource.credential_lifetime_seconds or parts.settings.token_lifetime_seconds,
+        allowance.ends_at,
+        *bounds,
+    )
+    if seconds(expires_at) <= seconds(now):
+        raise refused("nothing of its lifetime is left")
+    return Plan(extend_chain(subject.actors, client.application.identifier), narrowed.issued, expires_at)
+
+
+def _mint(
+    view: ZoneView,
+    client: ApplicationClient,
+    subject: Subject,
+    root: RootView | None,
+    resource: Resource,
+    plan: Plan,
+    scopes: frozenset[str],
+    under: token_cache.Epochs,
+    jkt: str | None,
+    now: datetime,
+) -> CachedToken:
+    """A new token. Every fact in it was established in this request."""
+    facts = AccessTokenFacts(
+        issuer=view.issuer,
+        subject=subject.sub,
+        audience=resource.identifier,
+        client_id=client.client_id,
+        scopes=scopes,
+        issued_at=now,
+        expires_at=plan.expires_at,
+        token_id=new_token_id(),
+        session_id=root.session.id if root else None,
+        authenticated_at=root.session.authenticated_at if root else None,
+        acr=root.session.acr if root else None,
+        actors=plan.actors,
+        confirmation=confirmation(jkt),
+    )
+    token = issue_access_token(view, facts)
+    return CachedToken(token, facts.token_id, seconds(plan.expires_at), scopes, under)
+
+
+def _answer(token: CachedToken, jkt: str | None, now: datetime) -> dict[str, Any]:
+    return {
+        "access_token": token.token,
+        "issued_token_type": ACCESS_TOKEN,
+        "token_type": token_type(jkt),
+        "expires_in": token.expires_at - seconds(now),
+        "scope": scope_strings.to_text(token.scopes),
+    }

@@ -1,0 +1,136 @@
+"""Answering token requests: the client is authenticated, its grant type makes the answer, all is recorded.
+
+Spec: RFC 6749 section 3.2; zone interface, sections 3 to 6.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.domain.errors import InvalidRequest, OAuthError, UnsupportedGrantType
+from runtime.domain.oauth.exchange import GRANT_TYPE as TOKEN_EXCHANGE
+from runtime.domain.oauth.forms import Form
+from runtime.services.authority import revalidation
+from runtime.services.clients import authenticate_client, dpop
+from runtime.services.clients.guessing import GUESSING
+from runtime.services.decisions import Decision
+from runtime.services.grants import (
+    authorization_code,
+    client_credentials,
+    jwt_bearer,
+    refresh_token,
+    token_exchange,
+)
+from runtime.services.grants.context import TokenContext
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class GrantType:
+    """One grant type.
+
+    Attributes:
+        event: what the record of decisions calls it.
+        grant: makes the members of the answer.
+    """
+
+    event: str
+    grant: Callable[[TokenContext], Awaitable[dict[str, Any]]]
+
+
+GRANT_TYPES: Mapping[str, GrantType] = {
+    "authorization_code": GrantType("authorization_code", authorization_code.grant),
+    "refresh_token": GrantType("refresh_token", refresh_token.grant),
+    "client_credentials": GrantType("client_credentials", client_credentials.grant),
+    TOKEN_EXCHANGE: GrantType("token_exchange", token_exchange.grant),
+    "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType("jwt_bearer", jwt_bearer.grant),
+}
+_UNKNOWN = "unknown_grant_type"
+
+
+async def respond(
+    parts: Parts,
+    zone_id: str,
+    form: Form,
+    *,
+    authorization: str | None,
+    address: str,
+    request_id: str,
+    proof: str | None = None,
+) -> dict[str, Any]:
+    """The members of the answer to a token request.
+
+    Args:
+        authorization: the header of that name.
+        address: whom it comes from, for limits.
+        proof: the `DPoP` header.
+    Raises: OAuthError, after the refusal has been recorded; NotFound for an unknown zone.
+    """
+    decision: Decision | None = None
+
+    async def attempt(view: ZoneView) -> dict[str, Any]:
+        nonlocal decision
+        decision = Decision(view.organization_id, view.id, parts.clock(), request_id)
+        return await _granted(parts, view, form, decision, authorization, address, proof)
+
+    try:
+        answer = await revalidation.on_current_zone(
+            parts, zone_id, attempt, may_repeat=_may_repeat(form, proof)
+        )
+    except OAuthError as refusal:
+        if decision is not None:
+            decision.refuse(refusal)
+            parts.decisions.record(decision)
+        raise
+    if decision is not None:
+        decision.issue()
+        parts.decisions.record(decision)
+    return answer
+
+
+def _may_repeat(form: Form, proof: str | None) -> bool:
+    """Tell whether a request may be worked on twice: an exchange, and nothing in it that works once."""
+    is_exchange = form.values.get("grant_type") == TOKEN_EXCHANGE
+    return is_exchange and proof is None and "client_assertion" not in form.values
+
+
+async def _granted(
+    parts: Parts,
+    view: ZoneView,
+    form: Form,
+    decision: Decision,
+    authorization: str | None,
+    address: str,
+    proof: str | None,
+) -> dict[str, Any]:
+    name = form.values.get("grant_type")
+    if name is None:
+        raise InvalidRequest("`grant_type` is required")
+    grant_type = GRANT_TYPES.get(name)
+    decision.event = grant_type.event if grant_type else _UNKNOWN
+    decision.step = 3
+    client = await authenticate_client(
+        parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
+    )
+    decision.application_id, decision.user_agent_id = client.party.application_id, client.party.user_agent_id
+    if grant_type is None:
+        raise UnsupportedGrantType("this grant type is not served here")
+    jkt = None
+    if proof is not None:
+        uri = str(view.zone.protocols.oauth2.token_endpoint)
+        jkt = await dpop.prove(parts, view, proof, method="POST", uri=uri, now=decision.at)
+    return await grant_type.grant(
+        TokenContext(
+            parts=parts,
+            view=view,
+            client=client,
+            form=form.values,
+            resources=form.resources,
+            audiences=form.audiences,
+            now=decision.at,
+            request_id=decision.request_id,
+            decision=decision,
+            jkt=jkt,
+        )
+    )

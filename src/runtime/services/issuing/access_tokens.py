@@ -1,0 +1,84 @@
+"""Making the zone's tokens. Spec: zone interface, section 3."""
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from runtime.domain.oauth import claims
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ID_TOKEN_TYPE, AccessTokenFacts
+from runtime.services.parties import ID_TOKEN_ALGORITHM
+from runtime.services.zones import ZoneView
+
+
+def new_token_id() -> str:
+    """A `jti`: 128 random bits."""
+    return secrets.token_urlsafe(16)
+
+
+def token_type(jkt: str | None) -> str:
+    """How a token is presented: one that is bound to a key, with a proof. Spec: RFC 9449 section 5."""
+    return "Bearer" if jkt is None else "DPoP"
+
+
+def confirmation(jkt: str | None) -> dict[str, str] | None:
+    """The `cnf` of a token that is bound to the key of that thumbprint. Spec: RFC 9449 section 6.1."""
+    return None if jkt is None else {"jkt": jkt}
+
+
+def lifetime_end(now: datetime, lifetime_seconds: int, *ends: datetime | None) -> datetime:
+    """When a token ends that lives this long and may not outlive any of *ends*."""
+    end = now + timedelta(seconds=lifetime_seconds)
+    return min((end, *(each for each in ends if each is not None)))
+
+
+def issue_access_token(view: ZoneView, facts: AccessTokenFacts) -> str:
+    """An access token of the zone, signed with the algorithm the zone has chosen.
+
+    Raises: ValueError when the facts contradict the zone: then a caller has mixed up two zones.
+    """
+    if facts.issuer != view.issuer:
+        raise ValueError("facts about another issuer's token")
+    if facts.expires_at <= facts.issued_at:
+        raise ValueError("a token that has ended before it begins")
+    return view.signing(view.access_token_algorithm).sign(claims.access_token(facts), typ=ACCESS_TOKEN_TYPE)
+
+
+def issue_id_token(
+    view: ZoneView,
+    *,
+    subject: str,
+    client_id: str,
+    session_id: str,
+    access_token: str | None,
+    nonce: str | None,
+    authenticated_at: datetime | None,
+    acr: str | None,
+    now: datetime,
+    expires_at: datetime,
+    extra: dict[str, Any] | None = None,
+    algorithm: str = ID_TOKEN_ALGORITHM,
+) -> str:
+    """An ID token for the application that the user signed in to.
+
+    Args:
+        subject: the user's zone identifier.
+        access_token: the one it is issued with, which `at_hash` binds it to.
+        extra: claims about the user that the granted scopes allow.
+        algorithm: what the client waits for.
+    Spec: OpenID Connect Core section 2; zone interface, section 3.
+    """
+    settled: dict[str, Any] = {
+        "iss": view.issuer,
+        "sub": subject,
+        "aud": client_id,
+        "iat": claims.seconds(now),
+        "exp": claims.seconds(expires_at),
+        "nonce": nonce,
+        "auth_time": claims.seconds(authenticated_at) if authenticated_at else None,
+        "acr": acr,
+        "sid": session_id,
+        "at_hash": claims.at_hash(access_token, algorithm) if access_token else None,
+    }
+    written = {name: value for name, value in (extra or {}).items() if name not in settled}
+    written |= {name: value for name, value in settled.items() if value is not None}
+    return view.signing(algorithm).sign(written, typ=ID_TOKEN_TYPE)

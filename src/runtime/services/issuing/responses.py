@@ -1,0 +1,218 @@
+"""The tokens that a code or a refresh token is answered with.
+
+An access token has one audience. Who was authorized for one resource gets a token for that; who was
+authorized for several, or for none, gets one for the zone itself (userinfo, exchanges), or names a resource.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from runtime.domain.errors import InvalidScope, InvalidTarget
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.role import User
+from runtime.domain.oauth import scopes as scope_strings
+from runtime.domain.oauth.claims import AccessTokenFacts
+from runtime.domain.oauth.resources import RequestedResource
+from runtime.services.authority import consents
+from runtime.services.authority.consents import authorization_required
+from runtime.services.clients import recognition
+from runtime.services.issuing import policy
+from runtime.services.issuing.access_tokens import (
+    confirmation,
+    issue_access_token,
+    issue_id_token,
+    lifetime_end,
+    new_token_id,
+    token_type,
+)
+from runtime.services.issuing.target import require_own_tokens
+from runtime.services.parties import Client
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """What the user agreed to, and who may use it.
+
+    Attributes:
+        session: the application's session; its id is the tokens' `sid`.
+        user: as read in this request.
+        scopes: the sign-in scopes.
+        jkt: thumbprint of the key that access tokens are bound to.
+    """
+
+    session: Session
+    user: User
+    client: Client
+    scopes: frozenset[str]
+    resources: tuple[RequestedResource, ...]
+    jkt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one access token is for.
+
+    Attributes:
+        ends_at: when the user's delegated grant ends; None when it does not by itself.
+    """
+
+    resource: Resource
+    scopes: frozenset[str]
+    ends_at: datetime | None = None
+
+
+async def choose_target(
+    parts: Parts, view: ZoneView, authority: Authority, named: Sequence[str]
+) -> Target | None:
+    """The resource an access token is for; None for the zone itself.
+
+    Args:
+        named: what the token request says; it can only narrow what was authorized.
+    Raises: InvalidTarget; AccessDenied when the client may not know any more who the user is, or may not use
+        the resource: the user has taken it back, or has agreed to another client than it is by now.
+    Spec: RFC 8707 section 2.2; zone interface, section 3.
+    """
+    if len(named) > 1:
+        raise InvalidTarget("name one `resource` for one access token")
+    if not await consents.covers_sign_in(parts, view, authority.client, authority.user, authority.scopes):
+        raise authorization_required(view, authority.client, None, internal="no consent to signing in")
+    authorized = {each.id: each for each in authority.resources}
+    if named and named[0] == view.issuer:
+        return None
+    if named:
+        found = await view.resource(named[0])
+        asked = authorized.get(found.id) if found else None
+        if asked is None:
+            raise InvalidTarget("`resource` is not one the user has authorized")
+    elif len(authorized) == 1:
+        asked = authority.resources[0]
+    else:
+        return None
+    return await _usable(parts, view, authority, asked)
+
+
+def narrowed(authority: Authority, scope: str | None) -> Authority:
+    """The same authority with fewer scopes. Raises InvalidScope for one that was not authorized."""
+    if scope is None:
+        return authority
+    asked = scope_strings.parse(scope)
+    whole = authority.scopes.union(*(each.scopes for each in authority.resources))
+    if beyond := asked - whole:
+        raise InvalidScope(f"`{min(beyond)[:60]}` is more than the user has authorized")
+    resources = tuple(each.model_copy(update={"scopes": each.scopes & asked}) for each in authority.resources)
+    return replace(authority, scopes=authority.scopes & asked, resources=resources)
+
+
+async def answer(
+    parts: Parts,
+    view: ZoneView,
+    authority: Authority,
+    target: Target | None,
+    *,
+    nonce: str | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no."""
+    granted = authority.scopes
+    if target is not None:
+        granted = await _permitted(view, authority, target, now)
+    lifetime = target.resource.credential_lifetime_seconds if target else None
+    facts = AccessTokenFacts(
+        issuer=view.issuer,
+        subject=authority.user.identifier,
+        audience=target.resource.identifier if target else view.issuer,
+        client_id=authority.client.client_id,
+        scopes=granted,
+        issued_at=now,
+        expires_at=lifetime_end(
+            now,
+            lifetime or parts.settings.token_lifetime_seconds,
+            authority.session.expires_at,
+            target.ends_at if target else None,
+        ),
+        token_id=new_token_id(),
+        session_id=authority.session.id,
+        authenticated_at=authority.session.authenticated_at,
+        acr=authority.session.acr,
+        actors=(),
+        confirmation=confirmation(authority.jkt),
+    )
+    access_token = issue_access_token(view, facts)
+    members: dict[str, Any] = {
+        "access_token": access_token,
+        "token_type": token_type(authority.jkt),
+        "expires_in": int((facts.expires_at - now).total_seconds()),
+        "scope": scope_strings.to_text(granted | authority.scopes),
+    }
+    if "openid" in authority.scopes:
+        members["id_token"] = issue_id_token(
+            view,
+            subject=authority.user.identifier,
+            client_id=authority.client.client_id,
+            session_id=authority.session.id,
+            access_token=access_token,
+            nonce=nonce,
+            authenticated_at=authority.session.authenticated_at,
+            acr=authority.session.acr,
+            now=now,
+            algorithm=authority.client.id_token_algorithm,
+            expires_at=now + timedelta(seconds=parts.settings.token_lifetime_seconds),
+            extra=person_claims(authority.user, authority.session.session_data, authority.scopes)
+            | ({"amr": authority.session.amr} if authority.session.amr else {}),
+        )
+    return members
+
+
+def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]) -> dict[str, Any]:
+    """What the scopes let an application know about a user. Spec: OpenID Connect Core section 5.4."""
+    claims: dict[str, Any] = {}
+    if "email" in scopes:
+        claims |= {"email": user.email, "email_verified": user.email_verified}
+    if "profile" in scopes:
+        claims |= dict(profile)
+        claims.setdefault("preferred_username", user.email)
+    return claims
+
+
+async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: RequestedResource) -> Target:
+    """The resource as it stands now, if the application may still have a token for it.
+
+    Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
+    """
+    resource = await view.resource_of(asked.id)
+    client = authority.client
+    if resource is None or not await recognition.may_ask(view, client, resource):
+        raise InvalidTarget("the application may not have a token for that resource any more")
+    await require_own_tokens(view, client, resource)
+    agreed = await consents.given_for(parts, view, client, authority.user, asked)
+    if agreed is None:
+        raise authorization_required(view, client, resource, internal="withdrawn since")
+    return Target(resource, asked.scopes & frozenset(resource.scopes or ()), agreed.end_of(resource.id))
+
+
+async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
+    """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
+    session, person = authority.session, await view.viewed(authority.user)
+    verdict = await policy.decide_exchange(
+        view,
+        authority.client,
+        policy.Authority(
+            person.principal,
+            key=f"user {person.user.id} {person.user.epoch}",
+            authenticated_at=session.authenticated_at,
+            acr=session.acr,
+            own_policies=person.own_policies,
+        ),
+        actors=(authority.client.identifier,),
+        resource=target.resource,
+        scopes=target.scopes,
+        now=now,
+    )
+    if verdict.scopes is None:
+        raise policy.denied()
+    return verdict.scopes

@@ -1,0 +1,38 @@
+"""What a token is asked for: a registered resource that the application declares, with tokens made here."""
+
+from runtime.domain.errors import InvalidTarget
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import ProviderType
+from runtime.domain.oauth.exchange import TARGET_REFUSED
+from runtime.services.authority.consents import authorization_required
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.zones import ZoneView
+
+
+async def require_resource(view: ZoneView, found: Resource | None, audiences: tuple[str, ...]) -> Resource:
+    """The target, which every `audience` must mean too. Raises InvalidTarget."""
+    if found is None:
+        raise InvalidTarget(TARGET_REFUSED, internal="unknown resource")
+    for audience in audiences:
+        meant = await view.resource(audience)
+        if meant is None or meant.id != found.id:
+            raise InvalidTarget(TARGET_REFUSED, internal="`audience` means another resource")
+    return found
+
+
+async def require_dependency(view: ZoneView, client: ApplicationClient, resource: Resource) -> None:
+    """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
+    if resource.id not in await view.dependencies(client.application.id):
+        raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
+
+
+async def require_own_tokens(view: ZoneView, client: Client, resource: Resource) -> None:
+    """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
+
+    A token of another issuer takes an account that the user has connected, and none is.
+    """
+    if resource.credential_provider_id is None:
+        return
+    provider = await view.provider(resource.credential_provider_id)
+    if provider is None or provider.type != ProviderType.SERVICE_STS:
+        raise authorization_required(view, client, resource, internal="no connected account")

@@ -1,0 +1,1 @@
+"""Ways to sign in: a password, an identity provider upstream, an invitation."""

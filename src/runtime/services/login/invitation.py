@@ -1,0 +1,135 @@
+"""Registration with an invitation: the address is the one it was sent to, and counts as verified.
+
+In the organization's own zone that accepts the invitation; in its other zones it only lets the person in.
+Between the pages an invitation is known by the hash of its token: the token is kept nowhere.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+from runtime.adapters.passwords import PasswordsBusy
+from runtime.domain.errors import Conflict, SignInRefused, SignInUnavailable
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import INVITATION, ORGANIZATION
+from runtime.domain.kinds.invitation import Invitation
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import InvitationStatus
+from runtime.services.authority import users
+from runtime.services.login import rate_limits
+from runtime.services.management import entities
+from runtime.services.management.members import acceptance, organization_users
+from runtime.services.management.unit import Unit, unit_of_work
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import entities as storage
+from runtime.storage.sql import invitations
+from runtime.storage.sql import users as user_storage
+
+_BUSY = "too many people are registering at this moment; try again shortly"
+_OVER = "this invitation is not good any more; ask whoever invited you for another one"
+_USED = "this invitation has been used; sign in with the account that was made for it"
+_KNOWN = "there is an account with your address already; sign in with it"
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """Somebody who may register.
+
+    Attributes:
+        organization: the name of the one that invites.
+        joins: whether registering here makes them a user of the organization.
+    """
+
+    invitation: Invitation
+    organization: str
+    joins: bool
+
+    @property
+    def email(self) -> str:
+        """The address that the account will have."""
+        return self.invitation.email
+
+
+def remembered(parts: Parts, token: str) -> str:
+    """How an invitation is known between the pages."""
+    return parts.hasher.hash(token).hex()
+
+
+async def find(parts: Parts, view: ZoneView, known_as: str) -> Invited:
+    """Who is invited. Raises SignInRefused for an invitation that opens nothing here (any more)."""
+    async with parts.database.reading() as conn:
+        found = await invitations.by_token(conn, bytes.fromhex(known_as))
+        if found is None or found[0].organization_id != view.organization_id:
+            raise SignInRefused(_OVER)
+        organization = await storage.get(conn, ORGANIZATION, view.organization_id, within={})
+    invitation, name = found
+    joins = cast(Organization, organization).zone_id == view.id
+    _require_open(invitation, joins=joins, expired=parts.clock() >= invitation.expires_at)
+    return Invited(invitation, name, joins)
+
+
+async def register(parts: Parts, view: ZoneView, invited: Invited, password: str, *, address: str) -> User:
+    """The new user of the zone, who signs in with that password.
+
+    Args:
+        address: where the request comes from.
+    Raises: ValidationFailed for a password that will not do; SignInRefused for an invitation that somebody
+        has used meanwhile, or an address that has an account; TooManyTries; SignInUnavailable.
+    """
+    # Counted by invitation: those who are invited together may well share an address.
+    await rate_limits.admit(parts, view.id, f"invitation {invited.invitation.id}", address)
+    try:
+        if invited.joins:
+            return await _join(parts, invited, password)
+        return await users.create_local_user(parts, view.id, invited.email, password, verified=True)
+    except Conflict:
+        raise SignInRefused(_KNOWN) from None
+    except PasswordsBusy:
+        raise SignInUnavailable(_BUSY) from None
+
+
+def _require_open(invitation: Invitation, *, joins: bool, expired: bool) -> None:
+    if expired or invitation.status is InvitationStatus.REVOKED:
+        raise SignInRefused(_OVER)
+    used = invitation.status is InvitationStatus.ACCEPTED and invitation.zone_user_id is None
+    if joins and used:
+        raise SignInRefused(_USED)
+
+
+async def _join(parts: Parts, invited: Invited, password: str) -> User:
+    """Make the user, or give the one whom an acceptance has made already their first credential."""
+    hashed = await parts.passwords.hash(users.checked_password(password))
+    invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()
+    async with unit_of_work(parts, acceptance.actor(invitation, user_id), new_id()) as unit:
+        current = await acceptance.locked(unit, invitation)
+        _require_open(current, joins=True, expired=unit.now >= current.expires_at)
+        if current.status is InvitationStatus.PENDING:
+            user = await _accept(unit, current, user_id)
+        else:
+            user = await _complete(unit, current)
+        await user_storage.add_password(unit.conn, user, password_hash=hashed, now=unit.now)
+    return user
+
+
+async def _accept(unit: Unit, invitation: Invitation, user_id: str) -> User:
+    zone = await organization_users.own_zone(unit)
+    await acceptance.claim(unit, invitation)
+    user = await acceptance.new_user(unit, zone, invitation, user_id)
+    await organization_users.join(unit, user, invitation.role)
+    return user
+
+
+async def _complete(unit: Unit, invitation: Invitation) -> User:
+    """The user whom an acceptance has made. Raises SignInRefused when they have a credential, or are gone."""
+    zone = await organization_users.own_zone(unit)
+    found = await user_storage.without_credential(
+        unit.conn, cast(str, invitation.zone_user_id), zone_id=zone.id
+    )
+    if found is None:
+        raise SignInRefused(_USED)
+    users.require_active(found)
+    after = invitation.model_copy(update={"zone_user_id": None})
+    scope = {"organization_id": unit.organization_id}
+    await entities.change(unit, INVITATION, scope, invitation, after, action="register")
+    return found

@@ -1,0 +1,83 @@
+"""Sign-in and registration with a password, for a zone without an identity provider."""
+
+from contextlib import suppress
+
+from runtime.adapters.passwords import PasswordsBusy
+from runtime.domain.errors import Conflict, SignInRefused, SignInUnavailable, ValidationFailed
+from runtime.domain.kinds.role import User
+from runtime.services.authority import users
+from runtime.services.login import rate_limits
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import users as storage
+from runtime.storage.sql.users import PasswordUser
+
+_BUSY = "too many people are signing in at this moment; try again shortly"
+
+
+class WrongPassword(Exception):
+    """No such user, or not this password: which of them is not told."""
+
+
+def require_local(view: ZoneView) -> None:
+    """Refuse a zone whose users sign in elsewhere. Raises SignInRefused."""
+    if view.zone.user_identity_provider_id is not None:
+        raise SignInRefused("people sign in to this zone with their identity provider")
+
+
+async def authenticate(parts: Parts, view: ZoneView, email: str, password: str, *, address: str) -> User:
+    """The user with that address and password. An unknown user costs as much time as a wrong password.
+
+    Raises: WrongPassword; TooManyTries; SignInRefused for a disabled user; SignInUnavailable.
+    """
+    require_local(view)
+    account = email.strip()
+    await rate_limits.admit(parts, view.id, account, address)
+    async with parts.database.reading() as conn:
+        found = await storage.find_by_password(conn, zone_id=view.id, email=account)
+    try:
+        matches = await parts.passwords.verify(found.password_hash if found else None, password)
+    except PasswordsBusy:
+        raise SignInUnavailable(_BUSY) from None
+    if found is None or not matches:
+        raise WrongPassword
+    await rate_limits.forgive(parts, view.id, account, address)
+    users.require_active(found.user)
+    with suppress(PasswordsBusy):  # then at another sign-in
+        await _renew_hash(parts, found, password)
+    return found.user
+
+
+async def register(parts: Parts, view: ZoneView, email: str, password: str, *, address: str) -> User:
+    """A new user, made by themselves; the address stays unverified, so nothing that waits for it is bound.
+
+    Raises: SignInRefused when the zone wants an invitation; ValidationFailed; TooManyTries;
+        SignInUnavailable.
+    """
+    require_open_registration(view)
+    await rate_limits.admit(parts, view.id, "registration", address)
+    try:
+        return await users.create_local_user(parts, view.id, email, password, verified=False)
+    except Conflict:
+        raise ValidationFailed.of("email", "cannot be registered; if it is yours, sign in instead") from None
+    except PasswordsBusy:
+        raise SignInUnavailable(_BUSY) from None
+
+
+def require_open_registration(view: ZoneView) -> None:
+    """Refuse registration where it takes an invitation. Raises SignInRefused."""
+    require_local(view)
+    if view.zone.requires_invitation:
+        raise SignInRefused(
+            "registration here needs an invitation; ask the people who run this zone for one, and open the "
+            "address in its mail"
+        )
+
+
+async def _renew_hash(parts: Parts, found: PasswordUser, password: str) -> None:
+    """Keep the password under today's parameters, if its hash was made with weaker ones."""
+    if not parts.passwords.needs_rehash(found.password_hash):
+        return
+    hashed = await parts.passwords.hash(password)
+    async with parts.database.transaction() as conn:
+        await storage.replace_password(conn, found.user, password_hash=hashed, now=parts.clock())

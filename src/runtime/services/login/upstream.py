@@ -1,0 +1,247 @@
+"""Sign-in at the zone's identity provider: there and back.
+
+The state that travels is a random handle. What it stands for stays here: which interaction, which provider,
+the nonce and the PKCE verifier. It works once, in the browser that was sent away.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from runtime.adapters.identity_providers.answers import ProviderIdentity, ProviderRefused
+from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.keys.sealing import new_secret
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import (
+    AccessDenied,
+    BadLink,
+    InvalidRequest,
+    LoginRequired,
+    OAuthError,
+    ServerError,
+    SignInRefused,
+    SignInUnavailable,
+    TemporarilyUnavailable,
+    UnmetAuthenticationRequirements,
+)
+from runtime.domain.kinds.provider import Provider
+from runtime.services.authorization import interactions
+from runtime.services.authorization.interactions import Interaction
+from runtime.services.authorization.requests import Parameters
+from runtime.services.authorization.requirements import LEEWAY_SECONDS, SignInTerms
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+
+TRIP_SECONDS = 900
+_LOST = (
+    "this sign-in has expired, or was started in another browser; go back to the application and try again"
+)
+_UNUSABLE = "the identity provider's answer cannot be used; try again, or ask the people who run this zone"
+
+
+class Trip(BaseModel):
+    """What a state handle stands for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    handle: str
+    provider_id: str
+    nonce: str
+    verifier: str
+    departed_at: datetime
+    asked_to_prove: bool  # the provider was told not to go by a session that it has already
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A user who has come back from the provider.
+
+    Attributes:
+        claims: of the ID token, completed by userinfo.
+        authenticated_at: when the user proved who they are; None when the provider does not say, and may
+            have gone by a session it had already.
+        id_token: when the provider wants to hear of the session's end.
+    """
+
+    handle: str
+    interaction: Interaction
+    provider: Provider
+    identity: ProviderIdentity
+    claims: Mapping[str, Any]
+    authenticated_at: datetime | None
+    id_token: str | None = field(repr=False)
+
+
+class TurnedAway(Exception):
+    """The provider sent the user back without a sign-in: the application is told `refusal`."""
+
+    def __init__(self, handle: str, interaction: Interaction, refusal: OAuthError) -> None:
+        super().__init__(refusal.detail)
+        self.handle, self.interaction, self.refusal = handle, interaction, refusal
+
+
+async def depart(
+    parts: Parts,
+    view: ZoneView,
+    provider: Provider,
+    handle: str,
+    interaction: Interaction,
+    *,
+    prove: bool = False,
+) -> str:
+    """The provider's address to send the browser to.
+
+    Args:
+        prove: whatever the request says, the user is to prove who they are.
+    Raises: OAuthError, to be told to the application.
+    """
+    state, request = new_secret(), interaction.request
+    settings = provider_settings(view, provider)
+    parameters = _wishes(request, prove=prove)
+    prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
+    trip = Trip(
+        handle=handle,
+        provider_id=provider.id,
+        nonce=new_secret(),
+        verifier=new_secret(),
+        departed_at=parts.clock(),
+        asked_to_prove="login" in prompt.split(),
+    )
+    try:
+        address = await parts.openid.authorization_url(
+            settings,
+            redirect_uri=_redirect_uri(view),
+            state=state,
+            verifier=trip.verifier,
+            nonce=trip.nonce,
+            login_hint=request.login_hint,
+            parameters=parameters,
+        )
+    except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        raise TemporarilyUnavailable(
+            "the identity provider of this zone cannot be reached", internal=str(failure)
+        ) from None
+    key = _key(parts, view.id, state)
+    sealed = view.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
+    await parts.state.put(key, sealed, ttl_seconds=TRIP_SECONDS)
+    return address
+
+
+def _wishes(terms: SignInTerms, *, prove: bool) -> dict[str, str]:
+    """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470."""
+    prompts = (terms.prompts & {"login", "select_account"}) | ({"login"} if prove else set())
+    wishes = {
+        "prompt": " ".join(sorted(prompts)),
+        "max_age": "" if terms.max_age is None else str(terms.max_age),
+        "acr_values": " ".join(terms.acr_values),
+    }
+    return {name: value for name, value in wishes.items() if value}
+
+
+async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login: str | None) -> Return:
+    """Who came back to the callback.
+
+    Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
+        when another issuer answers, before its code is used; SignInUnavailable when the provider's answer is
+        no use; TurnedAway.
+    """
+    try:
+        state, issuer = parameters.one("state"), parameters.one("iss")
+        code, error = parameters.one("code"), parameters.one("error")
+    except InvalidRequest as failure:
+        raise BadLink(failure.detail) from None
+    trip = await _take(parts, view, state)
+    interaction = await interactions.find(parts, view.id, trip.handle, pre_login)
+    provider = await view.user_provider()
+    if provider is None or provider.id != trip.provider_id:
+        raise BadLink(_LOST, internal="the zone's provider has changed meanwhile")
+    settings = provider_settings(view, provider)
+    try:
+        await parts.openid.check_callback(settings, issuer)
+    except ProviderRefused as failure:
+        raise SignInRefused(
+            "the answer did not come from this zone's identity provider", internal=str(failure)
+        ) from None
+    except (OutboundRefused, OutboundFailed) as failure:
+        raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
+    if error is not None or code is None:
+        raise TurnedAway(trip.handle, interaction, _refusal(error))
+    identity, claims, id_token = await _identify(parts, view, settings, trip, code)
+    authenticated_at = _proved_at(trip, identity, parts.clock())
+    if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
+        refusal = LoginRequired("the identity provider did not ask the user to sign in again")
+        raise TurnedAway(trip.handle, interaction, refusal)
+    kept = id_token if leaves_together(provider) else None
+    return Return(trip.handle, interaction, provider, identity, claims, authenticated_at, kept)
+
+
+def _proved_at(trip: Trip, identity: ProviderIdentity, now: datetime) -> datetime | None:
+    """When the user proved who they are. A provider that does not say is believed if it was told to ask."""
+    if identity.auth_time is not None:
+        return min(identity.auth_time, now)
+    return now if trip.asked_to_prove else None
+
+
+def _is_new(trip: Trip, authenticated_at: datetime | None) -> bool:
+    leeway = timedelta(seconds=LEEWAY_SECONDS)
+    return authenticated_at is not None and authenticated_at >= trip.departed_at - leeway
+
+
+def leaves_together(provider: Provider) -> bool:
+    """Tell whether who signs out of the zone signs out of its provider too."""
+    openid = provider.protocols.openid if provider.protocols else None
+    return bool(openid and openid.single_logout_enabled)
+
+
+def provider_settings(view: ZoneView, provider: Provider) -> ProviderSettings:
+    """How to talk to a provider of the zone, its secret opened."""
+    sealed = provider.client_secret
+    place = f"providers/{provider.id}/client_secret"
+    secret = view.sealer.open(sealed, bound_to=place).decode() if sealed is not None else None
+    return settings_of(provider, client_secret=secret)
+
+
+async def _take(parts: Parts, view: ZoneView, state: str | None) -> Trip:
+    key = _key(parts, view.id, state) if state else None
+    stored = await parts.state.take(key) if key else None
+    if key is None or stored is None:
+        raise BadLink(_LOST)
+    return Trip.model_validate_json(view.sealer.open(stored, bound_to=key))
+
+
+async def _identify(
+    parts: Parts, view: ZoneView, settings: ProviderSettings, trip: Trip, code: str
+) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
+    try:
+        tokens = await parts.openid.redeem(
+            settings, code=code, verifier=trip.verifier, redirect_uri=_redirect_uri(view)
+        )
+        identity = await parts.openid.identify(settings, tokens, nonce=trip.nonce, now=parts.clock())
+        claims = dict(identity.claims)
+        if identity.email is None:
+            told = await parts.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))
+            claims = {**told, **claims}
+    except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
+        raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
+    return identity, claims, tokens.id_token
+
+
+def _refusal(error: str | None) -> OAuthError:
+    if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
+        return AccessDenied("the sign-in was cancelled")
+    if error == "unmet_authentication_requirements":
+        return UnmetAuthenticationRequirements("the identity provider cannot sign in as asked")
+    if error == "temporarily_unavailable":
+        return TemporarilyUnavailable("the identity provider cannot sign anybody in right now")
+    return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
+
+
+def _redirect_uri(view: ZoneView) -> str:
+    return str(view.zone.protocols.oauth2.redirect_uri)
+
+
+def _key(parts: Parts, zone_id: str, state: str) -> str:
+    return f"trip:{zone_id}:{parts.hasher.hash(state).hex()}"

@@ -1,0 +1,1 @@
+"""Ending sessions: RP-initiated logout, back-channel logout both ways."""

@@ -1,0 +1,54 @@
+"""Delivering the logout notices that wait in the outbox: a logout token, posted to the client.
+
+Spec: OpenID Connect Back-Channel Logout sections 2.4 to 2.8.
+"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from runtime.adapters.outbound import OutboundFailed, OutboundRefused
+from runtime.domain.errors import NotFound
+from runtime.domain.oauth.claims import seconds
+from runtime.domain.oauth.logout import LOGOUT_EVENT, LOGOUT_TOKEN_TYPE
+from runtime.services.issuing.access_tokens import new_token_id
+from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
+from runtime.services.parties import ID_TOKEN_ALGORITHM
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+_LIFETIME = timedelta(seconds=120)
+
+
+async def deliver(parts: "Parts", letter: Letter) -> None:
+    """Post a logout token, which is made for this attempt. Raises NotDelivered, Undeliverable."""
+    try:
+        view = await parts.zones.view(letter.zone_id or "")
+    except NotFound:
+        raise Undeliverable("the zone is gone") from None
+    now = parts.clock()
+    claims = {
+        "iss": view.issuer,
+        "aud": letter.payload["client_id"],
+        "sub": letter.payload["subject"],
+        "sid": letter.payload["session_id"],
+        "iat": seconds(now),
+        "exp": seconds(now + _LIFETIME),
+        "jti": new_token_id(),
+        "events": {LOGOUT_EVENT: {}},
+    }
+    client = await view.client(letter.payload["client_id"])
+    algorithm = client.id_token_algorithm if client else ID_TOKEN_ALGORITHM
+    token = view.signing(algorithm).sign(claims, typ=LOGOUT_TOKEN_TYPE)
+    # A client that does not answer holds up itself alone.
+    share = f"{view.sites_of_clients}, {letter.payload['client_id']}"
+    try:
+        status, _ = await parts.outbound.post_form(
+            letter.payload["address"], {"logout_token": token}, partition=share
+        )
+    except OutboundRefused as failure:
+        raise Undeliverable(str(failure)) from None
+    except OutboundFailed as failure:
+        raise NotDelivered(str(failure)) from None
+    if status not in (200, 204):
+        raise Undeliverable(f"answered {status}")

@@ -1,0 +1,1 @@
+"""Who calls the management API: API keys, service accounts and users, each by its credential."""

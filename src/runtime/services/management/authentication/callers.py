@@ -1,0 +1,114 @@
+"""Finding out who calls the management API: an API key, a service account or a user."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import cast
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from runtime.adapters.keys.signing import InvalidToken
+from runtime.domain.errors import NotFound, Unauthorized
+from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
+from runtime.domain.kinds.organization import Organization, ServiceAccount
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
+from runtime.logs import log
+from runtime.services.clients.dpop import Presented
+from runtime.services.management.access.caller import KEY_PREFIX, REFUSED, TOKEN_TYPE, Caller
+from runtime.services.management.authentication import unverified, user_tokens, verified
+from runtime.services.parts import Parts
+from runtime.storage.sql import api_keys, entities
+from runtime.storage.sql.api_keys import ApiKey
+
+_KEY_ID_CHARS = 26
+_SECRET_CHARS = 43
+_USE_RECORDED_EVERY = timedelta(minutes=1)
+_MAX_NOTED = 10_000
+_noted: dict[str, datetime] = {}  # key id -> when this process last had its use recorded
+# Kept here so that they are not collected before they have run.
+_background: set[asyncio.Task[None]] = set()
+
+
+async def authenticate(parts: Parts, presented: Presented | None) -> Caller:
+    """The caller whose credential a request presents. Raises Unauthorized."""
+    if presented is None:
+        raise Unauthorized("send `Authorization: Bearer` with an API key or a token")
+    credential = presented.token
+    if credential.startswith(KEY_PREFIX) and not presented.is_bound:
+        return await _by_api_key(parts, credential)
+    if unverified.is_of_type(credential, ACCESS_TOKEN_TYPE):
+        return await user_tokens.by_access_token(parts, presented)
+    if unverified.claim(credential, "sid") is not None:
+        return await user_tokens.by_organization_token(parts, presented)
+    if presented.is_bound:
+        raise Unauthorized(REFUSED, internal="a credential that is bound to no key, presented as one that is")
+    return await _by_token(parts, credential)
+
+
+async def _by_api_key(parts: Parts, credential: str) -> Caller:
+    key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
+    if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
+        raise Unauthorized(REFUSED)
+    async with parts.database.querying() as conn:
+        key = await api_keys.find(conn, key_id)
+    if key is None or not parts.hasher.matches(secret, key.secret_hash):
+        raise Unauthorized(REFUSED)
+    _note_use(parts, key)
+    return Caller(key.id, "api_key", key.organization_id, key.role, key.name)
+
+
+def _note_use(parts: Parts, key: ApiKey) -> None:
+    """Have it recorded that the key is in use, at most once a minute and behind the answer."""
+    now = parts.clock()
+    noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
+    if noted is not None and now - noted < _USE_RECORDED_EVERY:
+        return
+    if len(_noted) >= _MAX_NOTED:
+        _noted.clear()
+    _noted[key.id] = now
+    task = asyncio.get_running_loop().create_task(_record_use(parts, key.id))
+    _background.add(task)
+    task.add_done_callback(_background.discard)
+
+
+async def _record_use(parts: Parts, key_id: str) -> None:
+    try:
+        async with parts.database.transaction() as conn:
+            await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
+    except SQLAlchemyError as failure:
+        log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
+
+
+async def _by_token(parts: Parts, token: str) -> Caller:
+    """The service account a token was issued to.
+
+    Its claims say where to look; nothing of them counts before the signature is verified. The credential
+    is looked up each time: deleting it ends its tokens at once.
+    """
+    organization_id = unverified.claim(token, "organization_id")
+    if organization_id is None:
+        raise Unauthorized(REFUSED)
+    try:
+        async with parts.database.reading() as conn:
+            organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
+        organization = cast(Organization, organization)
+        if organization.zone_id is None:
+            raise Unauthorized(REFUSED)
+        view = await parts.zones.view(organization.zone_id)
+        claims = verified.claims(parts, view, token, typ=TOKEN_TYPE)
+        account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
+        async with parts.database.reading() as conn:
+            account = cast(
+                ServiceAccount,
+                await entities.get(
+                    conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
+                ),
+            )
+            await entities.get(
+                conn,
+                SERVICE_ACCOUNT_CREDENTIAL,
+                credential_id,
+                within={"organization_id": organization.id, "service_account_id": account_id},
+            )
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    return Caller(account.id, "service_account", organization.id, "service_account", account.name)

@@ -1,0 +1,279 @@
+"""People who call the management API, by one of two tokens.
+
+An access token of an organization's own zone acts in that organization, and for the account in the few
+operations that are about all its organizations. It can be swapped for a token of one organization, here or
+elsewhere, which acts in that one alone. Both rest on the session of the sign-in. Whether that still stands,
+and what the person is, is read at each request: whatever ends ends at once.
+"""
+
+from datetime import timedelta
+from typing import Any, cast
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.adapters.keys.signing import InvalidToken
+from runtime.contract.answers import TokenResponse
+from runtime.domain.errors import Forbidden, NonceRequired, NotFound, OAuthError, Unauthorized
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
+from runtime.domain.kinds.organization import Organization, OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
+from runtime.services.authority.consents import require_allowance
+from runtime.services.authority.subject import bound_to
+from runtime.services.clients import dpop
+from runtime.services.clients.dpop import Presented
+from runtime.services.decisions import Decision
+from runtime.services.issuing.access_tokens import confirmation
+from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
+from runtime.services.management.authentication import unverified, verified
+from runtime.services.parties import ApplicationClient
+from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
+from runtime.storage.sql import entities, exchange, organizations, sessions, users
+from runtime.storage.sql import organization_users as people
+from runtime.storage.sql.sessions import Session
+
+TOKEN_LIFETIME = timedelta(hours=1)
+_HOME = "home_zone_id"  # the claim that says where the session of an organization token stands
+
+
+async def by_access_token(parts: Parts, presented: Presented) -> Caller:
+    """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
+    try:
+        view, session, user, jkt, client_id = await _signed_in(parts, presented)
+        async with parts.database.reading() as conn:
+            sign_in, person = await _at_home(conn, view, session, user, jkt, client_id, at_home=True)
+            return await _caller(conn, view.id, person, sign_in)
+    except NotFound as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+
+
+async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, User]:
+    """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
+
+    Only by a token that an application got for a user who signed in to it: none that acts through others. The
+    application must still be one that depends on the management API, as an administrator has decided, and the
+    user must not have taken it back. A client that registered itself may ask users for any resource of a
+    zone; a click must not be enough to hand it an organization.
+    """
+    view, _, user, _, _ = await _signed_in(parts, presented)
+    return view, user
+
+
+async def _signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Session, User, str | None, str]:
+    """As `signed_in`, with the session, the key that was proved, and the application that has the token."""
+    try:
+        view = await _zone_of_key(parts, presented.token)
+        claims = verified.claims(parts, view, presented.token, typ=ACCESS_TOKEN_TYPE)
+        if "act" in claims:
+            raise Unauthorized(REFUSED, internal="an actor besides the user")
+        jkt = await _possessed(parts, view, presented, claims)
+        client_id = str(claims["client_id"])
+        await _require_application(parts, view, str(claims["sid"]), client_id)
+        async with parts.database.reading() as conn:
+            await _owner(conn, view)
+            session, user = await _standing(parts, conn, view, str(claims["sid"]))
+        if user.identifier != claims["sub"]:
+            raise Unauthorized(REFUSED, internal="the session is another user's")
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    return view, session, user, jkt, client_id
+
+
+async def _require_application(parts: Parts, view: ZoneView, session_id: str, client_id: str) -> None:
+    """Check that the application may call the management API, for an administrator and for the user.
+
+    Raises: Unauthorized.
+    """
+    client, target = await view.client(client_id), await view.resource(parts.settings.public_url)
+    if not isinstance(client, ApplicationClient) or target is None:
+        raise Unauthorized(REFUSED, internal="issued to no application that is here")
+    if target.id not in await view.dependencies(client.application.id):
+        raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
+    root = await view.read_root(session_id)
+    if root is None:
+        raise Unauthorized(REFUSED, internal="the session is gone")
+    try:
+        await require_allowance(parts, view, client, root, target, wanted=None, now=parts.clock())
+    except OAuthError as failure:
+        raise Unauthorized(REFUSED, internal=failure.internal) from None
+
+
+async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
+    """The user whom a token of one organization was issued to. Raises Unauthorized."""
+    try:
+        view = await _zone_of_key(parts, presented.token)
+        claims = verified.claims(parts, view, presented.token, typ=TOKEN_TYPE)
+        jkt = await _possessed(parts, view, presented, claims)
+        home, client_id = await parts.zones.view(str(claims[_HOME])), str(claims["client_id"])
+        await _require_application(parts, home, str(claims["sid"]), client_id)
+        async with parts.database.reading() as conn:
+            organization = await _owner(conn, view)
+            session, user = await _standing(parts, conn, home, str(claims["sid"]))
+            sign_in, _ = await _at_home(conn, home, session, user, jkt, client_id, at_home=False)
+            if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
+                raise Unauthorized(REFUSED, internal="the session is another user's")
+            person = await _person(conn, organization.id, sign_in.account)
+            return await _caller(conn, view.id, person, sign_in)
+    except (InvalidToken, NotFound, KeyError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+
+
+async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request_id: str) -> TokenResponse:
+    """A token for one of the organizations that a user acts for.
+
+    Raises: Forbidden for callers that are no user with a token of their own organization's zone; NotFound
+        for an organization they do not act for.
+    """
+    unknown = NotFound(f"there is no Organization `{id_or_label}`")
+    async with parts.database.reading() as conn:
+        found = await organizations.named(conn, id_or_label)
+        if found is None or not (caller.at_home or found.id == caller.organization_id):
+            raise unknown
+        sign_in = own_sign_in(caller, "exchange a token for an organization")
+        try:
+            person = await _person(conn, found.id, sign_in.account)
+        except (NotFound, Unauthorized):
+            raise unknown from None
+    view = await parts.zones.view(cast(str, found.zone_id))
+    now = parts.clock()
+    expires_at = min(now + TOKEN_LIFETIME, sign_in.expires_at)
+    token = view.signing(view.access_token_algorithm).sign(
+        {
+            "iss": view.issuer,
+            "sub": person.id,
+            "aud": parts.settings.public_url,
+            "organization_id": found.id,
+            "sid": sign_in.session_id,
+            "client_id": sign_in.client_id,
+            _HOME: sign_in.zone_id,
+            "iat": int(now.timestamp()),
+            "exp": int(expires_at.timestamp()),
+            "jti": new_id(),
+        }
+        | ({"cnf": confirmation(sign_in.jkt)} if sign_in.jkt else {}),
+        typ=TOKEN_TYPE,
+    )
+    decision = Decision(found.id, view.id, now, request_id, event="organization-token")
+    decision.issue()
+    parts.decisions.record(decision)
+    return TokenResponse(
+        access_token=token,
+        token_type="DPoP" if sign_in.jkt else "Bearer",
+        expires_in=int((expires_at - now).total_seconds()),
+    )
+
+
+def own_sign_in(caller: Caller, what: str) -> SignIn:
+    """The sign-in of a user with a token of their own organization's zone. Raises Forbidden for others."""
+    if caller.sign_in is None or not caller.at_home:
+        raise Forbidden(
+            f"only a user can {what}, with an access token of the zone of the organization they belong to"
+        )
+    return caller.sign_in
+
+
+async def _zone_of_key(parts: Parts, token: str) -> ZoneView:
+    """The zone whose key a token names; nothing it says counts before that key has verified it."""
+    kid = unverified.key_id(token)
+    async with parts.database.querying() as conn:
+        zone_id = None if kid is None else await exchange.zone_of_key(conn, kid)
+    if zone_id is None:
+        raise Unauthorized(REFUSED, internal="no key of that id")
+    return await parts.zones.view(zone_id)
+
+
+async def _owner(conn: AsyncConnection, view: ZoneView) -> Organization:
+    """The organization whose own zone this is. Raises Unauthorized for any other zone."""
+    found = await entities.get(conn, ORGANIZATION, view.organization_id, within={})
+    organization = cast(Organization, found)
+    if organization.zone_id != view.id:
+        raise Unauthorized(REFUSED, internal="a token of another zone than an organization's own")
+    return organization
+
+
+async def _standing(
+    parts: Parts, conn: AsyncConnection, view: ZoneView, session_id: str
+) -> tuple[Session, User]:
+    """A session that stands, and its user, who is not disabled. Raises Unauthorized, NotFound."""
+    session = await sessions.find(conn, session_id, zone_id=view.id)
+    if session is None or session.user_id is None or not session.is_active(parts.clock()):
+        raise Unauthorized(REFUSED, internal="the session is over")
+    user = await users.get(conn, session.user_id, zone_id=view.id)
+    if user.status is not UserStatus.ACTIVE:
+        raise Unauthorized(REFUSED, internal="the user is disabled")
+    return session, user
+
+
+async def _possessed(
+    parts: Parts, view: ZoneView, presented: Presented, claims: dict[str, Any]
+) -> str | None:
+    """The key that a verified token is bound to, once the request has proved possession of it.
+
+    Raises: Unauthorized; Unavailable.
+    """
+    try:
+        jkt = bound_to(claims.get("cnf"))
+        await dpop.require(parts, view, presented, jkt)
+    except NonceRequired as failure:
+        raise Unauthorized(REFUSED, internal=failure.detail, nonce=failure.nonce) from None
+    except (ValueError, OAuthError) as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    return jkt
+
+
+async def _at_home(
+    conn: AsyncConnection,
+    view: ZoneView,
+    session: Session,
+    user: User,
+    jkt: str | None,
+    client_id: str,
+    *,
+    at_home: bool,
+) -> tuple[SignIn, OrganizationUser]:
+    """The sign-in behind a session, and who that is in the organization whose zone it is.
+
+    Raises: Unauthorized, NotFound.
+    """
+    organization = await _owner(conn, view)
+    account = Account(user.id, view.issuer, user.identifier)
+    person = await _person(conn, organization.id, account)
+    sign_in = SignIn(
+        account,
+        organization.id,
+        view.id,
+        session.id,
+        client_id,
+        session.expires_at,
+        email=user.email,
+        source=person.source,
+        at_home=at_home,
+        jkt=jkt,
+    )
+    return sign_in, person
+
+
+async def _person(conn: AsyncConnection, organization_id: str, account: Account) -> OrganizationUser:
+    """The organization's user with that account. Raises NotFound; Unauthorized for a disabled one."""
+    within = {"organization_id": organization_id}
+    person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account.id, within=within))
+    if person.account_issuer != account.issuer:
+        raise Unauthorized(REFUSED, internal="an account of another zone")
+    if person.status is not OrganizationStatus.ACTIVE:
+        raise Unauthorized(REFUSED, internal="the organization user is disabled")
+    return person
+
+
+async def _caller(conn: AsyncConnection, zone_id: str, person: OrganizationUser, sign_in: SignIn) -> Caller:
+    return Caller(
+        person.id,
+        "user",
+        person.organization_id,
+        person.role.value,
+        sign_in.email,
+        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=zone_id),
+        sign_in=sign_in,
+    )

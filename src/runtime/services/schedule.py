@@ -1,0 +1,15 @@
+"""Every job of the service. A new one is a module with its `run(parts)` and a line here."""
+
+from datetime import timedelta
+
+from runtime.services import keys, revocation_list
+from runtime.services.clients import unused
+from runtime.services.jobs.runner import Job
+from runtime.services.outbox import JOB as OUTBOX
+
+JOBS: tuple[Job, ...] = (
+    Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused.run),
+    Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda parts: parts.outbox.tend()),
+    Job(keys.JOB, timedelta(minutes=10), timedelta(minutes=10), keys.rotate_due),
+    Job(revocation_list.JOB, timedelta(hours=1), timedelta(minutes=5), revocation_list.prune),
+)

@@ -1,0 +1,76 @@
+"""Short-lived state: codes, sign-in state, token cache, replay marks, epochs. One interface, two forms.
+
+The database stays the only truth: whatever is lost here costs speed or a second sign-in, never a wrong allow.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+FORGOTTEN = "whether this was used before cannot be told now"
+
+
+class State(Protocol):
+    """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime."""
+
+    async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value, in place of one that is there."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None when there is none or it has expired."""
+
+    async def take(self, key: str) -> bytes | None:
+        """The value, which is gone afterwards: of many callers exactly one gets it."""
+
+    async def claim(
+        self, key: str, *, mark: str, value: bytes, ttl_seconds: int
+    ) -> tuple[bytes | None, bytes | None]:
+        """Take what is kept under a key, and leave *value* under *mark* for those who come later.
+
+        Of many callers exactly one gets what was kept; the others get what that one left, as long as that
+        lives. In one step: no caller finds both gone.
+        """
+
+    async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
+        """Keep a value unless there is one; tell whether it was kept. Of many callers one hears True."""
+
+    async def begin(self) -> None:
+        """Remember from now on what is used once, if nobody does so yet."""
+
+    async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
+        """Take note that something is used; tell whether this is the first time.
+
+        Args:
+            made_at: seconds since the epoch, before which it cannot have been used.
+        Raises: Unavailable when that was before what is remembered begins: a state that was lost tells
+            nobody that something is new.
+        """
+
+    async def delete(self, *keys: str) -> None:
+        """Forget these."""
+
+    async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Many values in one trip, in the order asked."""
+
+    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
+        """Keep many values in one trip."""
+
+    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+        """Keep a decimal number unless a greater one is there, or expected; answer that one.
+
+        Epochs use this: a reader that is late with an old number cannot undo a newer one.
+        """
+
+    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
+        """Put a question mark before a decimal number that is about to be kept, unless it is kept already.
+
+        Until `raise_to` is told that number or a greater one, or the time is over, it is not to be relied on.
+        """
+
+    async def count(self, key: str, *, ttl_seconds: int) -> int:
+        """Add one to a counter, which lives that long from its first use; answer its value."""
+
+    async def ping(self) -> None:
+        """Return when the state can be reached. Raises `Unavailable`."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
