@@ -149,7 +149,7 @@ def test_an_application_that_goes_meanwhile(
     """It is deleted between the look and the write: a refusal like any other, and no failure."""
     assert client.redeem(code_for(client, browser)).status_code == 200
     code = code_for(client, browser)
-    answer: Callable[..., Any] = authorization_code.tokens.answer
+    answer: Callable[..., Any] = authorization_code.responses.answer
     of_zone = {"zone_id": client.zone.id}
 
     async def and_gone(*args: Any, **kw: Any) -> Any:
@@ -158,7 +158,7 @@ def test_an_application_that_goes_meanwhile(
             await site.company.run(APPLICATION, Verb.DELETE, of_zone, client.app.id)
         return made
 
-    monkeypatch.setattr(authorization_code.tokens, "answer", and_gone)
+    monkeypatch.setattr(authorization_code.responses, "answer", and_gone)
     refused = client.redeem(code)
 
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
