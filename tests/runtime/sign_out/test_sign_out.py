@@ -1,5 +1,6 @@
 """Signing out: what ends, who is asked first, and where the browser goes."""
 
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -7,7 +8,10 @@ import pytest
 from sqlalchemy import select
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, chained, claims
 
+from runtime.services.logout import requests
+from runtime.services.logout.requests import SignOutRequest
 from runtime.storage.sql.tables import token_events
+from runtime.storage.state.memory import InProcessState
 
 BYE = "https://app.example/bye"
 PROTOCOLS = {
@@ -150,6 +154,37 @@ class TestQuestion:
         assert browser.send(page) == Answer(BYE)
         assert not is_signed_in(browser, client)
 
+    @pytest.mark.threat("6m")
+    def test_leads_to_a_site_of_a_stranger_only_who_was_its_user(self, site: Site, browser: Browser) -> None:
+        """Anybody can register an application and send a browser: who says yes is signed out, and stays here.
+
+        Who let that application in goes back to it, by the same question.
+        """
+        zone = site.zone()
+        site.user(zone)
+        managed = site.app(zone, protocols=PROTOCOLS)
+        bye = "https://evil.example/bye"
+        metadata = {"redirect_uris": ["https://evil.example/callback"], "post_logout_redirect_uris": [bye]}
+        made = httpx.post(f"{managed.issuer}/oauth/register", json=metadata).json()
+        client = site.stranger(zone, made["client_id"], metadata["redirect_uris"][0])
+        query = {"client_id": made["client_id"], "post_logout_redirect_uri": bye}
+        user = Browser()
+        client.sign_in(user)
+        question = user.open(str(leave(user, client, **query).headers["location"]))
+        assert isinstance(question, Page)
+        assert user.send(question) == Answer(bye)
+
+        site.user(zone, "grace@acme.example")
+        managed_place = browser.open(managed.url())
+        browser.sign_in(managed_place, "grace@acme.example")
+        page = browser.open(str(leave(browser, client, **query).headers["location"]))
+        assert isinstance(page, Page)
+        done = browser.send(page)
+
+        assert isinstance(done, Page)
+        assert "You are signed out" in done.text
+        assert not is_signed_in(browser, managed)
+
     @pytest.mark.threat("6e")
     def test_only_the_page_of_this_session_can_answer(self, site: Site, browser: Browser) -> None:
         """Neither a made-up token nor one from the attacker's own session, nor a foreign site's form."""
@@ -225,6 +260,57 @@ def test_a_hint_that_means_nothing_here(site: Site, browser: Browser, hint: str)
     assert leave(browser, again, id_token_hint=mine["id_token"], post_logout_redirect_uri=BYE).is_redirect
 
 
+@pytest.mark.threat("41b")
+def test_nothing_is_kept_for_who_sends_a_request(site: Site) -> None:
+    """However many forms with as large a state as is taken: the state has as many entries as before.
+
+    What the form said stands in the address that it is answered with, where only this zone can read it.
+    """
+    client, tokens = signed_in(site, Browser())
+    form = {"client_id": client.app.client_id, "post_logout_redirect_uri": BYE}
+    known = leave(Browser(), client, "POST", **form, state="mine")
+    assert Browser().open(known.headers["location"]) == Answer(f"{BYE}?state=mine")
+    state = site.parts.state
+    assert isinstance(state, InProcessState)
+    before = len(state)
+
+    stranger = Browser()
+    for number in range(1_500):
+        answer = leave(stranger, client, "POST", **form, state=f"{number:04}".ljust(4096, "x"))
+        assert answer.status_code == 303
+
+    assert len(state) == before
+    assert_page(leave(Browser(), client, "POST", **form, state="\u20ac" * 4096), 400)
+    assert client.userinfo(tokens["access_token"]).status_code == 200
+
+
+@pytest.mark.threat("6n")
+def test_what_the_address_carries_counts_here_and_for_a_while(site: Site) -> None:
+    """Altered, of another zone, or old, it asks for the way out and leads nowhere."""
+    client, other = (signed_in(site, Browser())[0] for _ in range(2))
+    form = {"client_id": client.app.client_id, "post_logout_redirect_uri": BYE}
+    address = leave(Browser(), client, "POST", **form).headers["location"]
+    assert Browser().open(address) == Answer(BYE)
+    at = site.parts.clock() - timedelta(seconds=901)
+
+    async def old() -> str:
+        view = await site.parts.zones.view(client.zone.id)
+        return requests.carried(view, SignOutRequest(return_to=BYE), at)
+
+    handle = address.partition("?request=")[2]
+    for attack in (
+        address[:-6] + "AAAAAA",
+        f"{other.issuer}/oauth/sign-out?request={handle}",
+        f"{client.issuer}/oauth/sign-out?request={site.run(old())}",
+        f"{client.issuer}/oauth/sign-out?request=%FF%00",
+        f"{client.issuer}/oauth/sign-out?request=",
+        f"{client.issuer}/oauth/sign-out",
+    ):
+        page = Browser().open(attack)
+        assert isinstance(page, Page)
+        assert "You are signed out" in page.text
+
+
 EVIL = (
     "https://evil.example",
     "//evil.example",
@@ -260,7 +346,32 @@ class TestProvider:
         assert not is_signed_in(browser, home.answering(chain.product))
         assert not is_signed_in(browser, client)
         again = browser.http.get(f"{client.issuer}/openid/logout/callback?state={asked['state']}")
-        assert again.headers["location"] == f"{client.issuer}/oauth/signed-out"
+        assert_page(again, 200)
+
+    @pytest.mark.threat("6f")
+    def test_leads_nobody_else_to_where_it_was_to_end(self, site: Site, browser: Browser) -> None:
+        """The state of somebody's own sign-out, in a link: the page of this zone, and the state still works.
+
+        In the browser that began it, and once.
+        """
+        chain = chained(site, single_logout_enabled=True)
+        client = site.app(chain.product, protocols=PROTOCOLS)
+        tokens = client.sign_in(browser)
+        home = Client(chain.home, chain.door)
+        hint = {"id_token_hint": tokens["id_token"], "post_logout_redirect_uri": BYE}
+        onward = httpx.URL(leave(browser, client, **hint).headers["location"])
+        assert str(onward).startswith(home.issuer)
+        link = f"{client.issuer}/openid/logout/callback?state={onward.params['state']}"
+
+        victim = Browser()
+        client.sign_in(victim)
+        for stranger in (Browser(), victim):
+            for address in (link, link.partition("?")[0], link[:-4] + "AAAA"):
+                assert_page(stranger.http.get(address), 200)
+        assert is_signed_in(victim, client)
+
+        assert browser.open(link) == Answer(BYE)
+        assert_page(browser.http.get(link), 200)
 
     def test_stays_signed_in_there_otherwise(self, site: Site, browser: Browser) -> None:
         """The page says so."""

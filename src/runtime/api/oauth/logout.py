@@ -42,19 +42,24 @@ async def logout(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse
     """
     wanted = await requests.check(parts, view, read_parameters(request))
     if request.method == "POST" or await flow.whom_to_ask(parts, view, wanted, browser_of(request, view)):
-        handle = await requests.keep(parts, view.id, wanted)
+        handle = requests.carried(view, wanted, parts.clock())
         return follow(Step(page_address(view, "sign-out", handle)), parts, view)
     return await _end(request, parts, view, wanted)
 
 
 @answering_pages
 async def logout_callback(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
-    """Go on to where the user was to end up, after signing out of the zone's provider."""
+    """Go on to where the user was to end up, after signing out of the zone's provider.
+
+    Only in the browser that began it; any other sees that it is signed out.
+    """
     try:
-        handle = read_parameters(request).one("state")
+        state = read_parameters(request).one("state")
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
-    wanted = await requests.take(parts, view.id, handle)
+    wanted = await requests.take(parts, view.id, state, browser_of(request, view).pre_login)
+    if wanted.return_to is None:
+        return await _signed_out(view)
     return follow(Step(flow.destination(view, wanted)), parts, view)
 
 
@@ -62,7 +67,7 @@ async def logout_callback(request: Request, parts: Parts, view: ZoneView) -> HTT
 async def show_sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """The page that asks whether the user wants to sign out."""
     handle = request.args.get("request")
-    wanted = await requests.find(parts, view.id, handle)
+    wanted = requests.read_carried(view, handle, parts.clock())
     asked = await flow.whom_to_ask(parts, view, wanted, browser_of(request, view))
     if asked is None:
         return await _end(request, parts, view, wanted)
@@ -83,19 +88,24 @@ async def sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPRespon
     signed_in = await browser_sessions.current(parts, view, browser_of(request, view).session)
     if signed_in is not None:
         await interactions.take_form(parts, view.id, signed_in.session.id, "sign-out", form.get("form_token"))
-    return await _end(request, parts, view, await requests.take(parts, view.id, form.get("request")))
+    wanted = requests.read_carried(view, form.get("request"), parts.clock())
+    return await _end(request, parts, view, wanted)
 
 
 @answering_pages
 async def show_signed_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """The page for who has signed out and is expected nowhere else."""
+    return await _signed_out(view)
+
+
+async def _signed_out(view: ZoneView) -> HTTPResponse:
     provider = await view.user_provider()
     elsewhere = provider.name if provider and not upstream.leaves_together(provider) else None
     return pages.page(view, "signed-out", elsewhere=elsewhere)
 
 
 async def _end(request: Request, parts: Parts, view: ZoneView, wanted: SignOutRequest) -> HTTPResponse:
-    location = await flow.end(parts, view, wanted, browser_of(request, view))
-    response = follow(Step(location), parts, view)
+    step = await flow.end(parts, view, wanted, browser_of(request, view))
+    response = follow(step, parts, view)
     forget_session(response, view)
     return response

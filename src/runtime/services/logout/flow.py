@@ -5,17 +5,20 @@ every exchange that starts there. What was granted for offline use goes on: that
 """
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
 from runtime.services import epochs
 from runtime.services.authority import browser_sessions, end_events, revocation
 from runtime.services.authority.browser_sessions import Browser, SignedIn
 from runtime.services.authority.end_events import Ending
+from runtime.services.authorization.next_step import Step
 from runtime.services.login import upstream
 from runtime.services.logout import requests
 from runtime.services.logout.requests import SignOutRequest
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
+from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import Session
 
 
@@ -32,49 +35,61 @@ async def whom_to_ask(
     return signed_in
 
 
-async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser) -> str:
-    """End the browser's session; the address to go on to, which may be the provider's.
+async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser) -> Step:
+    """End the browser's session; the step onward, which may lead to the provider.
 
-    Where nobody is signed in a link through here would lead to whatever address somebody has registered: an
-    application that registered itself is returned to only by who was its user until now.
-    Spec: RFC 9700 section 4.11.2.
+    An application that registered itself could have registered any address: it is returned to only by who was
+    its user until now, and nobody else is led there by a link through here. Spec: RFC 9700 section 4.11.2.
     """
     signed_in = await browser_sessions.current(parts, view, browser.session)
+    if request.self_registered and not await _was_its_user(parts, view, request, signed_in):
+        request = SignOutRequest()
     if signed_in is None:
-        return _own_page(view) if request.self_registered else destination(view, request)
-    onward = await _provider_address(parts, view, request, signed_in.session)
+        return Step(destination(view, request))
+    onward = await _to_provider(parts, view, request, signed_in.session, browser)
     ending = Ending("sign-out", view.organization_id, view.id, signed_in.user.id, signed_in.session.id)
     async with epochs.transaction(parts) as (conn, bumped):
         bumped.update(await revocation.revoke(conn, parts, view.id, signed_in.session.id))
         await end_events.record(conn, [ending], now=parts.clock())
     parts.outbox.poke()
-    return onward or destination(view, request)
+    return onward or Step(destination(view, request))
 
 
 def destination(view: ZoneView, request: SignOutRequest) -> str:
     """Where the browser ends up."""
-    return request.return_to or _own_page(view)
+    return request.return_to or f"{view.issuer}/oauth/signed-out"
 
 
-def _own_page(view: ZoneView) -> str:
-    return f"{view.issuer}/oauth/signed-out"
+async def _was_its_user(
+    parts: Parts, view: ZoneView, request: SignOutRequest, signed_in: SignedIn | None
+) -> bool:
+    """Tell whether the client has signed that user in, or has an ID token that says so."""
+    if signed_in is None:
+        return False
+    if request.subject == signed_in.user.identifier:
+        return True
+    async with parts.database.querying() as conn:
+        user_id, client_id = signed_in.user.id, request.client_id or ""
+        return await storage.has_let_in(conn, user_id, client_id, zone_id=view.id)
 
 
-async def _provider_address(
-    parts: Parts, view: ZoneView, request: SignOutRequest, session: Session
-) -> str | None:
-    """Where to sign out of the session's provider; None when that is not wanted, or not possible now."""
+async def _to_provider(
+    parts: Parts, view: ZoneView, request: SignOutRequest, session: Session, browser: Browser
+) -> Step | None:
+    """The step on to sign out of the session's provider; None when that is not wanted, or not possible."""
     provider = await view.provider(session.provider_id) if session.provider_id else None
     if provider is None or not upstream.leaves_together(provider):
         return None
+    pre_login = browser.pre_login or new_secret()
     query = {
         "post_logout_redirect_uri": view.zone.protocols.oauth2.post_logout_redirect_uri,
-        "state": await requests.keep(parts, view.id, request),
+        "state": await requests.keep(parts, view.id, request, pre_login),
     }
     if (id_token := browser_sessions.open_id_token(view, session)) is not None:
         query["id_token_hint"] = id_token
     try:
-        return await parts.openid.end_session_address(upstream.provider_settings(view, provider), query)
+        address = await parts.openid.end_session_address(upstream.provider_settings(view, provider), query)
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         log.warning("signed out of the zone alone", zone_id=view.id, reason=str(failure))
         return None
+    return Step(address, pre_login=pre_login) if address is not None else None

@@ -1,15 +1,19 @@
-"""The logout request of an application, checked; and its keeping while somebody is asked or sent away.
+"""The logout request of an application, checked; and what becomes of it while somebody is asked or sent away.
 
-Whatever is wrong is told on a page: nobody is redirected to an address that is not known to be right.
+Whatever is wrong is told on a page: nobody is redirected to an address that is not known to be right. Anybody
+may send a request, so none is kept: the page that asks has it in its address, sealed. Only who was signed in
+and is sent on to the zone's provider leaves one here, for the same browser to come back to.
 Spec: OpenID Connect RP-Initiated Logout.
 """
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict
 
-from runtime.adapters.keys.sealing import new_secret
+from runtime.adapters.keys.sealing import SealBroken, new_secret
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.domain.kinds.user_agent import Registration
@@ -20,6 +24,8 @@ from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
 KEPT_SECONDS = 900
+MAX_RETURN_CHARS = 8192  # of an address to return to: sealed, it travels in an address of ours
+_PLACE = "sign-out request"
 _NAMES = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
 
 
@@ -28,6 +34,7 @@ class SignOutRequest(BaseModel):
 
     Attributes:
         application: name of the application that sends the user, when it is known.
+        client_id: what it is known by.
         subject: identifier of the user its ID token is about.
         return_to: registered by the application, `state` included; None for this zone's own page.
         self_registered: the application introduced itself, and could have registered any address.
@@ -36,9 +43,24 @@ class SignOutRequest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     application: str | None = None
+    client_id: str | None = None
     subject: str | None = None
     return_to: str | None = None
     self_registered: bool = False
+
+
+class _Carried(BaseModel):
+    """A request that travels, and until when it counts: seconds since the epoch."""
+
+    request: SignOutRequest
+    until: int
+
+
+class _Kept(BaseModel):
+    """A request that waits for its browser, which is known by the hash of its cookie, in hex."""
+
+    request: SignOutRequest
+    browser: str
 
 
 async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOutRequest:
@@ -61,31 +83,61 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         raise BadLink("the address to return to is not one the application has registered")
     return SignOutRequest(
         application=client.name if client else None,
+        client_id=client.client_id if client else None,
         subject=hinted.get("sub"),
         return_to=_with_state(address, state) if address is not None else None,
         self_registered=client is not None and client.registration is not Registration.MANAGED,
     )
 
 
-async def keep(parts: Parts, zone_id: str, request: SignOutRequest) -> str:
-    """Keep a request; its handle."""
-    handle = new_secret()
+def carried(view: ZoneView, request: SignOutRequest, now: datetime) -> str:
+    """A request as the address of this zone's page has it: only this zone can read it. Raises BadLink."""
+    if request.return_to is not None and len(request.return_to) > MAX_RETURN_CHARS:
+        raise BadLink("the request is too long")
+    until = int(now.timestamp()) + KEPT_SECONDS
+    plain = _Carried(request=request, until=until).model_dump_json().encode()
+    return urlsafe_b64encode(view.sealer.seal(plain, bound_to=_PLACE)).rstrip(b"=").decode("ascii")
+
+
+def read_carried(view: ZoneView, handle: str | None, now: datetime) -> SignOutRequest:
+    """The request in such an address; one that asks for nothing but the way out when there is none."""
+    try:
+        sealed = urlsafe_b64decode(f"{handle or ''}{'=' * (-len(handle or '') % 4)}".encode("ascii"))
+        told = _Carried.model_validate_json(view.sealer.open(sealed, bound_to=_PLACE))
+    except (ValueError, SealBroken):
+        return SignOutRequest()
+    return told.request if now.timestamp() < told.until else SignOutRequest()
+
+
+async def keep(parts: Parts, zone_id: str, request: SignOutRequest, browser: str) -> str:
+    """Keep a request until its browser is back from the provider; what the provider is to bring along.
+
+    Args:
+        browser: what recognises it, as a cookie of this zone has it.
+    """
+    state = new_secret()
+    kept = _Kept(request=request, browser=parts.hasher.hash(browser).hex())
     await parts.state.put(
-        _key(parts, zone_id, handle), request.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS
+        _key(parts, zone_id, state), kept.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS
     )
-    return handle
+    return state
 
 
-async def find(parts: Parts, zone_id: str, handle: str | None) -> SignOutRequest:
-    """The request of that handle; one that asks for nothing when there is none, any more."""
-    stored = await parts.state.get(_key(parts, zone_id, handle)) if handle else None
-    return SignOutRequest.model_validate_json(stored) if stored is not None else SignOutRequest()
+async def take(parts: Parts, zone_id: str, state: str | None, browser: str | None) -> SignOutRequest:
+    """The request that was kept for that browser, once; to any other it is one that asks for nothing.
 
-
-async def take(parts: Parts, zone_id: str, handle: str | None) -> SignOutRequest:
-    """The same, once."""
-    stored = await parts.state.take(_key(parts, zone_id, handle)) if handle else None
-    return SignOutRequest.model_validate_json(stored) if stored is not None else SignOutRequest()
+    A link with the state of somebody's own sign-out leads nobody else to where that was to end.
+    """
+    if state is None or browser is None:
+        return SignOutRequest()
+    key = _key(parts, zone_id, state)
+    stored = await parts.state.get(key)
+    if stored is None:
+        return SignOutRequest()
+    kept = _Kept.model_validate_json(stored)
+    if not parts.hasher.matches(browser, bytes.fromhex(kept.browser)):
+        return SignOutRequest()
+    return kept.request if await parts.state.take(key) is not None else SignOutRequest()
 
 
 def _read_hint(parts: Parts, view: ZoneView, hint: str) -> dict[str, Any] | None:
@@ -123,5 +175,5 @@ def _with_state(address: str, state: str | None) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode({'state': state})}"
 
 
-def _key(parts: Parts, zone_id: str, handle: str) -> str:
-    return f"sign-out:{zone_id}:{parts.hasher.hash(handle).hex()}"
+def _key(parts: Parts, zone_id: str, state: str) -> str:
+    return f"sign-out:{zone_id}:{parts.hasher.hash(state).hex()}"

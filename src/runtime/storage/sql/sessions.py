@@ -183,6 +183,20 @@ async def of_provider(
     return list(found.scalars())
 
 
+async def has_let_in(conn: AsyncConnection, user_id: str, client_id: str, *, zone_id: str) -> bool:
+    """Tell whether there is a session of that user for that client, standing or ended."""
+    found = await conn.execute(
+        select(_sessions.c.id)
+        .where(
+            _sessions.c.zone_id == zone_id,
+            _sessions.c.user_id == user_id,
+            _sessions.c.client_id == client_id,
+        )
+        .limit(1)
+    )
+    return found.first() is not None
+
+
 async def of_user(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> list[Session]:
     """A user's standing sessions of every type, the latest first."""
     found = await conn.execute(

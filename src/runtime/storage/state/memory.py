@@ -38,6 +38,10 @@ class InProcessState:
         self._writes = 0
         self._full_until = 0.0
 
+    def __len__(self) -> int:
+        """How many entries are held, those included that have expired and were not looked at since."""
+        return len(self._cached) + len(self._marks)
+
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""
         self._put(key, value, ttl_seconds)
