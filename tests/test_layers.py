@@ -13,12 +13,13 @@ SOURCE = Path(__file__).parent.parent / "src"
 # What a part may import of its own package, besides itself. A part that is not in the table fails.
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "runtime.domain": frozenset(),
-    "runtime.settings": frozenset(),
+    "runtime.settings": frozenset({"runtime.files"}),
+    "runtime.files": frozenset(),
     "runtime.logs": frozenset({"runtime.settings"}),
     "runtime.metrics": frozenset(),
     "runtime.contract": frozenset({"runtime.domain"}),
-    "runtime.storage": frozenset({"runtime.domain"}),
-    "runtime.adapters": frozenset({"runtime.domain"}),
+    "runtime.storage": frozenset({"runtime.domain", "runtime.files"}),
+    "runtime.adapters": frozenset({"runtime.domain", "runtime.files"}),
     "runtime.services": frozenset(
         {
             "runtime.adapters",
@@ -37,7 +38,7 @@ MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
 MAY_IMPORT["runtime.schemas"] = frozenset(
     {"runtime.contract", "runtime.domain", "runtime.services", "runtime.storage"}
 )
-MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app"}
+MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app", "runtime.files"}
 MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
 MAY_IMPORT["reconciler.kinds"] = frozenset()

@@ -92,7 +92,7 @@ def key_encryption_of(settings: Settings, *, create: bool = False) -> KeyEncrypt
     """The key that wraps all data keys. Raises KeyUnusable."""
     if settings.key_encryption_key:
         return LocalKeyEncryption.from_text(settings.key_encryption_key.get_secret_value())
-    return LocalKeyEncryption.from_file(settings.data_dir / "key-encryption.key", create=create)
+    return LocalKeyEncryption.from_file(settings.key_file, create=create)
 
 
 def mail_transport_of(settings: Settings) -> Transport:

@@ -5,6 +5,7 @@ lower-case names), then from the default here.
 """
 
 import re
+import stat
 from collections.abc import Iterable
 from difflib import get_close_matches
 from os import environ
@@ -14,6 +15,8 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from runtime import files
 
 
 class SettingsUnreadable(ValueError):
@@ -122,6 +125,11 @@ class Settings(BaseSettings):
         return self.data_dir / "zonewright.db"
 
     @property
+    def key_file(self) -> Path:
+        """Where the key that wraps all data keys is, when no setting has it."""
+        return self.data_dir / "key-encryption.key"
+
+    @property
     def mail_folder(self) -> Path:
         """Where mail goes that no server carries."""
         return self.data_dir / "mail"
@@ -152,9 +160,14 @@ def misspelt(variables: Iterable[str]) -> list[tuple[str, str | None]]:
 
 def _read(config: Path) -> dict[str, Any]:
     try:
+        mode = stat.S_IMODE(config.stat().st_mode)
         written = yaml.safe_load(config.read_text("utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failure:
         raise SettingsUnreadable(f"`{config}` cannot be read: {failure}") from None
     if not isinstance(written, dict):
         raise SettingsUnreadable(f"`{config}`: expected settings, as in `listen: 127.0.0.1:8080`")
+    if "key_encryption_key" in written and mode & files.NOT_FOR_A_KEY:
+        raise SettingsUnreadable(
+            f"`{config}` has the key-encryption key and is open to others (mode {mode:o}); `chmod 600` it"
+        )
     return {str(name): value for name, value in written.items()}

@@ -2,9 +2,11 @@
 
 import base64
 import json
+import os
 import re
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -296,3 +298,87 @@ def test_token_requests_are_counted(server: Server):
     assert Application(issuer, "job", "wrong").token({"grant_type": "client_credentials"}).status_code == 401
 
     assert (counted("issued"), counted("refused")) == (before[0] + 1, before[1] + 1)
+
+
+def modes(directory: Path) -> dict[str, int]:
+    """Path below a directory, itself included -> its permission bits."""
+    return {
+        str(path.relative_to(directory)): path.stat().st_mode & 0o777
+        for path in (directory, *directory.rglob("*"))
+    }
+
+
+class TestOtherAccountsOfTheMachine:
+    """What the service writes is nobody else's to read."""
+
+    def test_nothing_is_open_under_any_umask(self, make_server: Callable[..., Server]):
+        """Set-up, a key, a mail, a migration and a running server, with a umask that takes nothing away."""
+        before = os.umask(0)
+        try:
+            server = make_server()
+            server.start()
+            with server.management() as client:
+                people = f"/organizations/{server.organization_id}/invitations"
+                sent = client.post(people, json={"email": "ada@acme.example", "role": "org_viewer"})
+                assert sent.status_code == 201
+            deadline = time.monotonic() + 30
+            while not list(server.directory.glob("mail/*.eml")) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            server.run("migrate")
+        finally:
+            os.umask(before)
+        found = {name: mode for name, mode in modes(server.directory).items() if name != "zoned.log"}
+
+        assert {"zonewright.db", "zonewright.db-wal", "key-encryption.key", "mail"} < found.keys()
+        assert {name for name, mode in found.items() if mode & 0o077} == set()
+
+    def test_a_directory_that_was_there_open_is_closed(self, tmp_path: Path):
+        """`init` into a directory with mode 0755; what an older version left open is closed at a start."""
+        tmp_path.chmod(0o755)
+        server = Server(tmp_path)
+        server.init()
+        assert {name for name, mode in modes(tmp_path).items() if mode & 0o077} == set()
+        assert "ok" in server.run("doctor")
+
+        (tmp_path / "mail").mkdir()
+        (tmp_path / "mail" / "old.eml").touch()
+        for path, mode in ((".", 0o755), ("zonewright.db", 0o644), ("mail", 0o755), ("mail/old.eml", 0o644)):
+            (tmp_path / path).chmod(mode)
+        with pytest.raises(Unexpected) as told:
+            server.run("doctor")
+        for path, mend in ((".", 700), ("zonewright.db", 600), ("mail", 700), ("mail/old.eml", 600)):
+            assert f"`chmod {mend} {tmp_path / path}`" in str(told.value)
+        assert modes(tmp_path)["zonewright.db"] == 0o644, "doctor only looks"
+
+        server.start()
+        server.stop()
+        assert {name for name, mode in modes(tmp_path).items() if mode & 0o077} <= {"zoned.log"}
+        assert "ok" in server.run("doctor")
+
+    def test_a_key_that_others_could_read_is_refused(self, tmp_path: Path):
+        """It is not closed in silence: whoever has read it can go on using it."""
+        server = Server(tmp_path)
+        server.init()
+        assert "ok" in server.run("doctor")
+        (tmp_path / "key-encryption.key").chmod(0o644)
+
+        for command_ in (("serve",), ("keys", "list", "--zone", "x"), ("doctor",)):
+            with pytest.raises(Unexpected, match=r"key-encryption.key` is open to other.*mode 644") as told:
+                server.run(*command_)
+            assert "chmod 600" in str(told.value)
+        assert modes(tmp_path)["key-encryption.key"] == 0o644
+
+    def test_so_is_a_settings_file_with_a_key(self, tmp_path: Path):
+        """It is a key file by another name; without a key in it anybody may read it."""
+        server = Server(tmp_path / "data")
+        server.init()
+        key = (server.directory / "key-encryption.key").read_text().strip()
+        config = tmp_path / "zoned.yaml"
+        config.write_text(f"key_encryption_key: {key}\n")
+        config.chmod(0o600)
+        assert "ok" in server.run("--config", str(config), "doctor")
+        config.chmod(0o644)
+        with pytest.raises(Unexpected, match=r"zoned.yaml` has the key-encryption key .*mode 644"):
+            server.run("--config", str(config), "doctor")
+        config.write_text("log_level: info\n")
+        assert "ok" in server.run("--config", str(config), "doctor")

@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import close_parts, make_parts
+from runtime.cli.private_files import close_private_files
 from runtime.domain.errors import ServiceError
 from runtime.services.parts import Parts
 from runtime.settings import Settings
@@ -52,8 +53,14 @@ def in_one_line() -> Iterator[None]:
         ) from None
 
 
-def with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]]) -> _T:
-    """Run one piece of work against the connected parts, and tell refusals in one line."""
+def with_parts(
+    settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]], *, mending: bool = True
+) -> _T:
+    """Run one piece of work against the connected parts, and tell refusals in one line.
+
+    Args:
+        mending: close the service's files to other accounts of the machine first.
+    """
     if settings.database_url is None and not settings.database_file.exists():
         raise Refused(
             f"there is no database in `{settings.data_dir}`: run `zoned init`, "
@@ -72,4 +79,6 @@ def with_parts(settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _
             await close_parts(parts)
 
     with in_one_line():
+        if mending:
+            close_private_files(settings)
         return asyncio.run(run())

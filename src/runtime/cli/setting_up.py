@@ -5,8 +5,10 @@ import json
 
 import click
 
+from runtime import files
 from runtime.app import key_encryption_of
 from runtime.cli.connected import Refused, in_one_line, with_parts
+from runtime.cli.private_files import close_private_files, private_files
 from runtime.domain.errors import ServiceError
 from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
@@ -24,7 +26,7 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
     The organization comes with an API key, which is shown once.
     """
     with in_one_line():
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)
         asyncio.run(migrations.migrate(settings.resolved_database_url))
 
@@ -51,15 +53,16 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
 def migrate(settings: Settings) -> None:
     """Bring the database's tables up to date. Start-up never does this by itself."""
     with in_one_line():
-        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        files.make_directory(settings.data_dir)
         asyncio.run(migrations.migrate(settings.resolved_database_url))
+        close_private_files(settings)
     click.echo("the database is up to date")
 
 
 @click.command()
 @click.pass_obj
 def doctor(settings: Settings) -> None:
-    """Check settings, keys and storage.
+    """Check settings, files, keys and storage, and change nothing.
 
     Exits with 1 when something is wrong.
     """
@@ -74,7 +77,14 @@ def doctor(settings: Settings) -> None:
                 found.append((name, failure.detail))
         return found
 
-    results = [("settings", "ok"), ("keys and migrations", "ok"), *with_parts(settings, look)]
+    wrong = [str(found) for found in files.open_to_others(private_files(settings))]
+    results = [("settings", "ok"), *(("files", told) for told in wrong or ["ok"])]
+    try:
+        results += [("keys and migrations", "ok"), *with_parts(settings, look, mending=False)]
+    except Refused as refusal:
+        if not wrong:
+            raise
+        results.append(("keys and migrations", refusal.message))
     for name, result in results:
         click.echo(f"{name:20} {result}")
     if any(result != "ok" for _, result in results):

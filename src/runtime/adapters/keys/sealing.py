@@ -18,6 +18,8 @@ from typing import Protocol
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from runtime import files
+
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
@@ -94,7 +96,8 @@ class LocalKeyEncryption:
         Raises: KeyUnusable.
         """
         if create and not path.exists():
-            _create_key_file(path)
+            files.make_directory(path.parent)
+            files.write_once(path, base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
             text = path.read_text("ascii")
@@ -105,7 +108,7 @@ class LocalKeyEncryption:
             ) from None
         except (OSError, UnicodeDecodeError) as failure:
             raise KeyUnusable(f"cannot read the key file `{path}`: {type(failure).__name__}") from None
-        if mode & 0o027:
+        if mode & files.NOT_FOR_A_KEY:
             raise KeyUnusable(f"the key file `{path}` is open to others (mode {mode:o}); `chmod 600` it")
         return cls.from_text(text)
 
@@ -128,24 +131,6 @@ class LocalKeyEncryption:
     def unwrap(self, wrapped: bytes, *, bound_to: str) -> bytes:
         """The data key again. Raises SealBroken."""
         return self._sealer.open(wrapped, bound_to=bound_to)
-
-
-def _create_key_file(path: Path) -> None:
-    """Write a new key under a private name, then give it its name, which fails when the name is taken."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            return  # another process was first: its key is the key
-    finally:
-        draft.unlink()
 
 
 def new_data_key() -> bytes:

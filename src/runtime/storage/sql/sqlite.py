@@ -9,7 +9,9 @@ import asyncio
 import sqlite3
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiosqlite
@@ -19,6 +21,10 @@ from sqlalchemy.dialects.sqlite.aiosqlite import (
     AsyncAdapt_aiosqlite_cursor,
     AsyncAdapt_aiosqlite_dbapi,
 )
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from runtime import files
 
 
 class _Outcome(NamedTuple):
@@ -109,8 +115,28 @@ class Driver(AsyncAdapt_aiosqlite_dbapi):
         return _Connection(self, super().connect(*arg, async_creator_fn=_opened, **kw)._connection)
 
 
+def files_of(url: str) -> tuple[Path, ...]:
+    """The files that the database at a URL consists of, there or not yet; none for what is no such URL."""
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        return ()
+    database = address.database or ":memory:"
+    if address.get_backend_name() != "sqlite" or database.startswith((":memory:", "file:")):
+        return ()
+    path = Path(database)
+    return path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))
+
+
 async def _opened(*arg: Any, **kw: Any) -> aiosqlite.Connection:
-    """A new connection; when it cannot be made, its thread has ended with it."""
+    """A new connection; when it cannot be made, its thread has ended with it.
+
+    SQLite would make a file that is not there as the umask says, and those beside it with the same mode.
+    """
+    path = str(arg[0] if arg else kw["database"])
+    if path and not kw.get("uri") and path != ":memory:":
+        with suppress(OSError):  # SQLite says what is wrong with it
+            files.make_empty(Path(path))
     opening: Any = aiosqlite.connect(*arg, **kw)
     opening._thread.daemon = True
     try:

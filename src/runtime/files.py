@@ -1,0 +1,130 @@
+"""Files that the service writes: for its own account alone, whatever the umask and the directory allow.
+
+Nothing else of the service makes a file or a directory, so that none is forgotten: a test reads the code.
+"""
+
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import ENOTDIR
+from pathlib import Path
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+# What a file with the key-encryption key in it must not allow: a group may read it at most, as one that comes
+# from a volume of secrets does. Whoever else could read it may know the key, so it is refused and not mended.
+NOT_FOR_A_KEY = 0o027
+_OTHERS = 0o077  # the bits of the group and of everybody else
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A file or directory that other accounts of the machine can get at.
+
+    Attributes:
+        mode: its permission bits.
+        owner: uid of the account that it belongs to.
+    """
+
+    path: Path
+    mode: int
+    owner: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Tell whether this process may mend it."""
+        return self.owner == os.geteuid()
+
+    def __str__(self) -> str:
+        """What is wrong, and what to do, as one line."""
+        mend = f"`chmod {'700' if self.path.is_dir() else '600'} {self.path}`"
+        if not self.is_ours:
+            mend = f"it belongs to the account {self.owner}, which can {mend}"
+        return f"`{self.path}` is open to other accounts of this machine (mode {self.mode:o}): {mend}"
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and the parents that it lacks; one that is there stays as it is. Raises OSError."""
+    lacking = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(lacking):
+        with suppress(FileExistsError):  # another process was first
+            each.mkdir(mode=DIRECTORY_MODE)
+            each.chmod(DIRECTORY_MODE)
+    if not path.is_dir():
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(path))
+
+
+def make_empty(path: Path) -> None:
+    """Make an empty file for a library to write to; one that is there stays as it is. Raises OSError.
+
+    A file that is there is not even opened: to close it would end the locks that SQLite has on it.
+    """
+    with suppress(FileExistsError):
+        os.close(_new(path))
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that nobody sees in part, in place of one of that name. Raises OSError."""
+    draft = _draft(path, content)
+    try:
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def write_once(path: Path, content: bytes) -> bool:
+    """Write a file that nobody sees in part, unless there is one of that name; whether it was written.
+
+    It is on the disk when this returns. Of several that do so at once one wins. Raises OSError.
+    """
+    draft = _draft(path, content)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        draft.unlink()
+    return True
+
+
+def open_to_others(paths: Iterable[Path]) -> Iterator[Open]:
+    """Those of the files and directories that accounts besides their owner's can get at; missing ones not."""
+    for path in paths:
+        with suppress(OSError):
+            found = path.stat()
+            if (mode := stat.S_IMODE(found.st_mode)) & _OTHERS:
+                yield Open(path, mode, found.st_uid)
+
+
+def close_to_others(found: Open) -> bool:
+    """Take away what others may do with it; whether that could be done.
+
+    Not with what belongs to another account, nor with a directory that is there for all, such as `/tmp`.
+    """
+    if not found.is_ours or found.mode & stat.S_ISVTX:
+        return False
+    try:
+        found.path.chmod(found.mode & ~_OTHERS)
+    except OSError:
+        return False
+    return True
+
+
+def _new(path: Path) -> int:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    os.fchmod(handle, FILE_MODE)
+    return handle
+
+
+def _draft(path: Path, content: bytes) -> Path:
+    """The content on the disk, under a hidden name beside the one that it is to have."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(_new(draft), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
