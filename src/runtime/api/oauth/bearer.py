@@ -13,12 +13,14 @@ from runtime.domain.errors import (
     TokenMissing,
     TokenSentTwice,
 )
-from runtime.services.authority.subject import Subject, check_root, require_not_denied, verify_subject
+from runtime.services.authority import consents
+from runtime.services.authority.subject import Subject, require_not_denied, require_root, verify_subject
+from runtime.services.authorization.requests import SIGN_IN_SCOPES
 from runtime.services.clients import dpop
 from runtime.services.clients.dpop import Presented
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.zones import RootView, ZoneView
+from runtime.services.zones import SessionRoot, ZoneView
 
 _REFUSED = "the access token is not valid here"
 
@@ -28,7 +30,7 @@ class Bearer:
     """Who presents a zone's token at the zone itself: its subject, the session behind it, and its client."""
 
     subject: Subject
-    root: RootView
+    root: SessionRoot
     client: Client
 
 
@@ -74,10 +76,13 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
     if subject.audience != audience or subject.session_id is None:
         raise InvalidToken(_REFUSED, internal="another audience, or no user")
     require_not_denied(view, subject.token_id)
-    root = check_root(await view.root(subject.session_id), subject, parts.clock())
+    root = require_root(await view.root(subject.session_id), subject, parts.clock())
     client = await view.client(subject.client_id)
     if client is None:
         raise InvalidToken(_REFUSED, internal="the application is gone")
+    signs_in = subject.scopes & SIGN_IN_SCOPES
+    if not await consents.covers_sign_in(parts, view, client, root.user.user, signs_in):
+        raise InvalidToken(_REFUSED, internal="the user does not let the application know this any more")
     return Bearer(subject, root, client)
 
 

@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.authority import is_active
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import UserStatus
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions as storage
@@ -85,8 +87,11 @@ async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn 
         return None
     session, user = found
     view.signed_in.put(session.id, found)
-    stands = session.is_active(parts.clock()) and user.status is UserStatus.ACTIVE
-    return SignedIn(session, user) if stands else None
+    try:
+        active.require_active(session, user, parts.clock())
+    except NotActive:
+        return None
+    return SignedIn(session, user)
 
 
 async def open_session(
@@ -137,7 +142,7 @@ async def open_session(
         cookie_hash=parts.hasher.hash(cookie),
     )
     await storage.add(conn, session)
-    if previous is not None and previous.user_id == user.id and previous.is_active(now):
+    if previous is not None and previous.user_id == user.id and is_active(previous, now):
         await storage.supersede(conn, previous.id, by=session.id, zone_id=view.id)
     return SignedIn(session, user), cookie
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
+from runtime.domain.authority import is_active
 from runtime.domain.errors import AccessDenied, InsufficientAuthorization
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
@@ -15,11 +16,10 @@ from runtime.domain.kinds.values import Consent
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
-from runtime.services.zones import RootView, ZoneView
+from runtime.services.zones import SessionRoot, ZoneView
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import roots
 from runtime.storage.sql.consents import SIGN_IN, Agreed
-from runtime.storage.sql.roots import DelegatedGrantRow
 
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
 
@@ -41,7 +41,7 @@ async def require_allowance(
     parts: Parts,
     view: ZoneView,
     client: Client,
-    root: RootView,
+    root: SessionRoot,
     resource: Resource,
     *,
     wanted: frozenset[str] | None,
@@ -54,11 +54,11 @@ async def require_allowance(
     anything is refused or cut short the database is asked, so a user who has just agreed is not told to.
     """
     mine = [grant for grant in root.delegated if grant.resource_id == resource.id]
-    if not all(_stands(grant, now) for grant in mine):
+    if not all(is_active(grant, now) for grant in mine):
         async with parts.database.querying() as conn:
             again = await roots.delegated(conn, view.id, root.user.user.id)
         mine = [grant for grant in again if grant.resource_id == resource.id]
-        if not all(_stands(grant, now) for grant in mine):
+        if not all(is_active(grant, now) for grant in mine):
             raise authorization_required(view, client, resource, internal="the grant was ended")
     ends_at = min((grant.expires_at for grant in mine if grant.expires_at), default=None)
     if client.consent == Consent.IMPLICIT:
@@ -75,24 +75,20 @@ async def _consent(
     parts: Parts,
     view: ZoneView,
     client: Client,
-    root: RootView,
+    root: SessionRoot,
     resource: Resource,
     wanted: frozenset[str] | None,
 ) -> frozenset[str] | None:
     user = root.user.user
     key = f"{user.id}\0{client.party.id}\0{resource.id}"
     held = view.consents.get(key)
-    if held is not None and held[0] == root.session.user_epoch and (wanted or frozenset()) <= held[1]:
+    if held is not None and held[0] == user.epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with parts.database.querying() as conn:
         scopes = await roots.consent(conn, view.id, user.id, client.party, resource.id)
     if scopes is not None:
-        view.consents.put(key, (root.session.user_epoch, scopes))
+        view.consents.put(key, (user.epoch, scopes))
     return scopes
-
-
-def _stands(grant: DelegatedGrantRow, now: datetime) -> bool:
-    return grant.status == "active" and (grant.expires_at is None or grant.expires_at > now)
 
 
 async def given_for(

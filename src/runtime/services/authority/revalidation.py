@@ -13,7 +13,7 @@ from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailabl
 from runtime.services import epochs
 from runtime.services.authority.subject import refused
 from runtime.services.parts import Parts
-from runtime.services.zones import RootView, ZoneView
+from runtime.services.zones import SessionRoot, ZoneView
 from runtime.storage.sql import roots
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class KnownRoot:
         is_fresh: it comes from the database just now.
     """
 
-    root: RootView | None
+    root: SessionRoot | None
     is_fresh: bool
 
 
@@ -52,7 +52,7 @@ async def known_root(view: ZoneView, session_id: str | None) -> KnownRoot:
 
 async def take(
     parts: Parts, view: ZoneView, known: KnownRoot, *, key: str | None = None
-) -> tuple[RootView | None, bytes | None]:
+) -> tuple[SessionRoot | None, bytes | None]:
     """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
 
     Afterwards the view has every denial that was published before. Raises: StaleView.
@@ -60,7 +60,7 @@ async def take(
     root = known.root
     names = [epochs.zone_key(view.id), epochs.denials_key(view.id)]
     if root is not None:
-        names += [epochs.session_key(root.session.id), epochs.user_key(root.session.user_id)]
+        names += [epochs.session_key(root.session.id), epochs.user_key(root.user.user.id)]
     if key is not None:
         names.append(key)
     try:
@@ -79,17 +79,17 @@ async def take(
 
 
 async def _standing(
-    parts: Parts, view: ZoneView, root: RootView, published: list[bytes | None], *, is_fresh: bool
-) -> RootView | None:
+    parts: Parts, view: ZoneView, root: SessionRoot, published: list[bytes | None], *, is_fresh: bool
+) -> SessionRoot | None:
     """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
     session_epoch, user_epoch = map(epochs.told, published)
     current = root
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
             async with parts.database.querying() as conn:
-                stored = await roots.root_epochs(conn, view.id, root.session.id, root.session.user_id)
+                stored = await roots.root_epochs(conn, view.id, root.session.id, root.user.user.id)
             is_fresh = stored == root.epochs
-    elif session_epoch <= root.session.epoch and user_epoch <= root.session.user_epoch:
+    elif session_epoch <= root.session.epoch and user_epoch <= root.user.user.epoch:
         return root
     else:
         is_fresh = False
@@ -100,7 +100,7 @@ async def _standing(
         current = found
     read = {
         epochs.session_key(current.session.id): current.session.epoch,
-        epochs.user_key(current.session.user_id): current.session.user_epoch,
+        epochs.user_key(current.user.user.id): current.user.user.epoch,
     }
     with suppress(Unavailable):
         await epochs.remember(parts.state, read)

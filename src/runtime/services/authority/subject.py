@@ -12,12 +12,13 @@ from typing import Any
 from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
 from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
 from runtime.domain.kinds.application import Application
-from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.parties import ApplicationClient, Client
-from runtime.services.zones import RootView, ZoneView
+from runtime.services.zones import SessionRoot, ZoneView
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -114,16 +115,14 @@ def require_not_denied(view: ZoneView, token_id: str) -> None:
         raise refused("the token has been revoked")
 
 
-def check_root(root: RootView | None, subject: Subject, now: datetime) -> RootView:
-    """The root, whose session still stands and whose user may act. Raises InvalidGrant."""
+def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> SessionRoot:
+    """The sign-in behind a token, while it stands and is that of the token's `sub`. Raises InvalidGrant."""
     if root is None:
         raise refused("the session is gone")
-    if root.session.status != "active":
-        raise refused("the session has been ended")
-    if root.session.expires_at <= now:
-        raise refused("the session is over")
-    if root.user.user.status != UserStatus.ACTIVE:
-        raise refused("the user is disabled")
+    try:
+        active.require_active(root.session, root.user.user, now)
+    except NotActive as failure:
+        raise refused(str(failure)) from None
     if root.user.user.identifier != subject.sub:
         raise refused("the session is another user's")
     return root

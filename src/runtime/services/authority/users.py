@@ -13,8 +13,10 @@ from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import Email, Identifier, OwnerType, UserStatus
+from runtime.domain.kinds.values import Email, Identifier, OwnerType
 from runtime.services import epochs
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import organization_users
@@ -117,8 +119,10 @@ async def admit_federated(
 
 def require_active(user: User) -> None:
     """Refuse a disabled user. Raises SignInRefused."""
-    if user.status is not UserStatus.ACTIVE:
-        raise SignInRefused(_DISABLED)
+    try:
+        active.require_user_active(user)
+    except NotActive as failure:
+        raise SignInRefused(_DISABLED, internal=str(failure)) from None
 
 
 async def require_still_active(conn: AsyncConnection, user: User) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import pkce
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.authorization import codes
 from runtime.services.authorization.codes import REFUSED, CodeGrant, Produced
 from runtime.services.clients import recognition
@@ -182,10 +183,10 @@ def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None
     """Check that the user of the code is signed in. Raises InvalidGrant."""
     if sign_in.user.id != grant.user_id:
         raise InvalidGrant(REFUSED, internal="somebody else's session")
-    if not (sign_in.session.is_active(now) and sign_in.top.is_active(now)):
-        raise InvalidGrant(REFUSED, internal="the session is over")
-    if sign_in.user.status is not UserStatus.ACTIVE:
-        raise InvalidGrant(REFUSED, internal="the user is disabled")
+    try:
+        active.require_active(sign_in.session, sign_in.user, now, within=sign_in.top)
+    except NotActive as failure:
+        raise InvalidGrant(REFUSED, internal=str(failure)) from None
 
 
 def _application_session(redemption: Redemption, sign_in: _SignIn) -> Session:

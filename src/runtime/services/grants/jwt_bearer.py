@@ -22,9 +22,10 @@ from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClie
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.authorization import requests
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
@@ -183,8 +184,12 @@ async def _user(parts: Parts, view: ZoneView, vouched: Vouched) -> User:
         user = await users.find_by_subject(
             conn, zone_id=view.id, issuer=vouched.issuer, subject=vouched.subject
         )
-    if user is None or user.status is not UserStatus.ACTIVE:
-        raise InvalidGrant(REFUSED, internal="no such user, or a disabled one")
+    if user is None:
+        raise InvalidGrant(REFUSED, internal="no such user")
+    try:
+        active.require_user_active(user)
+    except NotActive as failure:
+        raise InvalidGrant(REFUSED, internal=str(failure)) from None
     return user
 
 

@@ -10,11 +10,12 @@ from hmac import compare_digest
 from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
+from runtime.domain.authority import is_active
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import UserStatus
 from runtime.domain.oauth.resources import RequestedResource
-from runtime.services.authority import revocation
+from runtime.services.authority import active, revocation
+from runtime.services.authority.active import NotActive
 from runtime.services.clients import recognition
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
@@ -109,7 +110,7 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
     family = await _named(parts, view, client, token)
     if family is None:
         raise InvalidGrant(REFUSED, internal="unknown, or of another client")
-    if family.status != "active" or family.expires_at <= now:
+    if not is_active(family, now):
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
     if not is_usable(parts, family, token, now):
         await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
@@ -151,7 +152,7 @@ async def find_family(parts: Parts, view: ZoneView, client: Client, token: str) 
 
 def is_usable(parts: Parts, family: RefreshFamily, token: str, now: datetime) -> bool:
     """Tell whether a token of the family may be used now, as far as the family goes."""
-    if family.status != "active" or family.expires_at <= now:
+    if not is_active(family, now):
         return False
     return _is_current(parts, family, token) or _is_repeated(parts, family, token, now)
 
@@ -176,8 +177,10 @@ async def standing(
     if found is None or found[1].id != family.user_id:
         raise InvalidGrant(REFUSED, internal="the session or the user is gone")
     session, user = found
-    if not session.is_active(now) or user.status is not UserStatus.ACTIVE:
-        raise InvalidGrant(REFUSED, internal="session over or user disabled")
+    try:
+        active.require_active(session, user, now)
+    except NotActive as failure:
+        raise InvalidGrant(REFUSED, internal=str(failure)) from None
     return session, user
 
 

@@ -21,10 +21,10 @@ from runtime.services.authority.subject import (
     Subject,
     check_actor,
     check_provenance,
-    check_root,
     own_authority,
     refused,
     require_not_denied,
+    require_root,
     verify_subject,
 )
 from runtime.services.decisions import Decision
@@ -40,7 +40,7 @@ from runtime.services.issuing.access_tokens import (
 from runtime.services.issuing.token_cache import CachedToken
 from runtime.services.parties import ApplicationClient, require_application
 from runtime.services.parts import Parts
-from runtime.services.zones import RootView, ZoneView
+from runtime.services.zones import SessionRoot, ZoneView
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _cache_key(
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
-    root: RootView | None,
+    root: SessionRoot | None,
     resource: Resource | None,
     jkt: str | None,
 ) -> str:
@@ -173,17 +173,17 @@ def _cache_key(
 
 
 async def _authority(
-    view: ZoneView, subject: Subject, root: RootView | None, now: datetime
-) -> tuple[RootView | None, policy.Authority]:
+    view: ZoneView, subject: Subject, root: SessionRoot | None, now: datetime
+) -> tuple[SessionRoot | None, policy.Authority]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
         own = await own_authority(view, subject)
         return None, policy.Authority(await view.application_facts(own), f"application:{own.id}")
-    standing = check_root(root, subject, now)
+    standing = require_root(root, subject, now)
     session = standing.session
     return standing, policy.Authority(
         standing.user.principal,
-        f"{session.user_id}\0{session.user_epoch}",
+        f"{standing.user.user.id}\0{standing.user.user.epoch}",
         session.authenticated_at,
         session.acr,
         standing.user.own_policies,
@@ -195,7 +195,7 @@ def _plan(
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
-    root: RootView | None,
+    root: SessionRoot | None,
     resource: Resource,
     allowance: Allowance,
     now: datetime,
@@ -233,7 +233,7 @@ def _mint(
     view: ZoneView,
     client: ApplicationClient,
     subject: Subject,
-    root: RootView | None,
+    root: SessionRoot | None,
     resource: Resource,
     plan: Plan,
     scopes: frozenset[str],

@@ -31,10 +31,10 @@ from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import (
     Subject,
     check_chain,
-    check_root,
     own_authority,
     refused,
     require_not_denied,
+    require_root,
     subject_of,
 )
 from runtime.services.clients import authenticate_client
@@ -109,7 +109,7 @@ async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str
     if subject.session_id is None:
         await own_authority(view, subject)
         return known.told
-    standing = check_root(root, subject, now)
+    standing = require_root(root, subject, now)
     allowance = await require_allowance(
         parts, view, issued_to, standing, resource, wanted=subject.scopes, now=now
     )

@@ -5,9 +5,9 @@ one with ten. A management write bumps the zone's epoch; the next look at the zo
 Nothing that is missing is remembered, so what is new is seen at once wherever it was asked for before.
 """
 
-from runtime.services.zones.people import RootView
+from runtime.services.zones.people import SessionRoot
 from runtime.services.zones.policies import Policies
 from runtime.services.zones.view import ZoneView
 from runtime.services.zones.views import Zones
 
-__all__ = ["Policies", "RootView", "ZoneView", "Zones"]
+__all__ = ["Policies", "SessionRoot", "ZoneView", "Zones"]

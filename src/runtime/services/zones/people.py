@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from runtime.domain.kinds.role import User
 from runtime.domain.policy import requests
-from runtime.storage.sql.roots import DelegatedGrantRow, Memberships, SessionRow
+from runtime.storage.sql.roots import DelegatedGrantRow, Memberships
+from runtime.storage.sql.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +32,17 @@ class UserView:
 
 
 @dataclass(frozen=True, slots=True)
-class RootView:
+class SessionRoot:
     """A session that chains start from, and the user whose authority it carries."""
 
-    session: SessionRow
+    session: Session
     user: UserView
     delegated: tuple[DelegatedGrantRow, ...]
 
     @property
     def epochs(self) -> tuple[int, int]:
         """The epochs of the session and of the user that this was read under."""
-        return self.session.epoch, self.session.user_epoch
+        return self.session.epoch, self.user.user.epoch
 
 
 def view_of(user: User, memberships: Memberships, own_policies: str | None) -> UserView:

@@ -21,7 +21,7 @@ from runtime.domain.policy import requests
 from runtime.services import epochs, keys
 from runtime.services.parties import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.kept import Kept
-from runtime.services.zones.people import RootView, UserView, view_of
+from runtime.services.zones.people import SessionRoot, UserView, view_of
 from runtime.services.zones.policies import Policies, compiled
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
@@ -97,7 +97,7 @@ class ZoneView:
         self._resources_by_id: Kept[Resource] = Kept()
         self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
         self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
-        self._roots: Kept[RootView] = Kept()
+        self._roots: Kept[SessionRoot] = Kept()
         self._users: Kept[UserView] = Kept()
         self._policies: Policies | None = None
         self._policies_read = False
@@ -262,11 +262,11 @@ class ZoneView:
             self._users.put(user.id, held)
         return held
 
-    def held_root(self, session_id: str) -> RootView | None:
+    def held_root(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it was when last read; whether it still stands, epochs tell."""
         return self._roots.get(session_id)
 
-    async def read_root(self, session_id: str) -> RootView | None:
+    async def read_root(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it stands now, from the database."""
         # The epochs are read first: what is read after them can only be newer than they say.
         async with self._parts.database.querying() as conn:
@@ -274,27 +274,27 @@ class ZoneView:
             if found is None:
                 self._roots.drop(session_id)
                 return None
-            session, user = found
-            delegated = await roots.delegated(conn, self.id, user.id) if session.has_delegated else ()
+            session, user, extent = found
+            delegated = await roots.delegated(conn, self.id, user.id) if extent.has_delegated else ()
             viewed = await self._viewed(
-                conn, user, own_policies=session.own_policies, has_memberships=session.has_memberships
+                conn, user, own_policies=extent.own_policies, has_memberships=extent.has_memberships
             )
-            root = RootView(session, viewed, delegated)
+            root = SessionRoot(session, viewed, delegated)
         self._roots.put(session_id, root)
         return root
 
-    async def root(self, session_id: str) -> RootView | None:
+    async def root(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it stands now, from memory when its epochs say that it may be."""
         held = self._roots.get(session_id)
         if held is not None:
             session_epoch, user_epoch = await self._parts.zones.published(
-                [epochs.session_key(session_id), epochs.user_key(held.session.user_id)]
+                [epochs.session_key(session_id), epochs.user_key(held.user.user.id)]
             )
             if (
                 session_epoch is not None
                 and user_epoch is not None
                 and session_epoch <= held.session.epoch
-                and user_epoch <= held.session.user_epoch
+                and user_epoch <= held.user.user.epoch
             ):
                 return held
         return await self.read_root(session_id)

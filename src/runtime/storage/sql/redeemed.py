@@ -34,8 +34,9 @@ class Standing:
     user: User
 
 
-# Whoever ends the session or changes the user waits for this, or this one for that and then sees what came of
-# it. The user comes first, as in every transaction that locks both.
+# That both are active was concluded from them as they are under these epochs, which every end raises. Whoever
+# ends the session or changes the user waits for this, or this one for that and then sees what came of it. The
+# user comes first, as in every transaction that locks both.
 _STANDING: Select[tuple[str]] = (
     select(_sessions.c.id)
     .join(_users, and_(_users.c.zone_id == _sessions.c.zone_id, _users.c.id == _sessions.c.user_id))
@@ -44,7 +45,6 @@ _STANDING: Select[tuple[str]] = (
         _sessions.c.id == bindparam("standing_session"),
         _sessions.c.epoch == bindparam("standing_session_epoch"),
         _sessions.c.parent_id.is_(None),
-        _sessions.c.status == "active",
         _sessions.c.expires_at == bindparam("standing_end"),
         _users.c.id == bindparam("standing_user"),
         _users.c.epoch == bindparam("standing_user_epoch"),

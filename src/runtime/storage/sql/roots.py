@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import BindParameter, and_, bindparam, exists, literal, select, union_all
+from sqlalchemy import BindParameter, and_, bindparam, exists, literal, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
+from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.parties import Party
+from runtime.storage.sql.sessions import Session, read_session
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -26,22 +28,13 @@ _ZONE: BindParameter[str] = bindparam("zone")
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRow:
-    """The root of a chain as it stands now, and the epochs it was read under.
+class Extent:
+    """What else there is to read about the user of a session.
 
     Attributes:
-        has_memberships, has_delegated: whether there is more to read about the user.
         own_policies: id of the policy set version that the user has made; None without one.
     """
 
-    id: str
-    epoch: int
-    status: str
-    authenticated_at: datetime | None
-    expires_at: datetime
-    acr: str | None
-    user_id: str
-    user_epoch: int
     has_memberships: bool
     has_delegated: bool
     own_policies: str | None = None
@@ -74,26 +67,18 @@ _OWN_POLICIES = (
     _bindings.c.target_type == "user",
     _bindings.c.mode == "active",
 )
+_SESSION_COLUMNS = len(Session.__slots__)
 _SESSION = (
     select(
-        _sessions.c.epoch.label("session_epoch"),
-        _sessions.c.status.label("session_status"),
-        _sessions.c.authenticated_at.label("session_authenticated_at"),
-        _sessions.c.expires_at.label("session_expires_at"),
-        _sessions.c.acr.label("session_acr"),
-        exists()
-        .where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id)
-        .label("session_groups"),
-        exists()
-        .where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id)
-        .label("session_roles"),
-        exists()
-        .where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id)
-        .label("session_delegated"),
+        *(_sessions.c[name] for name in Session.__slots__),
+        or_(
+            exists().where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id),
+            exists().where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id),
+        ),
+        exists().where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == _users.c.id),
         select(_bindings.c.policy_set_version_id)
         .where(*_OWN_POLICIES, _bindings.c.target_id == _users.c.id)
-        .scalar_subquery()
-        .label("session_policies"),
+        .scalar_subquery(),
         *_users.c,
     )
     .join(_users, and_(_users.c.id == _sessions.c.user_id, _users.c.zone_id == _sessions.c.zone_id))
@@ -101,30 +86,19 @@ _SESSION = (
 )
 
 
-async def session(conn: AsyncConnection, zone_id: str, session_id: str) -> tuple[SessionRow, User] | None:
-    """A session of a user, and that user."""
+async def session(
+    conn: AsyncConnection, zone_id: str, session_id: str
+) -> tuple[Session, User, Extent] | None:
+    """A session of a user, whatever its status, that user, and what else there is to read."""
     found = await conn.execute(_SESSION, {"zone": zone_id, "session": session_id})
-    row = found.mappings().one_or_none()
+    row = found.one_or_none()
     if row is None:
         return None
-    stored = {name: value for name, value in row.items() if not name.startswith("session_")}
-    user = cast(User, USER.read(stored))
-    return (
-        SessionRow(
-            id=session_id,
-            epoch=row["session_epoch"],
-            status=row["session_status"],
-            authenticated_at=row["session_authenticated_at"],
-            expires_at=row["session_expires_at"],
-            acr=row["session_acr"],
-            user_id=user.id,
-            user_epoch=user.epoch,
-            has_memberships=bool(row["session_groups"] or row["session_roles"]),
-            has_delegated=bool(row["session_delegated"]),
-            own_policies=row["session_policies"],
-        ),
-        user,
-    )
+    at = _SESSION_COLUMNS
+    stored = read_session(dict(zip(Session.__slots__, row[:at], strict=True)))
+    has_memberships, has_delegated, own_policies = row[at : at + 3]
+    user = cast(User, converter(USER).entity(row[at + 3 :]))
+    return stored, user, Extent(bool(has_memberships), bool(has_delegated), own_policies)
 
 
 _ROOT_EPOCHS = union_all(

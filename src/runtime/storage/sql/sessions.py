@@ -84,10 +84,6 @@ class Session:
         """Whose session it is; of a browser session, nobody's."""
         return Party(self.application_id, self.user_agent_id)
 
-    def is_active(self, now: datetime) -> bool:
-        """Tell whether it stands: neither revoked nor expired."""
-        return self.status == "active" and self.expires_at > now
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -101,10 +97,6 @@ class Place:
     parent_id: str | None
     status: str
     expires_at: datetime
-
-    def is_active(self, now: datetime) -> bool:
-        """Tell whether the session stands: neither revoked nor expired."""
-        return self.status == "active" and self.expires_at > now
 
 
 async def lock(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Place | None:

@@ -18,8 +18,9 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
 from runtime.domain.kinds.organization import Organization, OrganizationUser
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import OrganizationStatus, UserStatus
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
+from runtime.services.authority import active
+from runtime.services.authority.active import NotActive
 from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import bound_to
 from runtime.services.clients import dpop
@@ -199,11 +200,13 @@ async def _standing(
 ) -> tuple[Session, User]:
     """A session that stands, and its user, who is not disabled. Raises Unauthorized, NotFound."""
     session = await sessions.find(conn, session_id, zone_id=view.id)
-    if session is None or session.user_id is None or not session.is_active(parts.clock()):
-        raise Unauthorized(REFUSED, internal="the session is over")
+    if session is None or session.user_id is None:
+        raise Unauthorized(REFUSED, internal="the session is gone, or nobody's")
     user = await users.get(conn, session.user_id, zone_id=view.id)
-    if user.status is not UserStatus.ACTIVE:
-        raise Unauthorized(REFUSED, internal="the user is disabled")
+    try:
+        active.require_active(session, user, parts.clock())
+    except NotActive as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
     return session, user
 
 
@@ -262,8 +265,10 @@ async def _person(conn: AsyncConnection, organization_id: str, account: Account)
     person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account.id, within=within))
     if person.account_issuer != account.issuer:
         raise Unauthorized(REFUSED, internal="an account of another zone")
-    if person.status is not OrganizationStatus.ACTIVE:
-        raise Unauthorized(REFUSED, internal="the organization user is disabled")
+    try:
+        active.require_member_active(person)
+    except NotActive as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
     return person
 
 

@@ -1,0 +1,56 @@
+"""May this party still act for this user, now? Every grant, endpoint, page and API asks here.
+
+Nothing else reads status and expiry of what a sign-in rests on. Each caller turns NotActive into the refusal
+that its protocol has for it.
+"""
+
+from datetime import datetime
+
+from runtime.domain.authority import is_active
+from runtime.domain.kinds.organization import OrganizationUser
+from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.storage.sql.sessions import Session
+
+
+class NotActive(Exception):
+    """What the request rests on has ended. The text is for the record alone."""
+
+
+def require_active(
+    session: Session | None,
+    user: User | None,
+    now: datetime,
+    *,
+    within: Session | None = None,
+    member: OrganizationUser | None = None,
+) -> None:
+    """Check that a sign-in still stands: its session, its user, and what both depend on.
+
+    Args:
+        session: that tokens name in `sid`, or a cookie stands for; None when it is gone.
+        user: None when there is none any more.
+        within: the browser session that it ends with, where that is another one.
+        member: who the user is in an organization, where they act for one.
+    Raises: NotActive.
+    """
+    if session is None or user is None or session.user_id != user.id:
+        raise NotActive("the session is gone, or another user's")
+    for each in (session, within):
+        if each is not None and not is_active(each, now):
+            raise NotActive("the session has been ended, or has expired")
+    require_user_active(user)
+    if member is not None:
+        require_member_active(member)
+
+
+def require_user_active(user: User) -> None:
+    """Check that a user may act who has no session yet. Raises NotActive."""
+    if user.status is not UserStatus.ACTIVE:
+        raise NotActive("the user is disabled")
+
+
+def require_member_active(member: OrganizationUser) -> None:
+    """Check that a user may act for an organization. Raises NotActive."""
+    if member.status is not OrganizationStatus.ACTIVE:
+        raise NotActive("the organization user is disabled")
