@@ -230,7 +230,7 @@ async def _successor(
         if rotated:
             return successor
         family = latest or family
-    if family.status != "active" or not _is_repeated(parts, family, token, now):
+    if not is_active(family, now) or not _is_repeated(parts, family, token, now):
         raise InvalidGrant(REFUSED, internal="the family moved on meanwhile")
     if family.successor_sealed is None:
         raise InvalidGrant(REFUSED, internal="the family ended meanwhile")
