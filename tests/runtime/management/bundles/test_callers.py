@@ -11,6 +11,9 @@ from tests.runtime.management.conftest import Zone as Zone_
 from tests.support.factories import Company
 
 from runtime.contract.routes import ROUTES
+from runtime.storage.sql import consents
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
+from runtime.storage.sql.parties import Party
 
 
 class TestWhoMayAsk:
@@ -86,8 +89,9 @@ class TestWhoMayAsk:
     def test_who_registered_themselves_has_no_say(self, ann: Holder) -> None:
         """A client that nobody here manages gets no further than its token: 403, and nothing changes."""
         before = ann.bundle()
-        client = Zone_(ann.api, ann.api.ok("GET", f"/zones/{ann.zone.id}")).user_agent()["identifier"]
-        other = replace(ann.app, client_id=client)
+        agent = Zone_(ann.api, ann.api.ok("GET", f"/zones/{ann.zone.id}")).user_agent()
+        other = replace(ann.app, client_id=agent["identifier"])
+        ann.run(lambda company: _agree(company, ann, Party(user_agent_id=agent["id"])))
         token = ann.run(lambda company: company.token(ann.zone, other, ann.person))
         assert self.both(ann, token) == {403}
         assert ann.bundle() == before
@@ -109,3 +113,11 @@ class TestWhoMayAsk:
             method, path, *body = end(holder)
             ann.api.ok(method, f"/zones/{ann.zone.id}{path}", *body)
             assert self.both(holder, holder.token) == {401}, name
+
+
+async def _agree(company: Company, ann: Holder, party: Party) -> None:
+    """Ann lets a client know who she is."""
+    given = [ConsentRecord(SIGN_IN, frozenset({"openid"}), "app.example")]
+    of_ann = {"zone_id": ann.zone.id, "user_id": ann.person.user.id}
+    async with company.parts.database.transaction() as conn:
+        await consents.record(conn, given, party=party, now=company.parts.clock(), **of_ann)
