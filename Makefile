@@ -34,7 +34,7 @@ lint: $(DEV) ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, for long (ARGS="--examples 500 --seed 7 --on sqlite")
+fuzz: $(DEV) ## send what the OpenAPI document allows and forbids, and chains of exchanges (ARGS="--examples 500 --seed 7 --chains 100000 --on sqlite")
 	@PYTHONPATH=. $(BIN)/python -m tests.fuzz $(ARGS)
 
 soak: $(DEV) ## guess at a server, exhaust it and live with it for minutes (ARGS="--minutes 60 --on servers")

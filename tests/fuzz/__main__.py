@@ -1,4 +1,4 @@
-"""`make fuzz`: a long run of schemathesis, on both databases."""
+"""`make fuzz`: a long run of schemathesis, and of chains of exchanges, on both databases."""
 
 import argparse
 import asyncio
@@ -8,8 +8,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 from tests.fuzz.running import fuzz
+from tests.support import chains
 from tests.support.postgres import running_postgres
 from tests.support.redis import running_redis
 from tests.support.server import Server, serve
@@ -20,6 +22,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     arguments.add_argument("--examples", type=int, default=100, help="requests an operation gets at most")
     arguments.add_argument("--seed", type=int, default=int(time.time()), help="to repeat a run")
+    arguments.add_argument("--chains", type=int, default=2_000, help="chains of exchanges, 50 a second or so")
     arguments.add_argument("--phases", default="coverage,fuzzing", help="of schemathesis")
     arguments.add_argument("--on", default="sqlite,postgresql", help="which storages, with commas")
     asked = arguments.parse_args()
@@ -28,12 +31,26 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="zonewright-fuzz-") as directory:
         for storage in asked.on.split(","):
             with served(storage, Path(directory) / storage) as server:
-                outcome = fuzz(
-                    server, Path(directory), phases=asked.phases, examples=asked.examples, seed=asked.seed
-                )
-            print(f"== {storage}\n{outcome.report}")
-            passed &= outcome.passed
+                print(f"== {storage}")
+                if asked.examples:
+                    outcome = fuzz(
+                        server, Path(directory), phases=asked.phases, examples=asked.examples, seed=asked.seed
+                    )
+                    print(outcome.report)
+                    passed &= outcome.passed
+                if asked.chains:
+                    passed &= _chained(server, asked.chains, asked.seed)
     return 0 if passed else 1
+
+
+def _chained(server: Server, count: int, seed: int) -> bool:
+    """Walk chains of exchanges, and tell what came of them; whether each was as it had to be."""
+    try:
+        print(chains.walk(chains.estates(server, Random(seed), 20), examples=count, chance=seed))
+    except AssertionError as failure:
+        print(f"a chain of exchanges: {failure}")
+        return False
+    return True
 
 
 @contextlib.contextmanager
