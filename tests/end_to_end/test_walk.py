@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from tests.runtime.management.conftest import Api, caller
 from tests.support.server import serve
+from tests.walk.greedy import IGNORED, GreedyClient
 from tests.walk.walking import Walk
+
+from runtime.contract.routes import ROUTES as OPERATIONS
+from runtime.domain import kinds
+from runtime.domain.kinds import Verb
+from runtime.services.management.organizations import organizations
 
 ROUTES = Path(__file__).parents[2] / "schemas" / "routes.txt"
 
@@ -34,3 +40,46 @@ def test_every_operation_is_walked(api: Api) -> None:
     assert promised - walk.client.walked == set(), (
         "these operations are not walked: say in tests/walk/recipes.py what their bodies and paths need"
     )
+
+
+# What somebody else may set elsewhere is the caller's to set here: each is a decision, and a new one is seen.
+THEIRS = {
+    "zones.create": {"organization_id"},  # their own; another's is no organization, see below
+    "secrets.create": {"zone_id"},  # the path's
+    "application_roles.assign": {"owner_type"},  # of the role that is named
+    "user_roles.assign": {"owner_type"},
+    "group_roles.add": {"owner_type"},
+    "organization_users.update": {"status"},
+    "users.update": {"status"},
+    "sessions.update": {"status"},
+    "delegated_grants.update": {"status"},
+}
+
+
+@pytest.mark.threat("27a", "27b", "27c", "27d", "27e", "27f", "27g", "27h", "27i", "27o")
+def test_nobody_sets_more_than_is_theirs(tmp_path: Path) -> None:
+    """Each body that the walk sends, and each specification in a changeset, with more than is the caller's.
+
+    Refused by name at creation and by update of every kind, and with null as well; nothing has changed. The
+    same body without it succeeds, for the walk goes on.
+    """
+    with serve(tmp_path) as server:
+        api = caller(server, server.api_key, server.organization_id)
+        walk = Walk(api, GreedyClient)
+        walk.go()
+        other = server.call(lambda parts: organizations.create_organization(parts, "Other company"))[0].id
+        api.ok("POST", "/zones", {"name": "z", "organization_id": api.organization_id})
+        api.refused(400, "POST", "/zones", {"name": "z", "organization_id": other})
+        zone = api.zone()
+        owner = zone.make("applications")["id"]
+        secret = {"name": "s", "entity_id": owner, "data": {"type": "token", "token": "t"}}
+        api.refused(400, "POST", zone.path("/secrets"), {**secret, "zone_id": api.zone().id})
+        assert api.ok("POST", zone.path("/secrets"), {**secret, "zone_id": zone.id})
+
+    client = walk.client
+    assert isinstance(client, GreedyClient)
+    assert walk.problems == [], "\n".join(walk.problems)
+    assert {name: wishes for name, wishes in client.granted.items() if wishes} == THEIRS
+    takes = {route.operation_id for route in OPERATIONS if route.body and not route.form}
+    assert takes - client.tried.keys() == IGNORED | {"policy_bundle.update"}
+    assert client.specs == {kind.name for kind in kinds.ALL if kind.manifest and Verb.CREATE in kind.verbs}

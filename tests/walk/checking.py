@@ -50,8 +50,7 @@ class CheckingClient:
             status: what it must answer; that of success when absent.
         Raises: AssertionError, when anything about the answer is not what the document says.
         """
-        route = BY_OPERATION[operation]
-        address = re.sub(r"{(\w+)}", lambda match: path[match[1]], route.path)
+        route = self.route(operation)
         request_id = str(uuid4())
         given = {"X-Client-Request-ID": request_id, **(headers or {})}
         sent: dict[str, Any] = {"params": query, "headers": given}
@@ -59,10 +58,7 @@ class CheckingClient:
             sent["content"], given["Content-Type"] = body, route.takes
         elif body is not None:
             sent |= {"data": body} if route.form else {"json": body}
-        request = self._client.build_request(route.method, address, **sent)
-        if route.open:
-            del request.headers["Authorization"]
-        response = self._client.send(request)
+        response = self.ask(route, path, **sent)
         told = f"{route.method} {response.request.url} {body}: {response.status_code} {response.text[:2000]}"
         assert response.status_code == (status or route.status), told
         assert response.headers.get("X-Client-Request-ID") == request_id, told
@@ -71,6 +67,18 @@ class CheckingClient:
         if response.status_code == route.status:
             self.walked.add(operation)
         return _value(response)
+
+    def route(self, operation: str) -> Route:
+        """The operation of that name."""
+        return BY_OPERATION[operation]
+
+    def ask(self, route: Route, path: Mapping[str, str], *, method: str = "", **sent: Any) -> httpx.Response:
+        """The answer to a request at the address of an operation, whatever it is."""
+        address = re.sub(r"{(\w+)}", lambda match: path[match[1]], route.path)
+        request = self._client.build_request(method or route.method, address, **sent)
+        if route.open:
+            del request.headers["Authorization"]
+        return self._client.send(request)
 
     def schema_of(self, route: Route) -> Document:
         """The schema of what an operation takes, with references still in it."""

@@ -39,9 +39,9 @@ class Walk:
         problems: what was not as documented.
     """
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, client: type[CheckingClient] = CheckingClient) -> None:
         self.api = api
-        self.client = CheckingClient(api.client, api.ok("GET", "/openapi.json"))
+        self.client = client(api.client, api.ok("GET", "/openapi.json"))
         self.problems: list[str] = []
         self.made: dict[str, dict[str, Any]] = {}
         self.second: dict[str, dict[str, Any]] = {}

@@ -125,6 +125,63 @@ def test_a_scope_needs_the_organizations_zone(api: Api, zone: Zone) -> None:
     api.ok("POST", api.own_zone().path(f"/users/{person.zone_user_id}/roles"), body, status=201)
 
 
+@pytest.mark.threat("27l")
+@pytest.mark.parametrize("own", [False, True], ids=["a new zone", "the organization's zone"])
+def test_what_the_service_manages_stays(api: Api, own: bool) -> None:
+    """Whatever is the platform's, of any kind: no change, no end, nothing put into it; one's own, first."""
+    zone = api.own_zone() if own else api.zone()
+    for collection in ("applications", "resources", "providers", "roles", "policies", "policy-sets"):
+        mine = zone.make(collection)
+        for method, body in (("PATCH", CHANGES[collection]), ("DELETE", None)):
+            api.ok(method, zone.path(f"/{collection}/{mine['id']}"), body)
+    version = zone.version(zone.make("policies")["id"])
+    entries = [{"policy_id": version["policy_id"], "policy_version_id": version["id"]}]
+    composed = {"schema_version": version["schema_version"], "manifest": {"entries": entries}}
+    text = {"schema_version": version["schema_version"], "cedar_raw": "permit (principal, action, resource);"}
+    below = {
+        "policies": [("POST", "/versions", text)],
+        "policy-sets": [("POST", "/versions", composed)],
+        "applications": [
+            ("PUT", f"/dependencies/{zone.make('resources')['id']}", None),
+            ("DELETE", f"/dependencies/{zone.make('resources')['id']}", None),
+        ],
+    }
+    before = platforms(api, zone)
+    in_any_zone = {"providers", "roles", "policies", "policy-sets"}
+    assert {collection for collection, _ in before} == (set(CHANGES) if own else in_any_zone)
+    for (collection, id_), entity in before.items():
+        path = zone.path(f"/{collection}/{id_}")
+        attempts = [("PATCH", "", CHANGES[collection]), ("DELETE", "", None), *below.get(collection, ())]
+        for method, rest, body in attempts:
+            assert api.refused(403, method, path + rest, body)["code"] == "forbidden", (entity, method, rest)
+        if collection == "applications":
+            credential = {"type": "password", "application_id": id_}
+            api.refused(403, "POST", zone.path("/application-credentials"), credential)
+    assert platforms(api, zone) == before
+
+
+# A change that would be taken if the entity were the caller's.
+CHANGES: dict[str, dict[str, Any]] = {
+    "applications": {"description": "x"},
+    "resources": {"description": "x"},
+    "providers": {"description": "x"},
+    "roles": {"description": "x"},
+    "policies": {"description": "x"},
+    "policy-sets": {"name": "x"},
+}
+
+
+def platforms(api: Api, zone: Zone) -> dict[tuple[str, str], dict[str, Any]]:
+    """Everything in a zone that the service manages, by collection and id."""
+    kinds = [kind for kind in ALL if "owner_type" in kind.members() and kind.item_path.count("{") == 2]
+    return {
+        (kind.collection, one["id"]): one
+        for kind in kinds
+        for one in api.ok("GET", zone.path(f"/{kind.collection}?limit=100"))["items"]
+        if one["owner_type"] == "platform"
+    }
+
+
 @pytest.mark.threat("27n")
 def test_service_accounts_make_no_credentials(api: Api) -> None:
     """A stolen CI token must not be able to make itself a lasting credential, or an administrator's key."""
