@@ -188,6 +188,16 @@ CREATE INDEX delegated_grants_resource_id_idx ON delegated_grants (zone_id, reso
 
 CREATE UNIQUE INDEX delegated_grants_user_id_key ON delegated_grants (zone_id, user_id, resource_id, provider_id);
 
+CREATE TABLE epoch_changes (
+    id VARCHAR NOT NULL,
+    position BIGINT NOT NULL,
+    noted_at BIGINT NOT NULL,
+    epochs JSON NOT NULL,
+    CONSTRAINT epoch_changes_pkey PRIMARY KEY (id)
+);
+
+CREATE INDEX epoch_changes_position_idx ON epoch_changes (position);
+
 CREATE TABLE group_invitees (
     zone_id VARCHAR NOT NULL,
     group_id VARCHAR NOT NULL,

@@ -90,7 +90,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "outbox": frozenset({"attached"}),
     "zones": frozenset({"attached", "epochs", "keys", "parties"}),
     "revocation_list": frozenset({"zones"}),
-    "parts": frozenset({"decisions", "jobs", "outbox", "revocation_list", "zones"}),
+    "parts": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
     "limits": frozenset({"parts"}),
     "switches": frozenset({"epochs", "parts"}),
     "authority": _GROUND | {"outbox"},
@@ -126,7 +126,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"management.members", "management.unit"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
-    "schedule": frozenset({"clients", "decisions", "jobs", "keys", "outbox", "revocation_list"}),
+    "schedule": frozenset({"clients", "decisions", "epochs", "jobs", "keys", "outbox", "revocation_list"}),
 }
 ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.operations"}
 

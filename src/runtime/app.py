@@ -29,6 +29,7 @@ from runtime.domain.errors import ServiceError, Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.services.decisions import Decisions
+from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import Jobs
 from runtime.services.outbox import Outbox
 from runtime.services.parts import Parts
@@ -125,10 +126,11 @@ async def make_parts(settings: Settings) -> Parts:
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     remote_keys = RemoteKeys(outbound)
+    state = open_state(settings.redis_url)
     parts = Parts(
         settings=settings,
         database=database,
-        state=open_state(settings.redis_url),
+        state=state,
         key_encryption=key_encryption,
         hasher=SecretHasher(secrets["pepper"]),
         cursors=Sealer(secrets["cursors"]),
@@ -138,6 +140,7 @@ async def make_parts(settings: Settings) -> Parts:
         client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
         clock=lambda: datetime.now(UTC),
+        epochs=Epochs(database, state),
         zones=Zones(),
         decisions=Decisions(),
         jobs=Jobs(JOBS),
@@ -160,6 +163,7 @@ async def close_parts(parts: Parts) -> None:
     await parts.decisions.stop()
     await parts.outbound.aclose()
     parts.passwords.close()
+    await parts.epochs.close()
     await parts.state.close()
     await parts.database.close()
 

@@ -44,12 +44,6 @@ def keys() -> None:
     """Signing keys of zones."""
 
 
-def _tell_when(settings: Settings) -> None:
-    """Say when a running server knows: epochs reach it through Redis, or run out."""
-    if not settings.redis_url:
-        click.echo("a running server notices within a minute; restart it to have it at once", err=True)
-
-
 _ALGORITHM = click.Choice(["RS256", "ES256"])
 
 
@@ -72,7 +66,6 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
         return await zone_keys.rotate(parts, zone_id, algorithm, at_once=at_once)
 
     click.echo(with_parts(settings, rotate))
-    _tell_when(settings)
 
 
 @keys.command("list")
@@ -102,7 +95,6 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
     with_parts(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
-    _tell_when(settings)
 
 
 @click.group()
@@ -123,4 +115,3 @@ def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
 
     with_parts(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")
-    _tell_when(settings)

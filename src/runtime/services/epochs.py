@@ -1,32 +1,45 @@
 """Epochs: the numbers that make cached knowledge out of date.
 
-A write bumps the epoch in its own transaction, says before the commit which one is to be expected, and
-publishes it afterwards. A reader that finds no epoch, or one that is only expected, asks the database: so
-nobody goes by what is out of date because a process ended between commit and publishing.
+A write bumps the epoch in its own transaction, and notes there that it has. After the commit it publishes the
+new one to the short-lived state, which every request asks anyway: so the others know at once.
+
+That is for speed. What the state says may be old: it may have refused the write, or have been out of reach
+for the writer alone, or be another one by now, which lags behind. So every process that is at work reads the
+notes in the database twice a second, and what the state says counts only beside a reading that is no older
+than a second. Whoever cannot read them vouches for nothing.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
+from runtime.storage.sql import epochs as notes
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
+from runtime.storage.sql.database import Database
 from runtime.storage.state import State
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
-TTL_SECONDS = 60
-EXPECT_SECONDS = 0.5  # others may wait for what the transaction has locked
-RETRY_SECONDS = 0.2
+JOB = "epochs"
+TTL_SECONDS = 60  # of what is published
+RECENT_SECONDS = 1.0  # a reading older than this vouches for nothing
+READ_EVERY_SECONDS = 0.4
+LINGER_SECONDS = 10.0  # a process that nobody asks for so long stops reading
+READ_TIMEOUT_SECONDS = 2.0
+PUBLISH_TIMEOUT_SECONDS = 0.5
+HELD_SECONDS = 600.0  # the longest that anybody may hold what was read, beside epochs that say it stands
+KEPT_SECONDS = 1200  # of notes in the database
+_MOST_MOVED = 200_000
 
 
 def zone_key(zone_id: str) -> str:
@@ -49,9 +62,138 @@ def session_key(session_id: str) -> str:
     return f"epoch:session:{session_id}"
 
 
-def told(value: bytes | None) -> int | None:
-    """The epoch that the short-lived state has; None where it has none, or one that is only expected."""
-    return int(value) if value is not None and value.isdigit() else None
+class Epochs:
+    """What this process knows of the epochs that others have moved.
+
+    Attributes:
+        era: another number once it cannot be told any more what has moved: after a long silence, or when the
+            database was set back. What was read in an earlier era is to be read again.
+    """
+
+    def __init__(self, database: Database, state: State) -> None:
+        self._database = database
+        self._state = state
+        self._moved = _Moved()
+        self._seen: str | None = None
+        self._seen_at = 0.0  # on the database's clock
+        self._read_at = -inf
+        self._asked_at = -inf
+        self._reading: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self.era = 0
+
+    async def begin(self) -> None:
+        """Read the notes from now on: before anything is held that they could put out of date."""
+        if self._seen is None:
+            await self._read()
+
+    async def published(
+        self, names: Sequence[str], *, also: str | None = None
+    ) -> tuple[list[int | None], bytes | None]:
+        """The epochs of that name as they stood a second ago at the earliest, and what is kept under *also*.
+
+        One trip to the short-lived state. An epoch is None where that does not have it, and all are when it
+        is away: then the database has to be asked.
+
+        Raises: Unavailable when the notes cannot be read.
+        """
+        try:
+            fetched = await self._state.fetch([*names, also] if also is not None else names)
+        except Unavailable:
+            fetched = [None] * (len(names) + 1)
+        asked_at = self._asked_at = monotonic()
+        while asked_at - self._read_at > RECENT_SECONDS:  # a reading that was under way may be old already
+            await self._read()
+        if self._following is None or self._following.done():
+            self._following = asyncio.get_running_loop().create_task(self._follow())
+        known = [self._newest(*each) for each in zip(names, fetched, strict=False)]
+        return known, fetched[-1] if also is not None else None
+
+    async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> None:
+        """Note that these epochs move with the transaction at hand: the last thing before its commit."""
+        if epochs:
+            await notes.note(conn, epochs)
+
+    async def publish(self, epochs: Mapping[str, int]) -> None:
+        """Let every worker hear of these epochs, after the commit that moved them.
+
+        Where the state takes nothing they read it in the notes, within a second.
+        """
+        self._moved.learn(epochs)
+        try:
+            async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
+                await self._state.raise_all(epochs, ttl_seconds=TTL_SECONDS)
+        except (Unavailable, TimeoutError) as failure:
+            reason = (failure.internal or failure.detail) if isinstance(failure, Unavailable) else "no answer"
+            log.warning("epochs not published: other processes read them within a second", reason=reason)
+
+    async def remember(self, epochs: Mapping[str, int]) -> None:
+        """Keep epochs that were just read from the database, so that nobody has to ask it for a while."""
+        with suppress(Unavailable):
+            await self._state.raise_all(epochs, ttl_seconds=TTL_SECONDS)
+
+    async def close(self) -> None:
+        """Stop reading."""
+        tasks = [task for task in (self._following, self._reading) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _newest(self, key: str, value: bytes | None) -> int | None:
+        """The epoch that the state has, or the greater one that was noted; None where it has none."""
+        return max(int(value), self._moved.to(key)) if value is not None and value.isdigit() else None
+
+    async def _follow(self) -> None:
+        """Read the notes now and then, as long as somebody asks."""
+        while monotonic() - self._asked_at < LINGER_SECONDS:
+            await asyncio.sleep(READ_EVERY_SECONDS)
+            with suppress(Unavailable):  # who asks next is told
+                await self._read()
+
+    async def _read(self) -> None:
+        """Read the notes, together with everybody who wants that meanwhile. Raises Unavailable."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read_once())
+        await asyncio.shield(self._reading)
+
+    async def _read_once(self) -> None:
+        began_at = monotonic()
+        try:
+            async with asyncio.timeout(READ_TIMEOUT_SECONDS), self._database.watching() as conn:
+                noted = await notes.read(conn, self._seen)
+        except TimeoutError:
+            raise Unavailable("the database does not answer", internal="no reading of epochs") from None
+        self._moved.learn(noted.epochs)
+        is_late = self._seen is not None and noted.at - self._seen_at > KEPT_SECONDS / 2
+        if is_late or not noted.is_complete or self._moved.is_full:
+            self._moved = _Moved()
+            self.era += 1
+        self._seen, self._seen_at, self._read_at = noted.seen, noted.at, began_at
+
+
+class _Moved:
+    """Epochs that have moved lately, each remembered for as long as anybody may hold what was before."""
+
+    def __init__(self) -> None:
+        self._newer: dict[str, int] = {}
+        self._older: dict[str, int] = {}
+        self._turned_at = monotonic()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is more than is worth remembering."""
+        return len(self._newer) > _MOST_MOVED
+
+    def learn(self, epochs: Mapping[str, int]) -> None:
+        """Remember these."""
+        if monotonic() - self._turned_at > HELD_SECONDS * 1.5:  # longer than a request takes, besides
+            self._newer, self._older, self._turned_at = {}, self._newer, monotonic()
+        for key, epoch in epochs.items():
+            self._newer[key] = max(epoch, self.to(key))
+
+    def to(self, key: str) -> int:
+        """The epoch that one has moved to; 0 for one that has not."""
+        return max(self._newer.get(key, 0), self._older.get(key, 0))
 
 
 @asynccontextmanager
@@ -60,79 +202,14 @@ async def transaction(parts: "Parts") -> AsyncIterator[tuple[AsyncConnection, di
     bumped: dict[str, int] = {}
     async with parts.database.transaction() as conn:
         yield conn, bumped
-        await expect(parts.state, bumped)
-    await publish(parts.state, bumped)
+        await parts.epochs.note(conn, bumped)
+    await parts.epochs.publish(bumped)
 
 
-async def expect(state: State, epochs: Mapping[str, int]) -> None:
-    """Let every worker ask the database until it hears of these epochs; the last thing before a commit.
-
-    A state that is away stops no commit: what has to end must be able to.
-    """
-    try:
-        async with asyncio.timeout(EXPECT_SECONDS):
-            for key, epoch in epochs.items():
-                await state.expect(key, epoch, ttl_seconds=TTL_SECONDS)
-    except (Unavailable, TimeoutError) as failure:
-        log.warning("epochs cannot be announced", reason=str(failure))
-
-
-async def publish(state: State, epochs: Mapping[str, int]) -> None:
-    """Let every worker hear of these epochs, after the commit that bumped them.
-
-    A state that is away for a moment still has the old ones when it is back, and would vouch for what has
-    just been ended. So it is told again until it has heard, or has forgotten the old ones by itself.
-    """
-    try:
-        await remember(state, epochs)
-    except Unavailable as failure:
-        log.warning("epochs not published yet", reason=failure.internal or failure.detail)
-        _owe(state, epochs)
-    except asyncio.CancelledError:  # whoever asked has hung up; the commit stands
-        _owe(state, epochs)
-        raise
-
-
-async def remember(state: State, epochs: Mapping[str, int]) -> None:
-    """Let every worker hear of epochs that were read. Raises Unavailable, which costs nothing but speed:
-    readers that find no epoch ask the database.
-    """
-    for key, epoch in epochs.items():
-        await state.raise_to(key, epoch, ttl_seconds=TTL_SECONDS)
-
-
-@dataclass
-class _Debt:
-    """What a state has yet to hear: key -> epoch, and until when that matters, on the clock of the loop."""
-
-    epochs: dict[str, tuple[int, float]] = field(default_factory=dict)
-    settling: asyncio.Task[None] | None = None
-
-
-_DEBTS: WeakKeyDictionary[State, _Debt] = WeakKeyDictionary()
-
-
-def _owe(state: State, epochs: Mapping[str, int]) -> None:
-    """Tell the state later, in the background."""
-    debt = _DEBTS.setdefault(state, _Debt())
-    until = asyncio.get_running_loop().time() + TTL_SECONDS
-    for key, epoch in epochs.items():
-        debt.epochs[key] = (max(epoch, debt.epochs.get(key, (0, 0.0))[0]), until)
-    if debt.settling is None or debt.settling.done():
-        debt.settling = asyncio.get_running_loop().create_task(_settle(state, debt.epochs))
-
-
-async def _settle(state: State, owed: dict[str, tuple[int, float]]) -> None:
-    while owed:
-        await asyncio.sleep(RETRY_SECONDS)
-        for key, (epoch, until) in list(owed.items()):
-            if until > asyncio.get_running_loop().time():
-                try:
-                    await remember(state, {key: epoch})
-                except Unavailable:
-                    break
-            if owed.get(key) == (epoch, until):
-                del owed[key]
+async def prune(parts: "Parts") -> int:
+    """Forget notes that every process has read; how many those were."""
+    async with parts.database.transaction() as conn:
+        return await notes.prune(conn, older_than_seconds=KEPT_SECONDS)
 
 
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:

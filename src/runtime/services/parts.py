@@ -12,6 +12,7 @@ from runtime.adapters.mail import Transport
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
+from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import Jobs
 from runtime.services.outbox import Outbox
 from runtime.services.revocation_list import Revocations
@@ -31,6 +32,7 @@ class Parts:
         client_documents: what clients publish about themselves, likewise.
         openid: the identity providers outside, with what they publish remembered.
         clock: the present, aware and UTC; tests bring their own.
+        epochs: which cached knowledge is out of date, as every process tells the others.
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.
         jobs: what comes round again; `jobs.poke` tells one that there is work for it.
@@ -51,6 +53,7 @@ class Parts:
     client_documents: ClientDocuments
     passwords: Passwords
     clock: Callable[[], datetime]
+    epochs: Epochs
     zones: Zones
     decisions: Decisions
     jobs: Jobs

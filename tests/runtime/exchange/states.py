@@ -1,9 +1,10 @@
 """Short-lived states that count, or that are away, and parts that work with them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runtime.domain.errors import Unavailable
+from runtime.services.epochs import Epochs
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 from runtime.storage.state import State
@@ -30,9 +31,9 @@ class Counting(InProcessState):
         self.calls.append("put")
         await self.inner.put(key, value, ttl_seconds=ttl_seconds)
 
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        self.calls.append("raise_to")
-        return await self.inner.raise_to(key, number, ttl_seconds=ttl_seconds)
+    async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
+        self.calls.append("raise_all")
+        await self.inner.raise_all(numbers, ttl_seconds=ttl_seconds)
 
 
 class Away(InProcessState):
@@ -44,7 +45,7 @@ class Away(InProcessState):
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         raise Unavailable("away")
 
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
+    async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         raise Unavailable("away")
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
@@ -58,6 +59,6 @@ def remembering(parts: Parts) -> Parts:
 
 def with_state(parts: Parts, state: State) -> Parts:
     """Another process, as far as memory goes, over the same database and with that state."""
-    made = replace(parts, state=state, zones=Zones())
+    made = replace(parts, state=state, epochs=Epochs(parts.database, state), zones=Zones())
     made.zones.attach(made)
     return made

@@ -297,7 +297,7 @@ async def test_ended_grant_refuses(scene: Scene, api: Resource) -> None:
             update(delegated_grants).where(delegated_grants.c.user_id == eve.user.id).values(status="revoked")
         )
         moved = await epochs.bump_user(conn, scene.zone.id, eve.user.id)
-    await epochs.publish(scene.parts.state, moved)
+    await scene.parts.epochs.publish(moved)
 
     with pytest.raises(AccessDenied) as refusal:
         await scene.exchange(app, subject, api, "read")

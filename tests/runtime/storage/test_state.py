@@ -95,45 +95,20 @@ class TestBoth:
         assert await state.fetch([]) == []
 
     async def test_an_epoch_is_only_raised(self, state):
-        """A late, smaller number changes nothing and is told the greater one; large numbers stay exact."""
-        assert await state.raise_to("epoch", 9, ttl_seconds=60) == 9
-        assert await state.raise_to("epoch", 10, ttl_seconds=60) == 10
-        assert await state.raise_to("epoch", 9, ttl_seconds=60) == 10
-        assert await state.get("epoch") == b"10"
-        assert await state.raise_to("epoch", 2**53 + 1, ttl_seconds=60) == 2**53 + 1
-        assert await state.raise_to("epoch", 2**53, ttl_seconds=60) == 2**53 + 1
+        """A late, smaller number changes nothing, and large numbers stay exact."""
+        await state.raise_all({"epoch": 9, "other": 1}, ttl_seconds=60)
+        await state.raise_all({"epoch": 10}, ttl_seconds=60)
+        await state.raise_all({"epoch": 9, "other": 2, "large": 2**53 + 1}, ttl_seconds=60)
+        await state.raise_all({"large": 2**53}, ttl_seconds=60)
+        await state.raise_all({}, ttl_seconds=60)
 
-    async def test_what_is_expected_is_no_number_yet(self, state):
-        """Until it is told, or a greater one is; smaller ones change nothing, nor does what comes late."""
-        await state.expect("epoch", 10, ttl_seconds=60)
-        assert not (await state.get("epoch")).isdigit()
-        assert await state.raise_to("epoch", 9, ttl_seconds=60) == 10
-        await state.expect("epoch", 9, ttl_seconds=60)
-        assert not (await state.get("epoch")).isdigit()
-        assert await state.raise_to("epoch", 10, ttl_seconds=60) == 10
-        assert await state.get("epoch") == b"10"
-        await state.expect("epoch", 10, ttl_seconds=60)
-        await state.expect("epoch", 9, ttl_seconds=60)
-        assert await state.get("epoch") == b"10"
-
-        await state.expect("epoch", 2**53 + 1, ttl_seconds=60)
-        await state.expect("epoch", 2**53 + 3, ttl_seconds=60)  # two that wait for each other
-        assert await state.raise_to("epoch", 2**53 + 1, ttl_seconds=60) == 2**53 + 3
-        assert not (await state.get("epoch")).isdigit()
-        assert await state.raise_to("epoch", 2**53 + 4, ttl_seconds=60) == 2**53 + 4
-        assert await state.get("epoch") == b"%d" % (2**53 + 4)
-
-        await state.expect("other", 5, ttl_seconds=1)
-        await asyncio.sleep(0.6)
-        assert await state.raise_to("other", 4, ttl_seconds=60) == 5  # asking often makes nobody wait longer
-        await asyncio.sleep(0.6)
-        assert await state.raise_to("other", 4, ttl_seconds=60) == 4
+        assert await state.fetch(["epoch", "other", "large"]) == [b"10", b"2", b"%d" % (2**53 + 1)]
 
     async def test_concurrent_raises_leave_the_greatest(self, state):
         """Whatever the order of arrival."""
         numbers = [(n * 7) % 50 for n in range(50)]
 
-        await asyncio.gather(*(state.raise_to("epoch", number, ttl_seconds=60) for number in numbers))
+        await asyncio.gather(*(state.raise_all({"epoch": number}, ttl_seconds=60) for number in numbers))
 
         assert await state.get("epoch") == b"49"
 
@@ -223,8 +198,7 @@ class TestRedis:
             state.delete("a"),
             state.fetch(["a"]),
             state.put_many({"a": b"1"}, ttl_seconds=1),
-            state.raise_to("a", 1, ttl_seconds=1),
-            state.expect("a", 1, ttl_seconds=1),
+            state.raise_all({"a": 1}, ttl_seconds=1),
             state.count("a", ttl_seconds=1),
             state.ping(),
         )

@@ -5,11 +5,10 @@ published, nothing that was concluded counts, a refusal included, and the reques
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.errors import OAuthError, TemporarilyUnavailable
 from runtime.services import epochs
 from runtime.services.authority.subject import refused
 from runtime.services.parts import Parts
@@ -55,34 +54,30 @@ async def take(
 ) -> tuple[SessionRoot | None, bytes | None]:
     """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
 
-    Afterwards the view has every denial that was published before. Raises: StaleView.
+    Afterwards the view has every denial that was published before. Raises: StaleView; Unavailable when
+    neither the short-lived state nor the database can tell.
     """
     root = known.root
     names = [epochs.zone_key(view.id), epochs.denials_key(view.id)]
     if root is not None:
         names += [epochs.session_key(root.session.id), epochs.user_key(root.user.user.id)]
-    if key is not None:
-        names.append(key)
-    try:
-        fetched = await parts.state.fetch(names)
-    except Unavailable:
-        fetched = [None for _ in names]
-    zone_epoch, denials = epochs.told(fetched[0]), epochs.told(fetched[1])
-    if zone_epoch is None or denials is None or denials > view.denials:
+    published, kept = await parts.epochs.published(names, also=key)
+    zone_epoch, denials = published[:2]
+    if not view.is_followed() or zone_epoch is None or denials is None or denials > view.denials:
         if await parts.zones.refresh(view.id) is not view:
             raise StaleView
     elif zone_epoch > view.epoch:
         raise StaleView
     if root is not None:
-        root = await _standing(parts, view, root, fetched[2:4], is_fresh=known.is_fresh)
-    return root, fetched[-1] if key is not None else None
+        root = await _standing(parts, view, root, published[2:4], is_fresh=known.is_fresh)
+    return root, kept
 
 
 async def _standing(
-    parts: Parts, view: ZoneView, root: SessionRoot, published: list[bytes | None], *, is_fresh: bool
+    parts: Parts, view: ZoneView, root: SessionRoot, published: list[int | None], *, is_fresh: bool
 ) -> SessionRoot | None:
     """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
-    session_epoch, user_epoch = map(epochs.told, published)
+    session_epoch, user_epoch = published
     current = root
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
@@ -102,8 +97,7 @@ async def _standing(
         epochs.session_key(current.session.id): current.session.epoch,
         epochs.user_key(current.user.user.id): current.user.user.epoch,
     }
-    with suppress(Unavailable):
-        await epochs.remember(parts.state, read)
+    await parts.epochs.remember(read)
     return current
 
 

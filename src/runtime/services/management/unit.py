@@ -182,12 +182,12 @@ class Unit:
             self.publish(epochs.zone_key(zone_id), epoch)
 
     async def announce(self) -> None:
-        """Say which epochs are about to move: the last thing of all before the commit."""
-        await epochs.expect(self.parts.state, self._epochs)
+        """Note which epochs are about to move: the last thing of all before the commit."""
+        await self.parts.epochs.note(self.conn, self._epochs)
 
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
-        await epochs.publish(self.parts.state, self._epochs)
+        await self.parts.epochs.publish(self._epochs)
         for zone_id in self._touched | self._gone:
             self.parts.zones.doubt(zone_id)
         for callback in self._callbacks:

@@ -63,6 +63,7 @@ class ZoneView:
         sealer: Sealer,
         ring: keys.KeyRing,
         denied: tuple[int, frozenset[str]],
+        era: int,
     ) -> None:
         self._parts = parts
         self.zone = zone
@@ -78,6 +79,8 @@ class ZoneView:
         self.valid_until = ring.changes_at
         self.denials, self.denied = denied
         self.checked_at = monotonic()
+        self._made_at = self.checked_at
+        self._era = era
         self.memo: dict[str, Any] = {}
         self.subjects: Kept[Any] = Kept()
         self.introspected: Kept[Any] = Kept()
@@ -118,9 +121,15 @@ class ZoneView:
         """
         return f"applications of {self.id}"
 
+    def is_followed(self) -> bool:
+        """Tell whether epochs still say what of this is out of date: for so long nobody else asks."""
+        return self._era == self._parts.epochs.era and monotonic() - self._made_at < epochs.HELD_SECONDS
+
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
         """Tell whether nothing newer was published; no, when it is not known what was."""
-        return epoch is not None and denials is not None and epoch <= self.epoch and denials <= self.denials
+        if epoch is None or denials is None or not self.is_followed():
+            return False
+        return epoch <= self.epoch and denials <= self.denials
 
     def signing(self, algorithm: str) -> SigningKey:
         """The key that signs with that algorithm now. Raises Unavailable when the zone has none."""
@@ -287,11 +296,11 @@ class ZoneView:
         """The root of that session as it stands now, from memory when its epochs say that it may be."""
         held = self._roots.get(session_id)
         if held is not None:
-            session_epoch, user_epoch = await self._parts.zones.published(
-                [epochs.session_key(session_id), epochs.user_key(held.user.user.id)]
-            )
+            names = [epochs.session_key(session_id), epochs.user_key(held.user.user.id)]
+            (session_epoch, user_epoch), _ = await self._parts.epochs.published(names)
             if (
-                session_epoch is not None
+                self.is_followed()
+                and session_epoch is not None
                 and user_epoch is not None
                 and session_epoch <= held.session.epoch
                 and user_epoch <= held.user.user.epoch

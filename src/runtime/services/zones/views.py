@@ -1,7 +1,6 @@
 """The views of a process: found, made anew when their zone has changed, and bounded in number."""
 
 import asyncio
-from contextlib import suppress
 from math import inf
 from time import monotonic
 
@@ -20,6 +19,7 @@ from runtime.storage.sql import revocations
 
 _KEPT_ZONES = 1_000
 RECENT_SECONDS = 1.0
+_AWAY_SECONDS = 60.0
 
 
 class Zones(Attached):
@@ -44,21 +44,28 @@ class Zones(Attached):
         held = self.held(zone_id)
         if held is not None:
             asked_at = monotonic()
-            epoch, denials = await self.published([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
+            names = [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
+            (epoch, denials), _ = await self.parts.epochs.published(names)
             if held.is_as_new_as(epoch, denials):
                 held.checked_at = asked_at
                 return held
         return await self.refresh(zone_id)
 
     async def recent(self, zone_id: str) -> ZoneView:
-        """The zone as it stood a second ago at most. Raises NotFound.
+        """The zone as it stood a second ago at most, or a minute while nobody can tell. Raises NotFound.
 
         For what is public, and kept for minutes by those who read it.
         """
         held = self.held(zone_id)
-        if held is not None and monotonic() - held.checked_at < RECENT_SECONDS:
+        age = monotonic() - held.checked_at if held is not None else inf
+        if held is not None and age < RECENT_SECONDS:
             return held
-        return await self.view(zone_id)
+        try:
+            return await self.view(zone_id)
+        except Unavailable:
+            if held is not None and age < _AWAY_SECONDS:
+                return held
+            raise
 
     def doubt(self, zone_id: str) -> None:
         """Look again before the next answer: this process has just changed the zone."""
@@ -67,14 +74,15 @@ class Zones(Attached):
 
     async def refresh(self, zone_id: str) -> ZoneView:
         """The zone as the database has it now. Raises NotFound."""
+        await self.parts.epochs.begin()
         lock = self._loading.setdefault(zone_id, asyncio.Lock())
         async with lock:
-            asked_at = monotonic()
+            asked_at, era = monotonic(), self.parts.epochs.era
             async with self.parts.database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
                 view = self.held(zone_id)
                 if view is None or found is None or view.epoch != found[0]:
-                    view = await self._load(conn, zone_id)
+                    view = await self._load(conn, zone_id, era)
                 elif view.denials != found[1]:
                     denied = await revocations.denied(conn, zone_id, now=self.parts.clock())
                     view.denials, view.denied = denied
@@ -85,8 +93,7 @@ class Zones(Attached):
                 raise NotFound(f"there is no zone `{zone_id}`")
             view.checked_at = asked_at
         read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
-        with suppress(Unavailable):
-            await epochs.remember(self.parts.state, read)
+        await self.parts.epochs.remember(read)
         return view
 
     async def locate(self, slug: str) -> str:
@@ -114,13 +121,6 @@ class Zones(Attached):
             )
         return found[0]
 
-    async def published(self, names: list[str]) -> list[int | None]:
-        """The published epochs, in one trip; None for those unknown, and for all when the state is away."""
-        try:
-            return [epochs.told(value) for value in await self.parts.state.fetch(names)]
-        except Unavailable:
-            return [None] * len(names)
-
     def compiled(self, active: storage.ActivePolicies) -> Policies:
         """Policies parsed, now or before: their versions never change. Raises PolicyBroken."""
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
@@ -130,9 +130,10 @@ class Zones(Attached):
         return found
 
     def _is_current(self, view: ZoneView) -> bool:
-        return view.valid_until is None or self.parts.clock() < view.valid_until
+        is_due = view.valid_until is not None and view.valid_until <= self.parts.clock()
+        return view.is_followed() and not is_due
 
-    async def _load(self, conn: AsyncConnection, zone_id: str) -> ZoneView | None:
+    async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> ZoneView | None:
         """A new view of a zone, kept from now on; None when there is no such zone."""
         found = await storage.zone(conn, zone_id)
         if found is None:
@@ -144,7 +145,7 @@ class Zones(Attached):
         now = self.parts.clock()
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
-        view = ZoneView(self.parts, zone, internals, sealer, ring, denied)
+        view = ZoneView(self.parts, zone, internals, sealer, ring, denied, era)
         if len(self._views) >= _KEPT_ZONES and zone.id not in self._views:
             oldest = next(iter(self._views))
             del self._views[oldest]

@@ -37,8 +37,9 @@ class Database:
     SQLite has one writer: write transactions of this process queue here, other processes' at the file.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, *, watching: AsyncEngine | None = None) -> None:
         self.engine = engine
+        self._watching = watching
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
@@ -102,7 +103,14 @@ class Database:
         else:
             event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
         event.listen(engine.sync_engine, "handle_error", _on_error)
-        return cls(engine)
+        if dialect == "sqlite":
+            return cls(engine)
+        watching = create_async_engine(
+            engine.url, **options | {"pool_size": 1, "max_overflow": 0, "isolation_level": "AUTOCOMMIT"}
+        )
+        event.listen(watching.sync_engine, "checkout", _on_postgres_checkout)
+        event.listen(watching.sync_engine, "handle_error", _on_error)
+        return cls(engine, watching=watching)
 
     @asynccontextmanager
     async def transaction(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -143,6 +151,16 @@ class Database:
                 yield connection
 
     @asynccontextmanager
+    async def watching(self) -> AsyncIterator[AsyncConnection]:
+        """As `querying`, for what must not wait behind requests: PostgreSQL has one connection for that."""
+        if self._watching is None:
+            async with self.querying() as connection:
+                yield connection
+        else:
+            async with self._connected(self._watching) as connection:
+                yield connection
+
+    @asynccontextmanager
     async def writing_once(self) -> AsyncIterator[AsyncConnection]:
         """A connection for one small write of a hot path, all of it or nothing.
 
@@ -172,6 +190,8 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self.engine.dispose()
+        if self._watching is not None:
+            await self._watching.dispose()
 
 
 @contextmanager

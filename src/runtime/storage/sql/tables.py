@@ -19,7 +19,7 @@ from runtime.storage.sql.records import (
     zone_keys,
 )
 from runtime.storage.sql.sign_in_records import consents, delegated_grants, refresh_families, sessions
-from runtime.storage.sql.upkeep import jobs, revocations
+from runtime.storage.sql.upkeep import epoch_changes, jobs, revocations
 
 __all__ = [
     "METADATA",
@@ -30,6 +30,7 @@ __all__ = [
     "changesets",
     "consents",
     "delegated_grants",
+    "epoch_changes",
     "group_invitees",
     "group_members",
     "jobs",

@@ -1,4 +1,4 @@
-"""The tables of what the service does by itself: its jobs, and what it tells of revocations."""
+"""The tables of what the service does by itself: its jobs, and what it tells of revocations and changes."""
 
 from sqlalchemy import Index, PrimaryKeyConstraint, Table
 
@@ -34,3 +34,16 @@ revocations = Table(
 Index("revocations_at_idx", revocations.c.zone_id, revocations.c.at)
 Index("revocations_forget_at_idx", revocations.c.forget_at)
 Index("revocations_token_id_key", revocations.c.zone_id, revocations.c.token_id, unique=True)
+
+# Which epochs have moved: key -> epoch, from the commit on and for as long as anybody may not have read it.
+# `position` is the transaction that moved them, on SQLite a running number; `noted_at` seconds since 1970.
+epoch_changes = Table(
+    "epoch_changes",
+    METADATA,
+    text("id"),
+    number("position"),
+    number("noted_at"),
+    json("epochs", nullable=False),
+    PrimaryKeyConstraint("id", name="epoch_changes_pkey"),
+)
+Index("epoch_changes_position_idx", epoch_changes.c.position)

@@ -103,20 +103,10 @@ class InProcessState:
         for key, value in values.items():
             self._put(key, value, ttl_seconds)
 
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there, or expected; answer that one."""
-        there = self._get(key) or b"0"
-        standing = max(number, int(there.removeprefix(b"?")))
-        if standing == number or not there.startswith(b"?"):
-            self._put(key, b"%d" % standing, ttl_seconds)
-        return standing
-
-    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
-        """Put a question mark before a number that is about to be kept, unless it is kept already."""
-        there = self._get(key) or b"0"
-        standing = int(there.removeprefix(b"?"))
-        if standing < number or (standing == number and there.startswith(b"?")):
-            self._put(key, b"?%d" % number, ttl_seconds)
+    async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
+        """Keep each decimal number unless a greater one is there."""
+        for key, number in numbers.items():
+            self._put(key, b"%d" % max(number, int(self._get(key) or 0)), ttl_seconds)
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use. Raises `Unavailable` without room."""

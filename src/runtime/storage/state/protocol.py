@@ -54,16 +54,10 @@ class State(Protocol):
     async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
         """Keep many values in one trip."""
 
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there, or expected; answer that one.
+    async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
+        """Keep each decimal number unless a greater one is there, in one trip.
 
         Epochs use this: a reader that is late with an old number cannot undo a newer one.
-        """
-
-    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
-        """Put a question mark before a decimal number that is about to be kept, unless it is kept already.
-
-        Until `raise_to` is told that number or a greater one, or the time is over, it is not to be relied on.
         """
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:

@@ -15,19 +15,15 @@ from runtime.domain.errors import Unavailable
 from runtime.storage.state.gathering import Gathering
 from runtime.storage.state.protocol import FORGOTTEN
 
-# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. One that is
-# only expected has a question mark before it.
-_STANDING = """
-local there, wanted = redis.call('GET', KEYS[1]) or '0', ARGV[1]
-local expected = string.sub(there, 1, 1) == '?'
-if expected then there = string.sub(there, 2) end
-local greater = #there > #wanted or (#there == #wanted and there > wanted)
-"""
-_RAISE_TO = f"""{_STANDING}
-if greater and expected then return there end
-if greater then wanted = there end
-redis.call('SET', KEYS[1], wanted, 'EX', ARGV[2])
-return wanted
+# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float.
+_RAISE_ALL = """
+for n = 1, #KEYS do
+  local there, wanted = redis.call('GET', KEYS[n]) or '0', ARGV[n]
+  if string.match(there, '^%d+$') and (#there > #wanted or (#there == #wanted and there > wanted)) then
+    wanted = there
+  end
+  redis.call('SET', KEYS[n], wanted, 'EX', ARGV[#KEYS + 1])
+end
 """
 # Pairs of a key and its mark, each pair with a value and a lifetime.
 _CLAIM = """
@@ -42,10 +38,6 @@ for n = 1, #KEYS, 2 do
   heard[n], heard[n + 1] = kept, left
 end
 return heard
-"""
-_EXPECT = f"""{_STANDING}
-if greater or (there == wanted and not expected) then return end
-redis.call('SET', KEYS[1], '?' .. wanted, 'EX', ARGV[2])
 """
 # 1: noted; 0: used before; -1: made before what is remembered begins.
 _USE_ONCE = """
@@ -74,9 +66,8 @@ class RedisState:
     def __init__(self, client: Redis, *, prefix: str = "zonewright:") -> None:
         self._client = client
         self._prefix = prefix
-        self._raise_to = client.register_script(_RAISE_TO)
+        self._raise_all = client.register_script(_RAISE_ALL)
         self._claim = client.register_script(_CLAIM)
-        self._expect = client.register_script(_EXPECT)
         self._count = client.register_script(_COUNT)
         self._fetches = Gathering(self._fetch_all)
         self._puts = Gathering(self._put_all)
@@ -187,15 +178,12 @@ class RedisState:
                 trip.set(self._name(key), value, ex=ttl_seconds)
             await trip.execute()
 
-    async def raise_to(self, key: str, number: int, *, ttl_seconds: int) -> int:
-        """Keep a decimal number unless a greater one is there, or expected; answer that one."""
-        async with _reaching():
-            return int(await self._raise_to(keys=[self._name(key)], args=[str(number), ttl_seconds]))
-
-    async def expect(self, key: str, number: int, *, ttl_seconds: int) -> None:
-        """Put a question mark before a number that is about to be kept, unless it is kept already."""
-        async with _reaching():
-            await self._expect(keys=[self._name(key)], args=[str(number), ttl_seconds])
+    async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
+        """Keep each decimal number unless a greater one is there, in one trip."""
+        if numbers:
+            async with _reaching():
+                arguments = [*map(str, numbers.values()), str(ttl_seconds)]
+                await self._raise_all(keys=[self._name(key) for key in numbers], args=arguments)
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use; answer its value."""

@@ -1,0 +1,120 @@
+"""Which epochs have moved: noted with each move, and read by every process about once a second.
+
+A note stands from the very commit that moved the epochs, whatever becomes of the process that wrote it and
+of the short-lived state. Readers take each note once, in the order in which commits made them visible. On
+PostgreSQL snapshots tell that, since a transaction that began first may commit last; SQLite has one writer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Float, Select, String, delete, func, insert, literal_column, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.identifiers import new_id
+from runtime.storage.sql.upkeep import epoch_changes as _changes
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What was noted since an earlier reading.
+
+    Attributes:
+        seen: what the next reading starts from.
+        at: seconds since 1970, on the database's clock.
+        is_complete: whether the database is the one of the earlier reading, and not one from before it.
+        epochs: key -> the greatest epoch that was noted.
+    """
+
+    seen: str
+    at: float
+    is_complete: bool
+    epochs: Mapping[str, int]
+
+
+_NOW = {
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) AS double precision)",
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+}
+# The transaction that writes; on SQLite the next number, which `prune` never lets begin anew.
+_POSITION = {
+    "postgresql": "CAST(CAST(pg_current_xact_id() AS text) AS bigint)",
+    "sqlite": "(SELECT coalesce(max(position), 0) + 1 FROM epoch_changes)",
+}
+_SEEN = {
+    "postgresql": "CAST(pg_current_snapshot() AS text)",
+    "sqlite": "CAST((SELECT coalesce(max(position), 0) FROM epoch_changes) AS text)",
+}
+# The first half is for the index, the second for transactions that were under way at the earlier reading.
+_IS_NEW = {
+    "postgresql": """
+        position >= CAST(CAST(pg_snapshot_xmin(CAST(CAST(:seen AS text) AS pg_snapshot)) AS text) AS bigint)
+        AND NOT pg_visible_in_snapshot(
+            CAST(CAST(position AS text) AS xid8), CAST(CAST(:seen AS text) AS pg_snapshot)
+        )
+    """,
+    "sqlite": "position > CAST(:seen AS integer)",
+}
+
+
+def _reading(dialect: str, is_new: str) -> Select[Any]:
+    """One statement, so that what it sees and what it tells of that are of one instant."""
+    return select(
+        literal_column(_SEEN[dialect], String).label("seen"),
+        literal_column(_NOW[dialect], Float).label("at"),
+        _changes.c.epochs,
+    ).select_from(_ALWAYS.outerjoin(_changes, text(is_new)))
+
+
+_ALWAYS = select(literal_column("1")).subquery("always")
+_FIRST = {dialect: _reading(dialect, "1 = 0") for dialect in _NOW}
+_NEXT = {dialect: _reading(dialect, is_new) for dialect, is_new in _IS_NEW.items()}
+
+
+async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> None:
+    """Note that these epochs have moved: key -> epoch. For the transaction that moves them."""
+    dialect = conn.dialect.name
+    await conn.execute(
+        insert(_changes).values(
+            id=new_id(),
+            position=literal_column(_POSITION[dialect]),
+            noted_at=literal_column(f"CAST({_NOW[dialect]} AS bigint)"),
+            epochs=dict(epochs),
+        )
+    )
+
+
+async def read(conn: AsyncConnection, seen: str | None) -> Noted:
+    """What was noted since an earlier reading; nothing yet for a first one.
+
+    Args:
+        seen: of the earlier reading.
+    """
+    statements = _FIRST if seen is None else _NEXT
+    found = await conn.execute(statements[conn.dialect.name], {} if seen is None else {"seen": seen})
+    rows = found.all()
+    epochs: dict[str, int] = {}
+    for row in rows:
+        for key, epoch in (row.epochs or {}).items():
+            epochs[key] = max(epoch, epochs.get(key, 0))
+    now_seen = str(rows[0].seen)
+    return Noted(now_seen, float(rows[0].at), seen is None or _end(now_seen) >= _end(seen), epochs)
+
+
+async def prune(conn: AsyncConnection, *, older_than_seconds: int) -> int:
+    """Forget notes that everybody has read by now; how many those were.
+
+    The newest stays: on SQLite the next one is numbered after it.
+    """
+    now = literal_column(f"CAST({_NOW[conn.dialect.name]} AS bigint)", BigInteger)
+    newest = select(func.max(_changes.c.position)).scalar_subquery()
+    gone = await conn.execute(
+        delete(_changes).where(_changes.c.noted_at < now - older_than_seconds, _changes.c.position < newest)
+    )
+    return gone.rowcount
+
+
+def _end(seen: str) -> int:
+    """How far a reading went: the second number of a snapshot, `xmin:xmax:...`, or the only one."""
+    return int(seen.split(":")[1] if ":" in seen else seen)
