@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.runtime.authority.scenes import Manager, SignIn, make_manager, make_sign_in
-from tests.runtime.sign_in.support import Page, Site
+from tests.runtime.management.conftest import caller
+from tests.runtime.sign_in.support import Client, Page, Site, claims
 from tests.support.tables import Table
 
 from runtime.domain.kinds import (
@@ -26,8 +27,9 @@ from runtime.domain.kinds import (
     ZONE,
     Verb,
 )
+from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
-from runtime.storage.sql import entities
+from runtime.storage.sql import entities, sessions
 
 STORAGE = ("embedded", "servers")
 PAGE = Path(__file__).parents[3] / "docs" / "what-ends-what.md"
@@ -36,8 +38,6 @@ MANAGERS = Table(PAGE, "management", first="Event")
 
 
 def claims_sid(token: str) -> str:
-    from tests.runtime.sign_in.support import claims
-
     return str(claims(token)["sid"])
 
 
@@ -77,8 +77,6 @@ def sign_out(scene: SignIn) -> None:
 
 def browser_session(scene: SignIn) -> str:
     async def above() -> str:
-        from runtime.storage.sql import sessions
-
         async with scene.site.parts.database.reading() as conn:
             found = await sessions.find(conn, claims_sid(scene.subject), zone_id=scene.zone.id)
         assert found is not None
@@ -125,12 +123,13 @@ def rotate(scene: SignIn, *, at_once: bool) -> None:
         scene.site.run(keys.rotate(parts, scene.zone.id, algorithm, at_once=at_once))
 
 
-def depend_on(scene: SignIn, *resource_ids: str) -> None:
-    update(scene, APPLICATION, scene.agent.app.id, dependencies=[{"id": each} for each in resource_ids])
+def no_longer_depend(scene: SignIn, client: Client, resource: Resource) -> None:
+    api = caller(scene.site.server, scene.site.server.api_key, scene.site.server.organization_id)
+    api.ok("DELETE", f"/zones/{scene.zone.id}/applications/{client.app.id}/dependencies/{resource.id}")
 
 
 def delete_api(scene: SignIn) -> None:
-    update(scene, APPLICATION, scene.tool_server.app.id, dependencies=[])
+    no_longer_depend(scene, scene.tool_server, scene.api)
     remove(scene, RESOURCE, scene.api.id)
 
 
@@ -161,7 +160,7 @@ EVENTS: Mapping[str, Callable[[SignIn], None]] = {
     "policies forbid everything": lambda scene: scene.site.run(
         scene.site.company.policies(scene.zone, "forbid (principal, action, resource);")
     ),
-    "agent's dependency removed": depend_on,
+    "agent's dependency removed": lambda scene: no_longer_depend(scene, scene.agent, scene.tools),
     "API's scope removed": lambda scene: update(scene, RESOURCE, scene.api.id, scopes=[]),
     "API deleted": delete_api,
     "keys rotated": partial(rotate, at_once=False),

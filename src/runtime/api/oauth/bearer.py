@@ -13,9 +13,13 @@ from runtime.domain.errors import (
     TokenMissing,
     TokenSentTwice,
 )
-from runtime.services.authority import consents
-from runtime.services.authority.subject import Subject, require_not_denied, require_root, verify_subject
-from runtime.services.authorization.requests import SIGN_IN_SCOPES
+from runtime.services.authority.subject import (
+    Subject,
+    require_basis,
+    require_not_denied,
+    require_root,
+    verify_subject,
+)
 from runtime.services.clients import dpop
 from runtime.services.clients.dpop import Presented
 from runtime.services.parties import Client
@@ -80,9 +84,7 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
     client = await view.client(subject.client_id)
     if client is None:
         raise InvalidToken(_REFUSED, internal="the application is gone")
-    signs_in = subject.scopes & SIGN_IN_SCOPES
-    if not await consents.covers_sign_in(parts, view, client, root.user.user, signs_in):
-        raise InvalidToken(_REFUSED, internal="the user does not let the application know this any more")
+    await require_basis(parts, view, subject, client, root, parts.clock())
     return Bearer(subject, root, client)
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from runtime.domain.errors import InvalidScope
 
+# What signing in asks for, of no resource. Spec: OpenID Connect Core sections 5.4 and 11.
+SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
 MAX_SCOPES = 200
 MAX_SCOPE_CHARS = 8192
 _TOKEN = r"[\x21\x23-\x5B\x5D-\x7E]+"

@@ -10,14 +10,22 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
-from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
+from runtime.domain.errors import (
+    AccessDenied,
+    InsufficientAuthorization,
+    InvalidGrant,
+    InvalidRequest,
+    InvalidScope,
+)
 from runtime.domain.kinds.application import Application
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
-from runtime.services.authority import active
+from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
+from runtime.services.authority import active, consents
 from runtime.services.authority.active import NotActive
 from runtime.services.parties import ApplicationClient, Client
+from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
 
 MAX_TOKEN_CHARS = 16_384
@@ -138,8 +146,10 @@ async def own_authority(view: ZoneView, subject: Subject) -> Application:
 
 async def check_provenance(
     view: ZoneView, client: ApplicationClient, subject: Subject, *, jkt: str | None
-) -> None:
-    """Check that this application may present this token: it was issued to it, or for a resource it provides.
+) -> Client:
+    """The client that a token was issued to, once this application may present it.
+
+    It was issued to the application itself, or for a resource that it provides.
 
     Who holds a token that is bound to a key must have the key; who provides the resource was shown the
     proof when the token came.
@@ -153,7 +163,7 @@ async def check_provenance(
     if issued_to.party == client.party:
         if subject.jkt not in (None, jkt):
             raise refused("bound to a key, and nothing proves possession of it")
-        return
+        return issued_to
     resource = await view.resource(subject.audience)
     if (
         resource is None
@@ -161,6 +171,34 @@ async def check_provenance(
         or resource.application_id != client.application.id
     ):
         raise refused("neither issued to the application nor for a resource of it")
+    return issued_to
+
+
+async def require_basis(
+    parts: Parts, view: ZoneView, subject: Subject, issued_to: Client, root: SessionRoot, now: datetime
+) -> None:
+    """Check what a token itself rests on: what the user let its client know, or do at its audience.
+
+    A token whose consent or grant has ended is worth nothing, wherever it is shown: whoever could exchange it
+    still would have more than its user allows. Raises InvalidGrant.
+    """
+    user = root.user.user
+    if subject.audience == view.issuer:
+        covered = await consents.covers_sign_in(parts, view, issued_to, user, subject.scopes & SIGN_IN_SCOPES)
+        if not covered:
+            raise refused("the user does not let the application know this any more")
+        return
+    resource = await view.resource(subject.audience)
+    if resource is None or resource.identifier != subject.audience:
+        raise refused("its audience is gone")
+    try:
+        allowance = await consents.require_allowance(
+            parts, view, issued_to, root, resource, wanted=subject.scopes, now=now
+        )
+    except (AccessDenied, InsufficientAuthorization) as failure:
+        raise refused(failure.internal) from None
+    if allowance.scopes is not None and not subject.scopes <= allowance.scopes:
+        raise refused("the user allows less by now")
 
 
 async def check_chain(view: ZoneView, subject: Subject) -> Client:

@@ -25,13 +25,13 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import dpop, pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.resources import RequestedResource
+from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authorization.requirements import SignInTerms
 from runtime.services.clients import recognition
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
-SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 MAX_PARAMETERS = 60
 MAX_VALUE_CHARS = 4096

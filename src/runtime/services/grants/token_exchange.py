@@ -23,6 +23,7 @@ from runtime.services.authority.subject import (
     check_provenance,
     own_authority,
     refused,
+    require_basis,
     require_not_denied,
     require_root,
     verify_subject,
@@ -101,7 +102,9 @@ async def exchange(
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
-    await check_provenance(view, client, subject, jkt=jkt)
+    issued_to = await check_provenance(view, client, subject, jkt=jkt)
+    if root is not None:
+        await require_basis(parts, view, subject, issued_to, root, now)
     check_actor(view, client, subject, request.actor_token, now)
 
     decision.step = 7

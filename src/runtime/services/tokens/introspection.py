@@ -22,17 +22,16 @@ from runtime.domain.errors import (
     InvalidRequest,
     OAuthError,
 )
-from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, seconds
 from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority import revalidation
-from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import (
     Subject,
     check_chain,
     own_authority,
     refused,
+    require_basis,
     require_not_denied,
     require_root,
     subject_of,
@@ -104,17 +103,13 @@ async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str
     subject = known.subject
     root, _ = await revalidation.take(parts, view, await revalidation.known_root(view, subject.session_id))
     require_not_denied(view, subject.token_id)
-    resource = await _provided_by(view, client, subject)
+    await _require_provider(view, client, subject)
     issued_to = await check_chain(view, subject)
     if subject.session_id is None:
         await own_authority(view, subject)
         return known.told
     standing = require_root(root, subject, now)
-    allowance = await require_allowance(
-        parts, view, issued_to, standing, resource, wanted=subject.scopes, now=now
-    )
-    if allowance.scopes is not None and not subject.scopes <= allowance.scopes:
-        raise refused("the user allows less by now")
+    await require_basis(parts, view, subject, issued_to, standing, now)
     return known.told
 
 
@@ -142,8 +137,8 @@ def _told(claims: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"active": True, "token_type": token_type, **claims})
 
 
-async def _provided_by(view: ZoneView, client: Client, subject: Subject) -> Resource:
-    """The resource in the token's `aud`, which the caller provides. Raises InvalidGrant."""
+async def _require_provider(view: ZoneView, client: Client, subject: Subject) -> None:
+    """Check that the caller provides the resource in the token's `aud`. Raises InvalidGrant."""
     resource = await view.resource(subject.audience)
     if (
         resource is None
@@ -152,7 +147,6 @@ async def _provided_by(view: ZoneView, client: Client, subject: Subject) -> Reso
         or resource.application_id != client.application.id
     ):
         raise refused("the caller is no audience of the token")
-    return resource
 
 
 async def _refresh_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
