@@ -158,7 +158,7 @@ async def _agree(company: Company, made: Estate, name: str, target: str, scopes:
             now=parts.clock(),
         )
         moved = await epochs.bump_user(conn, made.zone.id, user_id)
-    await epochs.publish(parts.state, moved)
+    await parts.epochs.publish(moved)
     made.consents[name][target] = scopes
 
 

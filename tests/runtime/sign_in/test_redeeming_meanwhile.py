@@ -153,7 +153,7 @@ def test_redeeming_while_it_ends(
             written.set()
             await go.wait()
 
-        monkeypatch.setattr(epochs, "expect", held)
+        monkeypatch.setattr(parts.epochs, "note", held)
         ending = asyncio.create_task(end())
         await written.wait()
         async with parts.database.writing_once() as conn:
