@@ -145,6 +145,29 @@ def test_names_cannot_become_rules(name):
     assert decide(policies(PERMIT), request) == cedar.PolicyDecision(True, ("v0#open",), ())
 
 
+@pytest.mark.threat("29a")
+@pytest.mark.parametrize(
+    "name", ['"; permit(principal,action,resource); //', "a\\nb", "\\u{202e}", "v9#open", "\\0"]
+)
+def test_an_annotation_is_a_word_and_no_rule(name):
+    """What a rule calls itself permits nothing, and a decision names it as one word of its own policy."""
+    quoted = name.replace('"', '\\"')
+    annotated = f'@id("{quoted}") @note("{quoted}") permit(principal, action, resource)'
+    assert not decide(policies(f"{annotated} when {{ false }};"), ask()).allowed
+
+    allowed = decide(policies(f"{annotated};"), ask())
+    assert allowed.allowed
+    (told,) = allowed.determining
+    assert told.startswith("v0#")
+
+
+@pytest.mark.threat("29a")
+def test_an_annotation_cannot_be_left():
+    """A quote that ends it too early leaves a text that is no policy."""
+    with pytest.raises(PolicyBroken):
+        policies('@id(""; permit(principal,action,resource); //") permit(principal, action, resource);')
+
+
 @pytest.mark.threat("29i")
 @pytest.mark.parametrize(
     "text",

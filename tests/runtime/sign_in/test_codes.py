@@ -84,6 +84,30 @@ def test_a_failed_redemption_consumes_the_code(
     assert error_of(client.redeem(code)) == "invalid_grant"
 
 
+@pytest.mark.threat("13c")
+def test_a_code_is_no_subject_token(site: Site, browser: Browser) -> None:
+    """Nor any other token; it is no JWT, and is good for what it is afterwards."""
+    zone = site.zone()
+    site.user(zone)
+    files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
+    client = site.app(zone, dependencies=[files])
+
+    def exchange(subject: str) -> Any:
+        access_token = "urn:ietf:params:oauth:token-type:access_token"
+        return client.token(
+            grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
+            subject_token=subject,
+            subject_token_type=access_token,
+            resource=files.identifier,
+        )
+
+    code = code_for(client, browser)
+    assert error_of(exchange(code)) == "invalid_request"
+    tokens = client.redeem(code)
+    assert tokens.status_code == 200
+    assert exchange(tokens.json()["access_token"]).status_code == 200
+
+
 @pytest.mark.threat("2d")
 @pytest.mark.parametrize("length", [42, 129])
 def test_verifier_of_a_wrong_length(site: Site, browser: Browser, length: int) -> None:
@@ -343,7 +367,7 @@ class TestTokens:
         assert little.json() == {"sub": user.identifier}
         assert more.json() == {"sub": user.identifier, "email": user.email, "email_verified": True}
 
-    @pytest.mark.threat("13f", "13h", "13i", "13j", "13l")
+    @pytest.mark.threat("13f", "13g", "13h", "13i", "13j", "13l")
     @pytest.mark.standard("RFC 6750")
     def test_userinfo_refuses_other_tokens(self, site: Site, browser: Browser) -> None:
         """None, one of every other class, one for a resource, one in the query: each with its challenge."""
@@ -359,7 +383,7 @@ class TestTokens:
             view = await site.parts.zones.view(zone.id)
             return view.signing("RS256").sign(claims(tokens["access_token"]), typ=typ)
 
-        classes = [site.run(signed(typ)) for typ in ("JWT", "logout+jwt", "m2m+jwt", "dpop+jwt")]
+        classes = [site.run(signed(typ)) for typ in ("JWT", "logout+jwt", "m2m+jwt", "reg+jwt", "dpop+jwt")]
         opaque = (tokens["refresh_token"], browser.open(client.url()).code)  # type: ignore[union-attr]
         assert client.userinfo(site.run(signed("at+jwt"))).status_code == 200
         for wrong in (tokens["id_token"], for_files, "nonsense", *classes, *opaque):

@@ -29,7 +29,7 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     zones = call.query.get("zone", ())
     organization = call.path["organization_id"]
     async with open_snapshot(call.parts, call.caller, organization, zones, call.request_id) as opened:
-        headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache"}
+        headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
         if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
         response = await call.request.respond(headers=headers, content_type=LINES)

@@ -89,7 +89,7 @@ def test_a_disabled_person_cannot_sign_in_until_active_again(api: Api) -> None:
     assert status(ada.calling()) == 200
 
 
-@pytest.mark.threat("12e", "13f")
+@pytest.mark.threat("12e", "13f", "13g", "13h", "13j", "13l")
 def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     """Of a customer's zone, for another audience, of another class, of an application: 401; ok first."""
     ada = someone(api)
@@ -118,6 +118,17 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     refused["refresh token"] = tokens["refresh_token"]
     header, body, signature = tokens["access_token"].split(".")
     refused["signature"] = f"{header}.{body}.{'A' * len(signature)}"
+
+    async def signed(typ: str) -> str:
+        view = await server.parts.zones.view(ada.client.zone.id)
+        return view.signing(view.access_token_algorithm).sign(claims(tokens["access_token"]), typ=typ)
+
+    assert status(ada.with_token(server.call(lambda _: signed("at+jwt")))) == 200
+    for typ in ("JWT", "logout+jwt", "reg+jwt", "dpop+jwt"):
+        refused[typ] = server.call(lambda _, typ=typ: signed(typ))
+    code = ada.browser.open(ada.client.url(resources=[server.url]))
+    assert isinstance(code, Answer)
+    refused["code"] = code.code
     for name, token in refused.items():
         assert status(ada.with_token(token)) == 401, name
     machine = api.own_zone().make("applications")

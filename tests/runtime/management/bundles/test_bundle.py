@@ -142,6 +142,16 @@ class TestReplacing:
         assert ann.put(archive_of({"new_policy": "x"}), If_Match=f'"old", {before[2]}').status_code == 200
         assert ann.put(archive_of(), If_Match="*").status_code == 200
 
+    @pytest.mark.threat("36h")
+    def test_no_cache_gives_it_to_another(self, ann: Holder) -> None:
+        """Nor the word that it has not changed."""
+        first = ann("GET")
+        again = ann("GET", If_None_Match=first.headers["etag"])
+        assert (first.status_code, again.status_code) == (200, 304)
+        for answer in (first, again):
+            assert answer.headers["cache-control"] == "private, no-cache"
+            assert answer.headers["vary"] == "Authorization"
+
     @pytest.mark.threat("28n")
     def test_of_several_at_once_one_wins(self, ann: Holder) -> None:
         """They all name the tag they have seen: one 200, the others 412."""

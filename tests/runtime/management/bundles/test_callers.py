@@ -22,7 +22,7 @@ class TestWhoMayAsk:
         other = Holder(**{**vars(holder), "token": token})
         return {other("GET").status_code, other.put(archive_of()).status_code, other("DELETE").status_code}
 
-    @pytest.mark.threat("13f", "13i", "13j", "13l")
+    @pytest.mark.threat("13f", "13g", "13i", "13j", "13l")
     def test_a_token_for_something_else_is_refused(self, ann: Holder) -> None:
         """A resource's, an application's own, an ID token, a service account's, an API key."""
         assert ann("GET").status_code == 200
@@ -40,7 +40,8 @@ class TestWhoMayAsk:
                 "resource": await company.token(ann.zone, ann.app, ann.person, audience=resource.identifier),
                 "own": key.sign({name: claims[name] for name in claims if name != "sid"}, typ="at+jwt"),
                 **{
-                    typ: key.sign(claims, typ=typ) for typ in ("JWT", "logout+jwt", "m2m+jwt", "secevent+jwt")
+                    typ: key.sign(claims, typ=typ)
+                    for typ in ("JWT", "logout+jwt", "m2m+jwt", "reg+jwt", "secevent+jwt")
                 },
             }
 

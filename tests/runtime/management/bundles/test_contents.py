@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of
+from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of, opened
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, write
@@ -64,6 +64,23 @@ class TestContents:
         """JSON in UTF-8, an object, no member twice, and not nested without end."""
         refused = ann.put(write(Archive(manifest)))
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+
+    @pytest.mark.threat("29f")
+    @pytest.mark.parametrize("count", [101, 10_000])
+    def test_many_policies(self, ann: Holder, count: int) -> None:
+        """More than a hundred are refused; so many that they are a lot to read, before they are."""
+        hundred = [{"new_policy": f"p{n}"} for n in range(100)]
+        assert ann.put(archive_of(*hundred)).status_code == 200
+        refused = ann.put(archive_of(*({"new_policy": f"p{n}"} for n in range(count)), files={}))
+        assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
+
+    @pytest.mark.threat("28k")
+    def test_a_member_that_no_entry_names_is_dropped(self, ann: Holder) -> None:
+        """Its text may be anything: it is not read."""
+        sent = archive_of({"new_policy": "named"}, files={"named": PERMIT, "other": "no policy at all"})
+        archive = opened(ann.put(sent))[1]
+        assert [*archive.policies.values()] == [PERMIT.encode()]
+        assert ann.bundle()[1].policies == archive.policies
 
     @pytest.mark.threat("28p")
     def test_texts_are_bounded_together(self, ann: Holder) -> None:

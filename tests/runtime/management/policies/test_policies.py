@@ -222,6 +222,35 @@ class TestPolicySets:
         body = {"schema_version": "1999-01-01", "manifest": {"entries": []}}
         api.refused(400, "POST", path, body)
 
+    @pytest.mark.threat("29e", "29f")
+    def test_a_set_is_no_more_than_each_decision_can_go_through(self, api: Api) -> None:
+        """Texts, rules and policies are counted, by themselves and together; what decides stays as it was."""
+        zone, schema = (
+            api.zone(),
+            api.ok("GET", f"/zones/{api.zone().id}/policy-schemas")["items"][0]["version"],
+        )
+        policy, made = zone.make("policies"), zone.make("policy-sets")
+        versions = zone.path(f"/policies/{policy['id']}/versions")
+        rule = "permit (principal, action, resource);"
+        for text, status in ((rule, 201), (f"{rule}//{'x' * 70_000}", 400), (f"{rule}//{'x' * 10**6}", 400)):
+            body = {"schema_version": schema, "cedar_raw": text}
+            assert api("POST", versions, body).status_code == status
+        assert api("POST", versions, {"schema_version": schema, "cedar_raw": "x" * 2**20}).status_code == 413
+
+        path = zone.path(f"/policy-sets/{made['id']}/versions")
+        large = [zone.version(zone.make("policies")["id"], f"{rule}//{'x' * 60_000}") for _ in range(5)]
+        many = [zone.version(zone.make("policies")["id"], rule * 900) for _ in range(3)]
+        endless = [{"policy_id": large[0]["policy_id"], "id": large[0]["id"]}] * 10_000
+        for some, told in ((large, "bytes together"), (many, "rules together"), (endless, "500 policies")):
+            entries = [{"policy_id": one["policy_id"], "policy_version_id": one["id"]} for one in some]
+            body = {"schema_version": schema, "manifest": {"entries": entries}}
+            refused = api.refused(400, "POST", path, body)
+            assert refused["details"][0]["field"] == "manifest.entries"
+            assert told in refused["message"]
+            if some is not endless:
+                body["manifest"]["entries"].pop()
+                assert api.ok("POST", path, body, status=201)
+
     def test_policies_of_a_version(self, api: Api, zone: Zone) -> None:
         """The list below a set version has the policy versions it consists of."""
         policy_set, policy = zone.make("policy-sets"), zone.make("policies")

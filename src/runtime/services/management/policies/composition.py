@@ -24,6 +24,12 @@ from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
+# What one set may have: every worker keeps it parsed, and every decision of the zone goes through all of it,
+# in the process that serves other zones, too.
+MAX_POLICIES = 500
+MAX_RULES = 2_000  # counted by their semicolons, which is cheap and never too few
+MAX_TEXT_BYTES = 256 * 1024
+
 
 def manifest_of(versions: Sequence[PolicyVersion]) -> PolicySetManifest:
     """The manifest that lists these versions in this order."""
@@ -42,12 +48,14 @@ def manifest_sha(manifest: PolicySetManifest) -> str:
 
 async def versions_named(unit: Unit, zone_id: str, pairs: Sequence[tuple[str, str]]) -> list[PolicyVersion]:
     """The policy versions that a manifest names. Raises ValidationFailed."""
+    _require_few(len(pairs))
     wanted = [version_id for _, version_id in pairs]
     found = {
         one.id: one
         for one in await storage.many(unit.conn, POLICY_VERSION, wanted, within={"zone_id": zone_id})
     }
     versions: list[PolicyVersion] = []
+    seen: set[str] = set()
     for position, (policy_id, version_id) in enumerate(pairs):
         field = f"manifest.entries[{position}].policy_version_id"
         version = found.get(version_id)
@@ -55,17 +63,40 @@ async def versions_named(unit: Unit, zone_id: str, pairs: Sequence[tuple[str, st
             raise ValidationFailed.of(field, f"`{version_id}` is no version of policy `{policy_id}`")
         if version.archived_at is not None:
             raise ValidationFailed.of(field, f"`{version_id}` is archived")
-        if version in versions or any(other.policy_id == policy_id for other in versions):
+        if policy_id in seen:
             raise ValidationFailed.of(field, f"policy `{policy_id}` stands in the manifest already")
+        seen.add(policy_id)
         versions.append(version)
     return versions
 
 
+def _require_few(policies: int, field: str = "manifest.entries") -> None:
+    if policies > MAX_POLICIES:
+        raise ValidationFailed.of(field, f"a policy set has at most {MAX_POLICIES} policies")
+
+
+def _require_little(versions: Sequence[PolicyVersion], field: str) -> None:
+    """Check that the policies together are no more than every decision can go through."""
+    texts = [version.cedar_raw or "" for version in versions]
+    if sum(len(text.encode()) for text in texts) > MAX_TEXT_BYTES:
+        raise ValidationFailed.of(
+            field, f"the policies of a set have at most {MAX_TEXT_BYTES} bytes together"
+        )
+    if sum(text.count(";") for text in texts) > MAX_RULES:
+        raise ValidationFailed.of(field, f"the policies of a set have at most {MAX_RULES} rules together")
+
+
 async def compose_version(
-    unit: Unit, policy_set: PolicySet, versions: Sequence[PolicyVersion], schema_version: str
+    unit: Unit,
+    policy_set: PolicySet,
+    versions: Sequence[PolicyVersion],
+    schema_version: str,
+    *,
+    field: str = "manifest.entries",
 ) -> PolicySetVersion:
     """Let a policy set consist of these; whoever may do that has been decided. Raises ValidationFailed."""
     require_not_archived(policy_set)
+    _require_little(versions, field)
     for position, version in enumerate(versions):
         if version.schema_version != schema_version and not policy_texts.check(
             version.cedar_raw or "", schema_version
@@ -126,7 +157,7 @@ async def compose(
     latest = await _latest_of(unit, current)
     schema_version = await bindings.schema_version(unit.conn, zone_id=policy_set.zone_id)
     if latest is None or latest.manifest_sha != manifest_sha(manifest_of(versions)):
-        latest = await compose_version(unit, current, versions, schema_version)
+        latest = await compose_version(unit, current, versions, schema_version, field=field)
     if active:
         entities.require(unit, POLICY_SET_VERSION, Verb.UPDATE, zone)
         await activate(unit, current, latest)
@@ -146,6 +177,7 @@ async def _latest_versions(
     unit: Unit, zone_id: str, policy_ids: Sequence[str], field: str
 ) -> list[PolicyVersion]:
     within = {"zone_id": zone_id}
+    _require_few(len(policy_ids), field)
     policies = {one.id: one for one in await storage.many(unit.conn, POLICY, policy_ids, within=within)}
     pairs: list[tuple[str, str]] = []
     for policy_id in policy_ids:
