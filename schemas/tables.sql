@@ -749,6 +749,8 @@ CREATE UNIQUE INDEX sessions_cookie_hash_key ON sessions (cookie_hash);
 
 CREATE INDEX sessions_created_at_idx ON sessions (zone_id, created_at, id);
 
+CREATE INDEX sessions_expires_at_idx ON sessions (expires_at);
+
 CREATE INDEX sessions_parent_id_idx ON sessions (zone_id, parent_id);
 
 CREATE INDEX sessions_provider_session_idx ON sessions (zone_id, provider_session);
@@ -775,9 +777,12 @@ CREATE TABLE token_events (
     actors JSON,
     determining JSON,
     request_id VARCHAR,
+    requests BIGINT,
     CONSTRAINT token_events_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT token_events_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );
+
+CREATE INDEX token_events_age_idx ON token_events (at);
 
 CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
 

@@ -76,7 +76,7 @@ PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.e
 
 # Inside the use cases: what a room of `services/` may import of the others, from the ground up. A room of
 # `management/` is a room by itself. No two rooms stand on each other: the table has an order.
-_GROUND = frozenset({"epochs", "limits", "parties", "parts", "zones"})
+_GROUND = frozenset({"epochs", "kept", "limits", "parties", "parts", "zones"})
 _ANY_KIND = frozenset(
     {"management.access", "management.entities", "management.listing", "management.unit", "parts"}
 )
@@ -84,20 +84,23 @@ ROOMS: dict[str, frozenset[str]] = {
     "attached": frozenset(),
     "epochs": frozenset(),
     "parties": frozenset(),
-    "decisions": frozenset({"attached"}),
+    "kept": frozenset(),
+    "limits": frozenset({"kept"}),
+    "refusals": frozenset({"limits"}),
+    "retention": frozenset(),
+    "decisions": frozenset({"attached", "limits", "parties", "refusals"}),
     "jobs": frozenset({"attached"}),
     "keys": frozenset({"epochs"}),
     "outbox": frozenset({"attached"}),
-    "zones": frozenset({"attached", "epochs", "keys", "parties"}),
-    "revocation_list": frozenset({"zones"}),
+    "zones": frozenset({"attached", "epochs", "kept", "keys", "parties"}),
+    "revocation_list": frozenset({"kept", "zones"}),
     "parts": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
-    "limits": frozenset({"parts"}),
     "switches": frozenset({"epochs", "parts"}),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "management.unit": frozenset({"epochs", "management.access", "parts"}),
-    "clients": _GROUND | {"authority", "management.access", "management.unit"},
+    "clients": _GROUND | {"authority", "management.access", "management.unit", "refusals"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
     "grants": _GROUND | {"authority", "authorization", "clients", "decisions", "issuing"},
@@ -126,7 +129,9 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"management.members", "management.unit"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
-    "schedule": frozenset({"clients", "decisions", "epochs", "jobs", "keys", "outbox", "revocation_list"}),
+    "schedule": frozenset(
+        {"clients", "decisions", "epochs", "jobs", "keys", "outbox", "retention", "revocation_list"}
+    ),
 }
 ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.operations"}
 

@@ -52,6 +52,20 @@ class Settings(BaseSettings):
         description="sign-ins that one address may begin, and passwords that it may try, at one zone in a "
         "minute, half as many for one application; 0 for any number",
     )
+    refusals_a_minute: int = Field(
+        600,
+        ge=0,
+        description="refused requests that one address may send to one zone in a minute as a client that "
+        "proves nothing, before it is told to wait; 0 for any number",
+    )
+    token_events_days: int = Field(
+        90, ge=0, description="how long the record of token requests is kept; 0 for ever"
+    )
+    ended_sessions_days: int = Field(
+        90,
+        ge=0,
+        description="how long sessions stay on record after the time they would have lasted; 0 for ever",
+    )
     workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
     jobs: bool = Field(
         True, description="take part in periodic jobs (key rotation and the like): somebody has to"

@@ -11,7 +11,8 @@ from benchmarks.exchange import ACCESS_TOKEN, TOOLS, Stage
 from tests.soak.judging import Statement, alike, counted, noise_of_difference
 from tests.soak.wire import Answer, Wire
 
-from runtime.services.clients.guessing import MAX_FAILURES, WINDOW_SECONDS
+from runtime.services.clients.guessing import MAX_FAILURES
+from runtime.services.limits import WINDOW_SECONDS
 
 GUESSES = 10_000
 SAMPLES = 2_000

@@ -2,26 +2,42 @@
 
 A full queue means that the database does not keep up: then requests are answered 503, because a token
 that nobody can account for is not issued.
+
+Anybody can be refused as often as they like. So refusals of clients that prove nothing, or that registered
+themselves, have a row each only up to so many a minute in a zone; what is beyond is counted, and one row a
+minute tells how many of a sort there were.
 """
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.kinds.user_agent import Registration
 from runtime.logs import log
 from runtime.metrics import TOKENS
+from runtime.services import refusals
 from runtime.services.attached import Attached
+from runtime.services.limits import Limit, Meter, place_of
+from runtime.services.parties import Client
 from runtime.storage.sql import decisions as storage
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000
 _GATHER_SECONDS = 0.05
 _RETRY_SECONDS = 0.5
+_TALLY_SECONDS = 60
+
+# In each process: beyond it refusals are still counted, and their sum is recorded.
+RECORDED = Meter(
+    Limit("recorded-refusals", "rows for refused requests of clients that prove nothing", "a zone", 60)
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +50,7 @@ class Decision:
         reason: the error code of a refusal, with what the log may know besides.
         step: the numbered step of an exchange that refused.
         determining: names of the policy rules that decided.
+        is_known: an application that the zone's people made has proved itself.
     """
 
     organization_id: str
@@ -50,6 +67,17 @@ class Decision:
     resource_id: str | None = None
     actors: tuple[str, ...] = ()
     determining: tuple[str, ...] = ()
+    is_known: bool = False
+
+    @property
+    def is_of_a_client(self) -> bool:
+        """Tell whether the request came as far as being some client's."""
+        return self.application_id is not None or self.user_agent_id is not None
+
+    def identify(self, client: Client) -> None:
+        """The request comes from that client, as far as it has proved."""
+        self.application_id, self.user_agent_id = client.party.application_id, client.party.user_agent_id
+        self.is_known = not client.is_public and client.registration is Registration.MANAGED
 
     def issue(self) -> None:
         """The request got what it asked for."""
@@ -62,12 +90,22 @@ class Decision:
         self.outcome, self.reason = "refused", f"{refusal.code}: {known}" if known else refusal.code
 
 
+@dataclass(slots=True)
+class _Tally:
+    """How many refusals of one sort there were, and when the first was."""
+
+    at: datetime
+    requests: int = 0
+
+
 class Decisions(Attached):
     """The queue of this process and the task that empties it."""
 
     def __init__(self, *, max_queued: int = MAX_QUEUED) -> None:
         self._max_queued = max_queued
         self._queued: list[list[Any]] = []
+        # (organization, zone, event, code): all of them from short lists.
+        self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
@@ -95,30 +133,47 @@ class Decisions(Attached):
                 "please try again shortly", internal="the queue of decisions is full"
             )
         TOKENS.labels(decision.event, decision.outcome).inc()
-        self._queued.append(
-            [
-                secrets.token_hex(13),
-                decision.organization_id,
-                decision.zone_id,
-                decision.at,
-                decision.event,
-                decision.outcome,
-                decision.reason,
-                decision.step,
-                decision.user_id,
-                decision.application_id,
-                decision.user_agent_id,
-                decision.resource_id,
-                decision.actors,
-                decision.determining,
-                decision.request_id,
-            ]
-        )
+        self._queued.append(_row(decision))
         if not self._wake.is_set():
             self._wake.set()
 
+    async def refused(self, decision: Decision, refusal: OAuthError, *, address: str) -> OAuthError:
+        """Record a refusal; what its sender is told, which may be to wait.
+
+        Args:
+            address: whom the request comes from.
+        Raises: TemporarilyUnavailable when the queue is full.
+        """
+        # Who did not get as far as being somebody was counted where that was refused.
+        if decision.is_of_a_client and not decision.is_known:
+            whose = decision.user_id or place_of(address)
+            refusal = await refusals.told(self.parts, decision.zone_id, refusal, whose=whose)
+        decision.refuse(refusal)
+        if decision.is_known or not RECORDED.count(self.parts, decision.zone_id):
+            self.record(decision)
+        else:
+            self._tally(decision, refusal.code)
+        return refusal
+
+    def _tally(self, decision: Decision, code: str) -> None:
+        TOKENS.labels(decision.event, decision.outcome).inc()
+        sort = (decision.organization_id, decision.zone_id, decision.event, code)
+        tally = self._tallies.setdefault(sort, _Tally(decision.at))
+        tally.requests += 1
+
+    def _queue_tallies(self) -> None:
+        """Have a row written for each sort of refusals that were only counted."""
+        tallies, self._tallies = self._tallies, {}
+        for (organization_id, zone_id, event, code), tally in tallies.items():
+            summed = Decision(organization_id, zone_id, tally.at, "", event=event, reason=code)
+            self._queued.append(_row(summed, requests=tally.requests))
+
     async def flush(self) -> None:
-        """Write everything that is queued now. Raises what the database raises; nothing is lost by that."""
+        """Write everything that is recorded. Raises what the database raises; nothing is lost by that."""
+        self._queue_tallies()
+        await self._write_queued()
+
+    async def _write_queued(self) -> None:
         while self._queued:
             async with self._writing:
                 batch = self._queued[:_MAX_BATCH]
@@ -127,13 +182,19 @@ class Decisions(Attached):
                     del self._queued[: len(batch)]
 
     async def _run(self) -> None:
+        told_at = monotonic()
         while not self._stopping:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TALLY_SECONDS):
+                    await self._wake.wait()
             if not self._stopping:
                 await asyncio.sleep(_GATHER_SECONDS)
             self._wake.clear()
+            if monotonic() - told_at >= _TALLY_SECONDS:
+                self._queue_tallies()
+                told_at = monotonic()
             try:
-                await self.flush()
+                await self._write_queued()
             except (DBAPIError, OSError, Unavailable) as failure:
                 log.error("decisions not written yet", queued=len(self._queued), reason=repr(failure))
                 self._wake.set()
@@ -142,3 +203,29 @@ class Decisions(Attached):
     async def _write(self, batch: list[list[Any]]) -> None:
         async with self.parts.database.transaction() as conn:
             await storage.add(conn, batch)
+
+
+def _row(decision: Decision, *, requests: int | None = None) -> list[Any]:
+    """The columns of a decision's row, in the order of the table.
+
+    Args:
+        requests: how many requests the row stands for, when it is not one.
+    """
+    return [
+        secrets.token_hex(13),
+        decision.organization_id,
+        decision.zone_id,
+        decision.at,
+        decision.event,
+        decision.outcome,
+        decision.reason,
+        decision.step,
+        decision.user_id,
+        decision.application_id,
+        decision.user_agent_id,
+        decision.resource_id,
+        decision.actors,
+        decision.determining,
+        decision.request_id or None,
+        requests,
+    ]

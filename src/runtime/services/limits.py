@@ -1,41 +1,94 @@
-"""How much one sender may ask for: counted in the shared state, so that all workers count together.
+"""How much may be asked for: counted in the shared state for all workers together, or in each process.
 
-Nobody is counted by name: a key holds a digest, and is gone when its window has passed.
+Nobody is counted by name: a key holds a digest, and is gone when its window has passed. `runtime.quotas`
+lists every limit, and docs/limits.md shows them.
 """
 
 import ipaddress
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from runtime.services.parts import Parts
+from runtime.services.kept import Kept
+from runtime.settings import Settings
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
 
 WINDOW_SECONDS = 60
 _HOME_BITS = 64  # of an IPv6 address: whoever has one has all that begin alike
+_MAX_COUNTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """At most so many in a minute.
+    """At most so many in a window of time.
 
     Attributes:
         name: what is counted, as the keys of the shared state begin.
+        counts: the same for people, in the plural.
+        whose: what is counted apart.
+        most: how many; or the setting that has the number, in which 0 stands for any.
+        times: how many times that number, rounded up.
+        seconds: how long a window is.
     """
 
     name: str
-    most: int
+    counts: str
+    whose: str
+    most: int | str
+    times: Fraction = Fraction(1)
+    seconds: int = WINDOW_SECONDS
+
+    def number(self, settings: Settings) -> int:
+        """How many that is under these settings; 0 for any number."""
+        base: int = getattr(settings, self.most) if isinstance(self.most, str) else self.most
+        return -(-base * self.times.numerator // self.times.denominator)
+
+    def wait(self, now: float) -> int:
+        """Seconds until the next window."""
+        return int((now // self.seconds + 1) * self.seconds - now) + 1
 
 
-async def count(parts: Parts, limit: Limit, *whose: str) -> int:
+async def count(parts: "Parts", limit: Limit, zone_id: str, *whose: str) -> int:
     """Count one; the seconds to wait when it is one too many, else 0. Raises Unavailable.
 
     Args:
-        whose: what is counted apart: a zone and more.
+        whose: what is counted apart in the zone.
     """
+    most = limit.number(parts.settings)
+    if not most:
+        return 0
     now = parts.clock().timestamp()
-    window = int(now) // WINDOW_SECONDS
-    digest = sha256("\0".join(whose).encode("utf-8", "surrogatepass")).hexdigest()
-    counted = await parts.state.count(f"{limit.name}:{digest}:{window}", ttl_seconds=WINDOW_SECONDS)
-    return int((window + 1) * WINDOW_SECONDS - now) + 1 if counted > limit.most else 0
+    key = f"{limit.name}:{zone_id}:{_digest(whose)}:{window(limit.seconds, now)}"
+    counted = await parts.state.count(key, ttl_seconds=limit.seconds)
+    return limit.wait(now) if counted > most else 0
+
+
+class Meter:
+    """A limit counted in this process alone: for what costs less than a trip, and must not cost one more."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
+        self._counted: Kept[tuple[int, int]] = Kept(_MAX_COUNTED)
+
+    def count(self, parts: "Parts", zone_id: str, *whose: str) -> int:
+        """Count one; the seconds to wait when it is one too many, else 0."""
+        most = self.limit.number(parts.settings)
+        if not most:
+            return 0
+        now = parts.clock().timestamp()
+        this, key = window(self.limit.seconds, now), "\0".join((zone_id, *whose))
+        then, counted = self._counted.get(key) or (this, 0)
+        counted = counted + 1 if then == this else 1
+        self._counted.put(key, (this, counted))
+        return self.limit.wait(now) if counted > most else 0
+
+
+def window(seconds: int, now: float) -> int:
+    """The number of the window that this instant is in."""
+    return int(now) // seconds
 
 
 def place_of(address: str) -> str:
@@ -49,3 +102,7 @@ def place_of(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(parsed) >> _HOME_BITS << _HOME_BITS, _HOME_BITS)))
+
+
+def _digest(whose: tuple[str, ...]) -> str:
+    return sha256("\0".join(whose).encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
+from runtime.services.kept import Kept
 from runtime.services.zones import ZoneView
-from runtime.services.zones.kept import Kept
 from runtime.storage.sql import revocations as storage
 from runtime.storage.sql.revocations import Revocation
 

@@ -1,15 +1,27 @@
 """Every decision is recorded, and what cannot be recorded is not issued."""
 
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
 
-from runtime.domain.errors import InvalidClient, InvalidGrant, InvalidTarget, TemporarilyUnavailable
+from runtime.domain.errors import (
+    InvalidClient,
+    InvalidGrant,
+    InvalidTarget,
+    OAuthError,
+    TemporarilyUnavailable,
+    TooManyRequests,
+)
 from runtime.domain.kinds.resource import Resource
-from runtime.services.decisions import Decision, Decisions
+from runtime.services import limits
+from runtime.services.decisions import RECORDED, Decision, Decisions
 from runtime.services.parts import Parts
 from runtime.storage.sql.tables import token_events
 
@@ -99,6 +111,89 @@ async def test_large_batches_are_written(scene: Scene) -> None:
     await decisions.stop()
 
     assert await _count(scene) == before + 5_000
+
+
+@pytest.mark.threat("0e", "41a", "41c", "41k")
+async def test_what_strangers_are_refused_is_counted(
+    own_scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,500 refusals leave few rows, which say how many there were; who sends more is told to wait.
+
+    Whoever is known has a row for each, as before, and who is in order is answered at the same address.
+    """
+    monkeypatch.setattr(limits, "window", lambda _seconds, _now: 0)
+    company, zone, parts = own_scene.company, own_scene.zone, own_scene.parts
+    api = await company.resource(zone, "https://api.test")
+    agent = await company.app(zone, "agent", dependencies=[api])
+    spa = await company.app(zone, "spa", public=True)
+    ann = await company.person(zone, "ann@acme.test")
+    subject = await company.token(zone, agent, ann)
+    assert await own_scene.exchange(agent, subject, api)
+    for _ in range(80):
+        with pytest.raises(InvalidTarget):
+            await own_scene.exchange(agent, subject, "https://unknown.test")
+    known = await _rows(own_scene)
+    assert [row.outcome for row in known] == ["issued"] + ["refused"] * 80
+
+    told: Counter[int] = Counter()
+    for number in range(1_500):
+        form = {"grant_type": f"urn:fresh:{number}", "client_id": f"nobody-{number}", "client_secret": "x"}
+        if number % 2:
+            form = {"grant_type": f"urn:fresh:{number}", **spa.form}
+        with pytest.raises(OAuthError) as refused:
+            await own_scene.post(list(form.items()))
+        told[refused.value.status] += 1
+        if isinstance(refused.value, TooManyRequests):
+            assert 0 < refused.value.retry_after_seconds <= 61
+
+    most = parts.settings.refusals_a_minute
+    assert told == {401: most // 2, 400: most // 2, 429: 1_500 - most}
+    rows = (await _rows(own_scene))[len(known) :]
+    recorded = RECORDED.limit.number(parts.settings)
+    single, summed = (
+        [row for row in rows if (row.requests is None) is is_single] for is_single in (True, False)
+    )
+    assert (len(single), len(summed)) == (recorded, 3)
+    assert sum(row.requests for row in summed) == 1_500 - recorded
+    assert {(row.event, row.reason) for row in summed} == {
+        ("unknown_grant_type", reason)
+        for reason in ("invalid_client", "unsupported_grant_type", "temporarily_unavailable")
+    }
+    assert await own_scene.exchange(agent, subject, api)
+    with pytest.raises(InvalidTarget):
+        await own_scene.exchange(agent, subject, "https://unknown.test")
+    other = await company.zone("other")
+    with pytest.raises(InvalidClient):
+        await Scene(company, other).post([("grant_type", "x"), ("client_id", "nobody")])
+
+
+async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the task in the background, though nothing else happens."""
+    monkeypatch.setattr("runtime.services.decisions._TALLY_SECONDS", 0.05)
+    decisions = Decisions()
+    decisions.attach(own_scene.parts)
+    await decisions.start()
+    zone = own_scene.zone
+    for _ in range(RECORDED.limit.number(own_scene.parts.settings) + 5):
+        decision = Decision(zone.organization_id, zone.id, own_scene.parts.clock(), "r")
+        await decisions.refused(decision, InvalidClient(), address="192.0.2.1")
+
+    summed: list[Any] = []
+    for _ in range(200):
+        if summed := [row for row in await _rows(own_scene) if row.requests is not None]:
+            break
+        await asyncio.sleep(0.05)
+    assert [row.requests for row in summed] == [5]
+    await decisions.stop()
+
+
+async def _rows(scene: Scene) -> Sequence[Any]:
+    await scene.parts.decisions.flush()
+    async with scene.parts.database.reading() as conn:
+        found = await conn.execute(
+            select(token_events).where(token_events.c.zone_id == scene.zone.id).order_by(token_events.c.at)
+        )
+        return found.all()
 
 
 async def _count(scene: Scene) -> int:

@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -332,7 +333,7 @@ def test_other_sites_are_not_flooded(
     site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many documents a minute, and a fresh one costs none."""
-    monkeypatch.setattr(metadata_documents, "MAX_FETCHES", 2)
+    monkeypatch.setattr(metadata_documents, "FETCHES", replace(metadata_documents.FETCHES, most=2))
     zone = admitting(site, "*")
     clients = [site.stranger(zone, documents.client(f"/flood/{n}"), LOCAL) for n in range(3)]
 

@@ -9,6 +9,7 @@ from sanic.response import HTTPResponse, text
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.clients import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.forms import read_form
 from runtime.services.decisions import Decision
@@ -33,14 +34,12 @@ async def revocation(request: Request, zone_id: str) -> HTTPResponse:
     )
     try:
         client = await require_client(parts, view, request, form)
-        decision.application_id = client.party.application_id
+        decision.identify(client)
         token = form.values.get("token")
         if token is None:
             raise InvalidRequest("`token` is missing")
         await revoke(parts, view, client, token, decision.at, decision)
     except OAuthError as refusal:
-        decision.refuse(refusal)
-        raise
-    finally:
-        parts.decisions.record(decision)
+        raise await parts.decisions.refused(decision, refusal, address=address_of(request)) from None
+    parts.decisions.record(decision)
     return text("", headers=NO_STORE)

@@ -50,6 +50,7 @@ async def record(conn: AsyncConnection, endings: Iterable[Ending], *, now: datet
             (),
             (),
             None,
+            None,
         ]
         for each in endings
     ]

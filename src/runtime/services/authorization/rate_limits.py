@@ -4,13 +4,28 @@ Who is signed in and gets a code begins none, and is not counted. One applicatio
 address has, so that one that turns in circles leaves the others their share.
 """
 
+from fractions import Fraction
+
 from runtime.domain.errors import TooManyRequests, TooManyTries
-from runtime.services.limits import Limit, count, place_of
+from runtime.services.limits import Limit, Meter, count, place_of
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
-_OF_BACK_ENDS = 10  # a client with a secret pushes for all of its users, from one address
+_BEGUN = "sign-ins begun, and authorize requests that come to nothing"
+_PUSHED = "authorize requests kept for a browser that comes next"
+_AT_ADDRESS, _OF_CLIENT, _OF_ZONE = "an address at a zone", "an application at an address", "a zone"
+_SETTING = "sign_ins_a_minute"
+_HALF, _TENFOLD = Fraction(1, 2), Fraction(10)
+
+BEGUN = Limit("authorize", _BEGUN, _AT_ADDRESS, _SETTING)
+BEGUN_BY_CLIENT = Limit("authorize-client", _BEGUN, _OF_CLIENT, _SETTING, _HALF)
+BEGUN_IN_ZONE = Meter(Limit("authorize-zone", _BEGUN, _OF_ZONE, _SETTING, _TENFOLD))
+PUSHED = Limit("push", _PUSHED, _AT_ADDRESS, _SETTING)
+PUSHED_BY_CLIENT = Limit("push-client", _PUSHED, _OF_CLIENT, _SETTING, _HALF)
+# A client with a secret pushes for all of its users, from one address.
+PUSHED_BY_BACK_END = Limit("push-back-end", _PUSHED, "an application with a secret", _SETTING, _TENFOLD)
+PUSHED_IN_ZONE = Meter(Limit("push-zone", f"{_PUSHED}, by whom nobody knows", _OF_ZONE, _SETTING, _TENFOLD))
 
 
 async def admit(parts: Parts, view: ZoneView, client_id: str, address: str) -> None:
@@ -20,7 +35,8 @@ async def admit(parts: Parts, view: ZoneView, client_id: str, address: str) -> N
         client_id: the application; empty when none is known.
     Raises: TooManyTries; Unavailable, because who cannot be counted is not let in.
     """
-    if wait := await _count(parts, view, "authorize", client_id, address):
+    limits = (BEGUN_BY_CLIENT, BEGUN, BEGUN_IN_ZONE)
+    if wait := await _count(parts, view, limits, client_id, address):
         raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
 
 
@@ -30,28 +46,35 @@ async def admit_kept(parts: Parts, view: ZoneView, client: Client, address: str)
     It is counted by who sent it, whatever client that names: nobody has proved to be the client, and takes
     nothing of what it may push. Raises: TooManyTries; Unavailable.
     """
-    if wait := await _count(parts, view, "push", client.client_id, address):
+    if wait := await _count_pushed(parts, view, client, address):
         raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
 
 
 async def admit_pushed(parts: Parts, view: ZoneView, client: Client, address: str) -> None:
     """Count a request that a client pushes ahead. Raises: TooManyRequests; Unavailable."""
     if client.is_public:
-        wait = await _count(parts, view, "push", client.client_id, address)
-    elif most := parts.settings.sign_ins_a_minute * _OF_BACK_ENDS:
-        wait = await count(parts, Limit("push", most), view.id, client.client_id)
+        wait = await _count_pushed(parts, view, client, address)
     else:
-        wait = 0
+        wait = await count(parts, PUSHED_BY_BACK_END, view.id, client.client_id)
     if wait:
         raise TooManyRequests("too many requests; try again in a minute", retry_after_seconds=wait)
 
 
-async def _count(parts: Parts, view: ZoneView, name: str, client_id: str, address: str) -> int:
-    """Count for the application at the address, then for the address; the seconds to wait, or 0."""
-    most, place = parts.settings.sign_ins_a_minute, place_of(address)
-    if not most:
-        return 0
-    wait = 0
+async def _count_pushed(parts: Parts, view: ZoneView, client: Client, address: str) -> int:
+    limits = (PUSHED_BY_CLIENT, PUSHED, PUSHED_IN_ZONE)
+    return await _count(parts, view, limits, client.client_id, address)
+
+
+async def _count(
+    parts: Parts, view: ZoneView, limits: tuple[Limit, Limit, Meter], client_id: str, address: str
+) -> int:
+    """Count for the application at the address, the address, then the zone; the seconds to wait, or 0.
+
+    What one of them refuses takes nothing of the next.
+    """
+    of_client, of_address, of_zone = limits
+    place, wait = place_of(address), 0
     if client_id:
-        wait = await count(parts, Limit(name, (most + 1) // 2), view.id, place, client_id)
-    return wait or await count(parts, Limit(name, most), view.id, place)
+        wait = await count(parts, of_client, view.id, place, client_id)
+    wait = wait or await count(parts, of_address, view.id, place)
+    return wait or of_zone.count(parts, view.id)

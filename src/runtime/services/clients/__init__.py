@@ -5,12 +5,11 @@ client signed with its own key), `workloads` (a token that a provider issued to 
 """
 
 from runtime.services.clients.authentication import authenticate_client
-from runtime.services.clients.guessing import MAX_FAILURES, WINDOW_SECONDS, SecretGuessing
+from runtime.services.clients.guessing import MAX_FAILURES, SecretGuessing
 from runtime.services.clients.secrets import basic_credentials
 
 __all__ = [
     "MAX_FAILURES",
-    "WINDOW_SECONDS",
     "SecretGuessing",
     "authenticate_client",
     "basic_credentials",

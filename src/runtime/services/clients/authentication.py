@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import InvalidClient, InvalidRequest
+from runtime.services import refusals
 from runtime.services.clients import assertions
 from runtime.services.clients.guessing import SecretGuessing
 from runtime.services.clients.secrets import basic_credentials, client_with_secret
+from runtime.services.limits import place_of
 from runtime.services.parties import Client
 from runtime.services.zones import ZoneView
 
@@ -23,15 +25,31 @@ async def authenticate_client(
     address: str,
     guessing: SecretGuessing,
 ) -> Client:
-    """The client that a request proves to come from.
+    """The client that a request proves to come from. Who proves nothing is counted.
 
     Raises:
         InvalidRequest: two mechanisms in one request, or two client ids.
         InvalidClient: unknown client, wrong secret, no secret where one is due, one where none is, or an
             assertion that does not prove it. One text for all.
-        TooManyRequests: this client was guessed at too often from this address.
+        TooManyRequests: this client was guessed at too often from this address, or the address was refused
+            too often.
         Unavailable: whether an assertion was used before cannot be told now.
     """
+    try:
+        return await _proved(parts, view, form, authorization, address, guessing)
+    except (InvalidClient, InvalidRequest) as refusal:
+        raise await refusals.told(parts, view.id, refusal, whose=place_of(address)) from None
+
+
+async def _proved(
+    parts: "Parts",
+    view: ZoneView,
+    form: Mapping[str, str],
+    authorization: str | None,
+    address: str,
+    guessing: SecretGuessing,
+) -> Client:
+    """Raises as above, without a count."""
     if "client_assertion" in form or "client_assertion_type" in form:
         return await _asserted(parts, view, form, authorization, address, guessing)
     basic = basic_credentials(authorization)

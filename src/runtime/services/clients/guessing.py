@@ -4,14 +4,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
-from runtime.services.limits import place_of
-from runtime.services.zones.kept import Kept
+from runtime.services.kept import Kept
+from runtime.services.limits import Limit, place_of
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
 MAX_FAILURES = 20
-WINDOW_SECONDS = 60
+GUESSES = Limit("guess", "wrong client secrets", "a client and an address together", MAX_FAILURES)
+# Client ids of one address that are counted together: as many as may be made up must not be kept.
+_BUCKETS = 4096
 
 
 class SecretGuessing:
@@ -28,26 +30,32 @@ class SecretGuessing:
         """Raises TooManyRequests while the pair has to wait."""
         if not len(self._blocked):
             return
-        until = self._blocked.get(_pair(zone_id, client_id, address))
+        until = self._blocked.get(f"{zone_id} {_pair(client_id, address)}")
         if until is not None and now < until:
             raise TooManyRequests("too many failed attempts", retry_after_seconds=int(until - now) + 1)
 
     async def failed(self, parts: "Parts", zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Count a failure of the pair."""
-        pair = _pair(zone_id, client_id, address)
-        window = int(now) // WINDOW_SECONDS
+        pair = _pair(client_id, address)
+        window = int(now) // GUESSES.seconds
         try:
-            failures = await parts.state.count(f"guess:{pair}:{window}", ttl_seconds=WINDOW_SECONDS)
+            failures = await parts.state.count(
+                f"{GUESSES.name}:{zone_id}:{pair}:{window}", ttl_seconds=GUESSES.seconds
+            )
         except Unavailable:
             return  # what was shown is still checked; only the counting is away
         if failures >= MAX_FAILURES:
-            self._blocked.put(pair, float((window + 1) * WINDOW_SECONDS))
+            self._blocked.put(f"{zone_id} {pair}", float((window + 1) * GUESSES.seconds))
 
 
-def _pair(zone_id: str, client_id: str, address: str) -> str:
-    """One length for all names: a client id of 60 KB must not cost as much to remember."""
-    told = f"{zone_id}\0{client_id}\0{place_of(address)}".encode("utf-8", "surrogatepass")
-    return sha256(told).hexdigest()
+def _pair(client_id: str, address: str) -> str:
+    """What a client id at an address is counted under: short, and of so many for one address at most."""
+    bucket = int.from_bytes(_digest(client_id)[:4]) % _BUCKETS
+    return f"{_digest(place_of(address)).hex()[:32]}.{bucket}"
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 # One for all endpoints: who has guessed too often at one of them waits at every other.

@@ -7,7 +7,7 @@ client has become another one than its users agreed to, what they agreed to is v
 from datetime import datetime, timedelta
 
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.domain.errors import BadLink, OAuthError, TooManyTries
+from runtime.domain.errors import BadLink, OAuthError, TooManyRequests, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
@@ -25,7 +25,8 @@ from runtime.services.zones import ZoneView
 from runtime.storage.sql import consents, entities, user_agents
 from runtime.storage.sql.parties import Party
 
-MAX_FETCHES = 300  # of a zone in a minute; a document that is fresh costs none
+# A document that is fresh costs none.
+FETCHES = Limit("documents", "descriptions of clients fetched", "a zone", 300)
 _UNKNOWN = "the application is not known here"
 
 
@@ -71,15 +72,18 @@ async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserA
         ) from None
     fresh_until = parts.clock() + timedelta(seconds=found.lifetime_seconds)
     if known is None:
-        return await registration.keep(
-            parts, view, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
-        )
+        try:
+            return await registration.keep(
+                parts, view, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
+            )
+        except TooManyRequests as refusal:
+            raise TooManyTries(refusal.detail, retry_after_seconds=refusal.retry_after_seconds) from None
     return await _renewed(parts, view, known, metadata, fresh_until)
 
 
 async def _admit_fetch(parts: Parts, view: ZoneView) -> None:
     """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
-    if wait := await count(parts, Limit("documents", MAX_FETCHES), view.id):
+    if wait := await count(parts, FETCHES, view.id):
         raise TooManyTries(
             "too many unknown applications at once; try again in a minute", retry_after_seconds=wait
         )

@@ -18,8 +18,12 @@ from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities, user_agents
 
-MAX_FROM_ADDRESS = 60  # in a minute; hosted agents share an address
-MAX_IN_ZONE = 600
+MAX_FROM_ADDRESS = 60  # hosted agents share an address
+FROM_ADDRESS = Limit("register", "registrations of clients", "an address at a zone", MAX_FROM_ADDRESS)
+IN_ZONE = Limit("register-zone", "registrations of clients", "a zone", 600)
+NEW_CLIENTS = Limit(
+    "new-clients", "clients that a zone hears of for the first time", "a zone", 20_000, seconds=24 * 3600
+)
 
 
 async def register(parts: Parts, view: ZoneView, document: Mapping[str, Any]) -> UserAgent:
@@ -38,8 +42,8 @@ async def admit(parts: Parts, view: ZoneView, address: str) -> None:
     """
     if not view.zone.protocols.oauth2.dcr_enabled:
         raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
-    wait = await count(parts, Limit("register", MAX_FROM_ADDRESS), view.id, place_of(address))
-    if wait := wait or await count(parts, Limit("register", MAX_IN_ZONE), view.id):
+    wait = await count(parts, FROM_ADDRESS, view.id, place_of(address))
+    if wait := wait or await count(parts, IN_ZONE, view.id):
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 
 
@@ -56,6 +60,7 @@ async def keep(
 
     Args:
         fresh_until: how long a document may be used without another look at it.
+    Raises: TooManyRequests for one client too many that nobody has heard of; Unavailable.
     """
     now, name = parts.clock(), rules.display_name(metadata)
     made = UserAgent(
@@ -78,6 +83,7 @@ async def keep(
             if (known := await user_agents.find(conn, client_id, zone_id=view.id)) is not None:
                 await user_agents.touch(conn, known.id, zone_id=view.id, now=now)
                 return known
+            await _admit_new(parts, view)
             await entities.insert(conn, USER_AGENT, made)
     except Conflict:  # somebody else has just registered the same
         async with parts.database.querying() as conn:
@@ -86,3 +92,9 @@ async def keep(
             raise
         return known
     return made
+
+
+async def _admit_new(parts: Parts, view: ZoneView) -> None:
+    """Count a client that stays, though nobody may ever use it. Raises TooManyRequests, Unavailable."""
+    if wait := await count(parts, NEW_CLIENTS, view.id):
+        raise TooManyRequests("too many new clients today; try again later", retry_after_seconds=wait)

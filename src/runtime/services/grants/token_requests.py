@@ -80,8 +80,7 @@ async def respond(
         )
     except OAuthError as refusal:
         if decision is not None:
-            decision.refuse(refusal)
-            parts.decisions.record(decision)
+            raise await parts.decisions.refused(decision, refusal, address=address) from None
         raise
     if decision is not None:
         decision.issue()
@@ -113,7 +112,7 @@ async def _granted(
     client = await authenticate_client(
         parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
     )
-    decision.application_id, decision.user_agent_id = client.party.application_id, client.party.user_agent_id
+    decision.identify(client)
     if grant_type is None:
         raise UnsupportedGrantType("this grant type is not served here")
     jkt = None

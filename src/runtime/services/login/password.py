@@ -56,6 +56,7 @@ async def register(parts: Parts, view: ZoneView, email: str, password: str, *, a
     """
     require_open_registration(view)
     await rate_limits.admit(parts, view.id, "registration", address)
+    await rate_limits.admit_new_user(parts, view.id)
     try:
         return await users.create_local_user(parts, view.id, email, password, verified=False)
     except Conflict:

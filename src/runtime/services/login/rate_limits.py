@@ -12,15 +12,19 @@ from runtime.services.parts import Parts
 
 FREE_TRIES = 5
 MAX_DELAY_SECONDS = 300
-_MEMORY_SECONDS = 3600
+PASSWORDS = Limit(
+    "passwords", "passwords tried, and users who register", "an address at a zone", "sign_ins_a_minute"
+)
+# Beyond it each further one has to wait twice as long as the last.
+TRIES = Limit("tries", "tries for an account", "an account and an address together", FREE_TRIES, seconds=3600)
+SIGN_UPS = Limit("sign-ups", "users who register by themselves", "a zone", 10_000, seconds=24 * 3600)
 
 
 async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
     """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
-    most = parts.settings.sign_ins_a_minute
-    if most and (wait := await count(parts, Limit("passwords", most), zone_id, place_of(address))):
+    if wait := await count(parts, PASSWORDS, zone_id, place_of(address)):
         raise TooManyTries("too many tries; wait a minute and try again", retry_after_seconds=wait)
-    tries = await parts.state.count(_key("tries", zone_id, account, address), ttl_seconds=_MEMORY_SECONDS)
+    tries = await parts.state.count(_key("tries", zone_id, account, address), ttl_seconds=TRIES.seconds)
     if tries <= FREE_TRIES:
         return
     delay = min(2 ** (tries - FREE_TRIES), MAX_DELAY_SECONDS)
@@ -29,6 +33,12 @@ async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
         raise TooManyTries(
             "too many tries for this account; wait a few minutes and try again", retry_after_seconds=delay
         )
+
+
+async def admit_new_user(parts: Parts, zone_id: str) -> None:
+    """Count a user who registers without an invitation. Raises TooManyTries: what they leave stays."""
+    if wait := await count(parts, SIGN_UPS, zone_id):
+        raise TooManyTries("too many people have registered; try again later", retry_after_seconds=wait)
 
 
 async def forgive(parts: Parts, zone_id: str, account: str, address: str) -> None:

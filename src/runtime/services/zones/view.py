@@ -19,8 +19,8 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import switches
 from runtime.domain.policy import requests
 from runtime.services import epochs, keys
+from runtime.services.kept import Kept
 from runtime.services.parties import ApplicationClient, Client, UserAgentClient
-from runtime.services.zones.kept import Kept
 from runtime.services.zones.people import SessionRoot, UserView, view_of
 from runtime.services.zones.policies import Policies, compiled
 from runtime.services.zones.resources import resolve

@@ -10,8 +10,8 @@ from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.services import epochs, keys
 from runtime.services.attached import Attached
+from runtime.services.kept import Kept
 from runtime.services.zones import policies
-from runtime.services.zones.kept import Kept
 from runtime.services.zones.policies import Policies
 from runtime.services.zones.view import ZoneView
 from runtime.storage.sql import exchange as storage

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import delete, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.records import token_events as _events
 
 _COLUMNS = (
     "id",
@@ -27,8 +29,15 @@ _COLUMNS = (
     "actors",
     "determining",
     "request_id",
+    "requests",
 )
-_TYPES = {"at": "timestamptz", "step": "bigint", "actors": "json", "determining": "json"}
+_TYPES = {
+    "at": "timestamptz",
+    "step": "bigint",
+    "requests": "bigint",
+    "actors": "json",
+    "determining": "json",
+}
 # Rows whose organization has gone meanwhile have nobody left to read them.
 _INTO = f"INSERT INTO token_events ({', '.join(_COLUMNS)})"
 _FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(_COLUMNS)))
@@ -52,6 +61,16 @@ async def add(conn: AsyncConnection, rows: Sequence[Sequence[Any]]) -> None:
     packed = orjson.dumps(rows, default=_packed, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
     statement = _SQLITE if conn.dialect.name == "sqlite" else _POSTGRESQL
     await conn.execute(statement, {"rows": packed})
+
+
+async def forget(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget the oldest events from before that instant; how many, *limit* at most."""
+    oldest = select(_events.c.organization_id, _events.c.id).where(_events.c.at < before)
+    key = tuple_(_events.c.organization_id, _events.c.id)
+    gone = await conn.execute(
+        delete(_events).where(key.in_(oldest.order_by(_events.c.at).limit(limit).subquery().select()))
+    )
+    return gone.rowcount
 
 
 def _packed(value: Any) -> Any:

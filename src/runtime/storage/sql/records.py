@@ -278,6 +278,7 @@ audit_events = Table(
 )
 Index("audit_events_entity_id_idx", audit_events.c.organization_id, audit_events.c.entity_id)
 
+# A row stands for as many `requests` as it says, for one where that is null.
 token_events = Table(
     "token_events",
     METADATA,
@@ -296,10 +297,12 @@ token_events = Table(
     json("actors"),
     json("determining"),
     text("request_id", nullable=True),
+    number("requests", nullable=True),
     primary_key("token_events", "organization_id", "id"),
     belongs("token_events", "organization_id", "organizations id"),
 )
 Index("token_events_at_idx", token_events.c.organization_id, token_events.c.zone_id, token_events.c.at)
+Index("token_events_age_idx", token_events.c.at)
 
 # The audit log is append-only for everyone who does not first drop these.
 _REFUSAL = "'audit_events is append-only'"

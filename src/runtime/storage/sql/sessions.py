@@ -7,7 +7,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, bindparam, false, insert, not_, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    false,
+    insert,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -242,6 +255,27 @@ async def revoke(conn: AsyncConnection, session_id: str, *, zone_id: str, now: d
             .values(status="revoked", successor_sealed=None)
         )
     return epochs
+
+
+async def forget_ended(conn: AsyncConnection, *, before: datetime, limit: int) -> int:
+    """Forget sessions whose time was over before that instant, with their refresh families; how many.
+
+    Args:
+        limit: at most so many. One that others stand below goes after them.
+    """
+    below = _sessions.alias("below")
+    old = (
+        select(_sessions.c.zone_id, _sessions.c.id)
+        .where(
+            _sessions.c.expires_at < before,
+            ~exists().where(below.c.zone_id == _sessions.c.zone_id, below.c.parent_id == _sessions.c.id),
+        )
+        .order_by(_sessions.c.expires_at)
+        .limit(limit)
+    )
+    key = tuple_(_sessions.c.zone_id, _sessions.c.id)
+    gone = await conn.execute(delete(_sessions).where(key.in_(old.subquery().select())))
+    return gone.rowcount
 
 
 def stands(now: datetime, status: str) -> ColumnElement[bool]:

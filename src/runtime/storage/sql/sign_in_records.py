@@ -45,6 +45,7 @@ sessions = Table(
     belongs("sessions", "zone_id parent_id", "sessions zone_id id"),
 )
 Index("sessions_cookie_hash_key", sessions.c.cookie_hash, unique=True)
+Index("sessions_expires_at_idx", sessions.c.expires_at)
 Index("sessions_created_at_idx", sessions.c.zone_id, sessions.c.created_at, sessions.c.id)
 Index("sessions_user_id_idx", sessions.c.zone_id, sessions.c.user_id)
 Index("sessions_application_id_idx", sessions.c.zone_id, sessions.c.application_id)

@@ -1,0 +1,44 @@
+"""Refusals of those whom nobody knows: beyond so many from one address at one zone, it is told to wait.
+
+Only refusals are counted, and only in place of a refusal does anybody hear that: a request that is in order
+is answered whoever else is behind the same address.
+"""
+
+from typing import TYPE_CHECKING
+
+from runtime.domain.errors import OAuthError, TooManyRequests, Unavailable, UseDpopNonce
+from runtime.services.limits import Limit, count
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+REFUSALS = Limit(
+    "refusals",
+    "refused requests of clients that prove nothing, or that registered themselves",
+    "an address, or the user meant, at a zone",
+    "refusals_a_minute",
+)
+
+
+async def told(parts: "Parts", zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
+    """The refusal as its sender hears it: TooManyRequests when it was one too many.
+
+    What is no fault of the sender's counts as none: trouble here, a nonce that the next proof has to carry,
+    and what is a wait already. Who cannot be counted hears the refusal.
+
+    Args:
+        whose: what is counted apart: the place of an address, or a user.
+    """
+    if refusal.status >= 429 or isinstance(refusal, UseDpopNonce):
+        return refusal
+    try:
+        wait = await count(parts, REFUSALS, zone_id, whose)
+    except Unavailable:
+        return refusal
+    if not wait:
+        return refusal
+    return TooManyRequests(
+        "too many refused requests; wait a minute and try again",
+        retry_after_seconds=wait,
+        internal=f"over the quota `{REFUSALS.name}`, {refusal.code}",
+    )

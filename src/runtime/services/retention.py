@@ -1,0 +1,48 @@
+"""Records that are old enough are forgotten, a few at a time, so that nobody waits for it."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql import decisions, sessions
+
+if TYPE_CHECKING:
+    from runtime.services.parts import Parts
+
+JOB = "retention"
+_BATCH = 1_000
+_PAUSE_SECONDS = 0.02  # between two batches: SQLite lets one write at a time
+_MOST_BATCHES = 2_000  # of one kind in one run; what is left is for the next
+
+
+class _Forget(Protocol):
+    """Forgets some of what is older than an instant; how many that were, *limit* at most."""
+
+    async def __call__(self, conn: AsyncConnection, *, before: datetime, limit: int) -> int: ...
+
+
+async def run(parts: "Parts") -> int:
+    """Forget token events and ended sessions beyond their time; how many that were."""
+    settings, now = parts.settings, parts.clock()
+    gone = 0
+    for days, forget in (
+        (settings.token_events_days, decisions.forget),
+        (settings.ended_sessions_days, sessions.forget_ended),
+    ):
+        if days:
+            gone += await _all(parts, forget, now - timedelta(days=days))
+    return gone
+
+
+async def _all(parts: "Parts", forget: _Forget, before: datetime) -> int:
+    gone = 0
+    for _ in range(_MOST_BATCHES):
+        async with parts.database.transaction() as conn:
+            batch = await forget(conn, before=before, limit=_BATCH)
+        if not batch:
+            break
+        gone += batch
+        await asyncio.sleep(_PAUSE_SECONDS)
+    return gone
