@@ -136,36 +136,79 @@ class TestInProcess:
     async def test_the_oldest_cached_value_makes_room(self):
         """A cache that is full forgets what was kept first; what is renewed is young again."""
         state = InProcessState(capacity=2)
-        await state.put("a", b"1", ttl_seconds=60)
-        await state.put("b", b"2", ttl_seconds=60)
-        await state.put("a", b"3", ttl_seconds=60)
-        await state.put("c", b"4", ttl_seconds=60)
+        await state.put("kind:zone:a", b"1", ttl_seconds=60)
+        await state.put("kind:zone:b", b"2", ttl_seconds=60)
+        await state.put("kind:zone:a", b"3", ttl_seconds=60)
+        await state.put("kind:zone:c", b"4", ttl_seconds=60)
 
-        assert await state.fetch(["a", "b", "c"]) == [b"3", None, b"4"]
+        names = [f"kind:zone:{each}" for each in "abc"]
+        assert await state.fetch(names) == [b"3", None, b"4"]
 
     async def test_a_mark_is_never_forgotten_early(self):
         """When marks are full the newcomer is refused: better no sign-in than a replay that passes."""
         state = InProcessState(capacity=2)
-        await state.add("a", b"1", ttl_seconds=60)
-        await state.count("b", ttl_seconds=60)
+        await state.add("kind:zone:a", b"1", ttl_seconds=60)
+        await state.count("kind:zone:b", ttl_seconds=60)
         for n in range(5):
-            await state.put(f"cached {n}", b"x", ttl_seconds=60)
+            await state.put(f"kind:zone:cached {n}", b"x", ttl_seconds=60)
 
         with pytest.raises(Unavailable):
-            await state.add("c", b"1", ttl_seconds=60)
-        assert not await state.add("a", b"1", ttl_seconds=60)
-        assert await state.count("b", ttl_seconds=60) == 2
+            await state.add("kind:zone:c", b"1", ttl_seconds=60)
+        assert not await state.add("kind:zone:a", b"1", ttl_seconds=60)
+        assert await state.count("kind:zone:b", ttl_seconds=60) == 2
+
+    async def test_a_flood_displaces_nothing_of_others(self):
+        """Neither of another zone, nor of another kind: each has so many, and the largest makes room."""
+        state = InProcessState(capacity=50, bounds={"form": 20, "code": 40})
+        await state.put("code:one:mine", b"1", ttl_seconds=60)
+        await state.put("form:two:mine", b"1", ttl_seconds=60)
+        await state.put("form:one:first", b"1", ttl_seconds=60)
+        for n in range(30):
+            await state.put(f"form:one:{n}", b"x", ttl_seconds=60)
+
+        assert await state.fetch(["code:one:mine", "form:two:mine"]) == [b"1", b"1"]
+        assert await state.fetch(["form:one:first", "form:one:9", "form:one:10"]) == [None, None, b"x"]
+        assert len(state) == 22
+        for n in range(100):
+            await state.put(f"code:two:{n}", b"x", ttl_seconds=60)
+        assert len(state) == 50
+        assert await state.fetch(["code:one:mine", "form:two:mine"]) == [b"1", b"1"]
+
+    async def test_a_flood_of_marks_refuses_nobody_else(self):
+        """Where a zone has too many of a kind its next is refused; what others use once is still noted."""
+        state = InProcessState(capacity=50, bounds={"proof": 20, "form": 20})
+        now = time.time() + 1
+        for zone in ("one", "two"):
+            for n in range(20):
+                assert await state.use_once(f"proof:{zone}:{n}", made_at=now, ttl_seconds=60)
+            with pytest.raises(Unavailable):
+                await state.use_once(f"proof:{zone}:more", made_at=now, ttl_seconds=60)
+        for n in range(10):
+            assert await state.add(f"form:one:{n}", b"1", ttl_seconds=60)
+
+        assert len(state) == 50
+        assert await state.use_once("proof:three:1", made_at=now, ttl_seconds=60)
+        assert not await state.use_once("proof:three:1", made_at=now, ttl_seconds=60)
+        assert await state.count("form:three:1", ttl_seconds=60) == 1
+
+    async def test_what_has_no_bound_is_not_kept(self):
+        """A kind that nobody has given one is a mistake in the code, found by whatever test uses it."""
+        state = InProcessState(bounds={"form": 20})
+        assert await state.add("form:one:1", b"1", ttl_seconds=60)
+        for kept in (state.add, state.put):
+            with pytest.raises(KeyError):
+                await kept("new:one:1", b"1", ttl_seconds=60)
 
     async def test_expired_marks_make_room(self):
         """Full of what has expired is not full."""
         now = 0.0
         state = InProcessState(capacity=2, clock=lambda: now)
-        await state.add("a", b"1", ttl_seconds=5)
-        await state.add("b", b"1", ttl_seconds=50)
+        await state.add("kind:zone:a", b"1", ttl_seconds=5)
+        await state.add("kind:zone:b", b"1", ttl_seconds=50)
         now = 10.0
 
-        assert await state.add("c", b"1", ttl_seconds=60)
-        assert not await state.add("b", b"1", ttl_seconds=60)
+        assert await state.add("kind:zone:c", b"1", ttl_seconds=60)
+        assert not await state.add("kind:zone:b", b"1", ttl_seconds=60)
 
     async def test_what_nobody_asks_for_again_goes_too(self):
         """Expired values do not stay in memory until somebody asks for them."""

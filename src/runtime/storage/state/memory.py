@@ -5,21 +5,23 @@ from time import monotonic, time
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.state.protocol import FORGOTTEN
+from runtime.storage.state.shares import Shares
 
 _SWEEP_EVERY = 4096
 
 
 class InProcessState:
-    """Values in two dictionaries, each bounded and forgetting lazily.
+    """Values in two dictionaries, each bounded and forgetting lazily, with a share for each flow of a zone.
 
-    What `put` keeps is a cache: when it is full, the oldest entry goes. What `add` and `count` keep are marks
-    that something must not happen again: when those are full, the newcomer is refused.
+    What `put` keeps is a cache: when a share is full, its oldest entry goes. What `add` and `count` keep are
+    marks that something must not happen again: when a share of those is full, the newcomer is refused.
     """
 
     def __init__(
         self,
         *,
         capacity: int = 200_000,
+        bounds: Mapping[str, int] | None = None,
         clock: Callable[[], float] = monotonic,
         wall: Callable[[], float] = time,
     ) -> None:
@@ -27,13 +29,13 @@ class InProcessState:
 
         Args:
             capacity: entries in each of the two dictionaries.
+            bounds: kind of key -> entries that one zone may have of it; see `Shares`.
             clock: seconds, only ever growing.
             wall: seconds since the epoch, as others write them into what they sign.
         """
-        self._capacity = capacity
         self._clock = clock
-        self._cached: dict[str, tuple[float, bytes]] = {}
-        self._marks: dict[str, tuple[float, bytes]] = {}
+        self._cached = Shares(capacity, bounds)
+        self._marks = Shares(capacity, bounds)
         self._began = int(wall())  # whole seconds, as most of those instants are
         self._writes = 0
         self._full_until = 0.0
@@ -115,8 +117,10 @@ class InProcessState:
             self._mark(key, b"1", self._clock() + ttl_seconds)
             return 1
         counted = int(there) + 1
-        where = self._marks if key in self._marks else self._cached
-        where[key] = (where[key][0], b"%d" % counted)
+        for where in (self._marks, self._cached):
+            if (entry := where.get(key)) is not None:
+                where.set(key, (entry[0], b"%d" % counted))
+                break
         return counted
 
     async def ping(self) -> None:
@@ -137,37 +141,34 @@ class InProcessState:
         return entry[1]
 
     def _forget(self, key: str) -> None:
-        self._cached.pop(key, None)
-        self._marks.pop(key, None)
+        self._cached.pop(key)
+        self._marks.pop(key)
 
     def _put(self, key: str, value: bytes, ttl_seconds: int) -> None:
         self._forget(key)
-        if len(self._cached) >= self._capacity:
-            del self._cached[next(iter(self._cached))]
-        self._cached[key] = (self._clock() + ttl_seconds, value)
+        if not self._cached.has_room(key):
+            self._cached.make_room(key)
+        self._cached.set(key, (self._clock() + ttl_seconds, value))
         self._written()
 
     def _mark(self, key: str, value: bytes, until: float) -> None:
-        if len(self._marks) >= self._capacity:
-            self._make_room()
-        self._marks[key] = (until, value)
+        if not self._marks.has_room(key):
+            self._make_room(key)
+        self._marks.set(key, (until, value))
         self._written()
 
-    def _make_room(self) -> None:
+    def _make_room(self, key: str) -> None:
         """Drop expired marks, looking through all of them at most once a second."""
         now = self._clock()
         if now >= self._full_until:
-            self._marks = _alive(self._marks, now)
+            self._marks.sweep(now)
             self._full_until = now + 1.0
-        if len(self._marks) >= self._capacity:
+        if not self._marks.has_room(key):
             raise Unavailable("too much is going on to remember what was used already")
 
     def _written(self) -> None:
         self._writes += 1
         if self._writes % _SWEEP_EVERY == 0:
             now = self._clock()
-            self._cached, self._marks = _alive(self._cached, now), _alive(self._marks, now)
-
-
-def _alive(entries: dict[str, tuple[float, bytes]], now: float) -> dict[str, tuple[float, bytes]]:
-    return {key: entry for key, entry in entries.items() if entry[0] > now}
+            self._cached.sweep(now)
+            self._marks.sweep(now)
