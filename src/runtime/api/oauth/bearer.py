@@ -15,7 +15,7 @@ from runtime.domain.errors import (
 )
 from runtime.services.authority.subject import (
     Subject,
-    require_basis,
+    require_known_user,
     require_not_denied,
     require_root,
     verify_subject,
@@ -84,7 +84,7 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
     client = await view.client(subject.client_id)
     if client is None:
         raise InvalidToken(_REFUSED, internal="the application is gone")
-    await require_basis(parts, view, subject, client, root, parts.clock())
+    await require_known_user(parts, view, subject, client, root)
     return Bearer(subject, root, client)
 
 

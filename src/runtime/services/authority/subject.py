@@ -174,19 +174,24 @@ async def check_provenance(
     return issued_to
 
 
+async def require_known_user(
+    parts: Parts, view: ZoneView, subject: Subject, issued_to: Client, root: SessionRoot
+) -> None:
+    """Check that the user lets a client know what its sign-in scopes tell, still. Raises InvalidGrant."""
+    told = subject.scopes & SIGN_IN_SCOPES
+    if not await consents.covers_sign_in(parts, view, issued_to, root.user.user, told):
+        raise refused("the user does not let the application know this any more")
+
+
 async def require_basis(
     parts: Parts, view: ZoneView, subject: Subject, issued_to: Client, root: SessionRoot, now: datetime
 ) -> None:
-    """Check what a token itself rests on: what the user let its client know, or do at its audience.
+    """Check what a token for a resource itself rests on: that the user still lets its client use that.
 
     A token whose consent or grant has ended is worth nothing, wherever it is shown: whoever could exchange it
     still would have more than its user allows. Raises InvalidGrant.
     """
-    user = root.user.user
     if subject.audience == view.issuer:
-        covered = await consents.covers_sign_in(parts, view, issued_to, user, subject.scopes & SIGN_IN_SCOPES)
-        if not covered:
-            raise refused("the user does not let the application know this any more")
         return
     resource = await view.resource(subject.audience)
     if resource is None or resource.identifier != subject.audience:
