@@ -863,6 +863,18 @@ CREATE UNIQUE INDEX users_identifier_key ON users (zone_id, identifier);
 
 CREATE INDEX users_subject_idx ON users (zone_id, issuer, subject);
 
+CREATE TABLE withdrawn_names (
+    zone_id VARCHAR NOT NULL,
+    claim VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    forget_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT withdrawn_names_pkey PRIMARY KEY (zone_id, claim, name),
+    CONSTRAINT withdrawn_names_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX withdrawn_names_forget_at_idx ON withdrawn_names (forget_at);
+
 CREATE TABLE zone_internals (
     zone_id VARCHAR NOT NULL,
     organization_id VARCHAR NOT NULL,

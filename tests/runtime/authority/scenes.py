@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import sleep
 from typing import Any
 
 import httpx
@@ -18,6 +19,13 @@ from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 TOOLS = "https://tools.example"
 API = "https://api.example"
 PERMIT = "permit (principal, action, resource);"
+
+
+def let_a_second_pass(site: Site) -> None:
+    """Tokens say whole seconds: whatever is issued next is issued in a later one than all before."""
+    second = int(site.parts.clock().timestamp())
+    while int(site.parts.clock().timestamp()) == second:
+        sleep(0.02)
 
 
 def answered(response: httpx.Response) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.runtime.authority.scenes import Manager, SignIn, make_manager, make_sign_in
+from tests.runtime.authority.scenes import Manager, SignIn, let_a_second_pass, make_manager, make_sign_in
 from tests.runtime.management.conftest import caller
 from tests.runtime.sign_in.support import Client, Page, Site, claims
 from tests.support.tables import Table
@@ -128,6 +128,11 @@ def no_longer_depend(scene: SignIn, client: Client, resource: Resource) -> None:
     api.ok("DELETE", f"/zones/{scene.zone.id}/applications/{client.app.id}/dependencies/{resource.id}")
 
 
+def delete_credential(scene: SignIn) -> None:
+    let_a_second_pass(scene.site)  # who replaces a credential uses the new one within the same second
+    remove(scene, APPLICATION_CREDENTIAL, scene.agent.app.credential_id)
+
+
 def delete_api(scene: SignIn) -> None:
     no_longer_depend(scene, scene.tool_server, scene.api)
     remove(scene, RESOURCE, scene.api.id)
@@ -150,9 +155,7 @@ EVENTS: Mapping[str, Callable[[SignIn], None]] = {
     ),
     "grant for the tools revoked by API": revoke_grant,
     "agent deleted": lambda scene: remove(scene, APPLICATION, scene.agent.app.id),
-    "agent's credential deleted": lambda scene: remove(
-        scene, APPLICATION_CREDENTIAL, scene.agent.app.credential_id
-    ),
+    "agent's credential deleted": delete_credential,
     "tool server deleted": lambda scene: remove(scene, APPLICATION, scene.tool_server.app.id),
     "agent's access token revoked": lambda scene: revoke(scene, scene.subject),
     "agent's refresh token revoked": lambda scene: revoke(scene, scene.tokens["refresh_token"]),

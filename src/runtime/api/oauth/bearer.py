@@ -15,6 +15,7 @@ from runtime.domain.errors import (
 )
 from runtime.services.authority.subject import (
     Subject,
+    check_chain,
     require_known_user,
     require_not_denied,
     require_root,
@@ -81,9 +82,7 @@ async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: st
         raise InvalidToken(_REFUSED, internal="another audience, or no user")
     require_not_denied(view, subject.token_id)
     root = require_root(await view.root(subject.session_id), subject, parts.clock())
-    client = await view.client(subject.client_id)
-    if client is None:
-        raise InvalidToken(_REFUSED, internal="the application is gone")
+    client = await check_chain(view, subject)
     await require_known_user(parts, view, subject, client, root)
     return Bearer(subject, root, client)
 

@@ -39,7 +39,7 @@ class Subject:
     Attributes:
         session_id: the root session; None when an application acts on its own behalf.
         actors: everyone who acted so far, the latest first.
-        expires_at: seconds since 1970, checked again at each use.
+        expires_at, issued_at: seconds since 1970; the former is checked again at each use.
         jkt: thumbprint of the key that it is bound to; None for who bears it.
     """
 
@@ -53,6 +53,7 @@ class Subject:
     actors: tuple[str, ...]
     may_act: Any
     expires_at: int
+    issued_at: int
     jkt: str | None = None
 
 
@@ -102,6 +103,7 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
             actors=actors_of(claims),
             may_act=claims.get("may_act"),
             expires_at=int(claims["exp"]),
+            issued_at=int(claims["iat"]),
             jkt=bound_to(claims.get("cnf")),
         )
     except (ValueError, InvalidScope, TypeError) as failure:
@@ -209,12 +211,17 @@ async def require_basis(
 async def check_chain(view: ZoneView, subject: Subject) -> Client:
     """The client that a token was issued to, when everybody who acted is still there. Raises InvalidGrant."""
     issued_to = await view.client(subject.client_id)
-    if issued_to is None:
+    if issued_to is None or await _has_gone(view, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")
     for actor in subject.actors:
-        if await view.application_named(actor) is None:
-            raise refused("an application in the chain is gone")
+        if await view.application_named(actor) is None or await _has_gone(view, subject, "actor", actor):
+            raise refused("an application in the chain, or a credential of it, is gone")
     return issued_to
+
+
+async def _has_gone(view: ZoneView, subject: Subject, claim: str, name: str) -> bool:
+    """Tell whether who had that name when the token was issued went since: one who has it now is another."""
+    return subject.issued_at <= await view.withdrawn_at(claim, name)
 
 
 def check_actor(

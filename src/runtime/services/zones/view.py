@@ -25,7 +25,7 @@ from runtime.services.zones.people import SessionRoot, UserView, view_of
 from runtime.services.zones.policies import Policies, compiled
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import roots, user_agents
+from runtime.storage.sql import revocations, roots, user_agents
 from runtime.storage.sql.consents import Agreed
 from runtime.storage.sql.exchange import ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS
@@ -94,6 +94,7 @@ class ZoneView:
         self._clients: Kept[Client] = Kept(_KEPT_SMALL)
         self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(_KEPT_SMALL)
         self._applications: Kept[Application] = Kept(_KEPT_SMALL)
+        self._withdrawn: Kept[int] = Kept(_KEPT_SMALL)
         self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
         self._resources: Kept[Resource] = Kept()
@@ -196,6 +197,19 @@ class ZoneView:
             identifier,
             lambda conn: storage.application_named(conn, self.id, identifier),
         )
+
+    async def withdrawn_at(self, claim: str, name: str) -> int:
+        """When a credential or an application of that name last went, in seconds since 1970; 0 for never.
+
+        Args:
+            claim: what tokens have it in: `client_id`, or `actor` for anybody in a chain.
+        """
+
+        async def read(conn: AsyncConnection) -> int:
+            found = await revocations.withdrawn_at(conn, self.id, claim, name)
+            return int(found.timestamp()) if found else 0
+
+        return await self._kept(self._withdrawn, f"{claim}\0{name}", read)
 
     async def provider(self, provider_id: str) -> Provider | None:
         """The provider of that id."""

@@ -5,11 +5,11 @@ servers that verify tokens by themselves, and, for single tokens, the zone endpo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _revocations = METADATA.tables["revocations"]
+_withdrawn = METADATA.tables["withdrawn_names"]
 _internals = METADATA.tables["zone_internals"]
 _sessions = METADATA.tables["sessions"]
 _resources = TABLES["Resource"]
@@ -120,6 +121,7 @@ async def add_party(conn: AsyncConnection, zone_id: str, party: Party, *, now: d
         forget_at = await _longest(conn, zone_id, now)
         named = await conn.execute(_identifier(_applications, zone_id, party.id))
         entries = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
+        await _withdraw(conn, zone_id, [*entries, *await _issued(conn, zone_id, party, now)])
     found = await conn.execute(
         select(_sessions.c.id, _sessions.c.expires_at).where(
             _sessions.c.zone_id == zone_id, _sessions.c.status == "active", party.owns(_sessions)
@@ -147,16 +149,62 @@ async def add_between(
 
 async def add_issued(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
     """Keep that what was issued to a client itself is worth nothing any more."""
-    claims = await _claims_of(conn, zone_id, party)
+    await add(conn, zone_id, await _issued(conn, zone_id, party, now))
+
+
+async def _issued(conn: AsyncConnection, zone_id: str, party: Party, now: datetime) -> list[Revocation]:
     forget_at = await _longest(conn, zone_id, now)
-    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
+    return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, party)]
 
 
 async def add_credential(conn: AsyncConnection, zone_id: str, credential_id: str, *, now: datetime) -> None:
-    """Keep that one credential of an application goes: for what was issued to it."""
+    """Keep that one credential of an application goes: for what was issued to it, and where it acted.
+
+    Chains name applications, not credentials: what another credential of the application has led to ends too,
+    and is asked for again.
+    """
     forget_at = await _longest(conn, zone_id, now)
     claims = await _client_ids(conn, zone_id, _credentials.c.id == credential_id)
-    await add(conn, zone_id, [Revocation(now, forget_at, each) for each in claims])
+    acted = await conn.execute(
+        select(_applications.c.identifier)
+        .join(
+            _credentials,
+            and_(
+                _credentials.c.zone_id == _applications.c.zone_id,
+                _credentials.c.application_id == _applications.c.id,
+            ),
+        )
+        .where(_credentials.c.zone_id == zone_id, _credentials.c.id == credential_id)
+    )
+    claims += [{"actor": row.identifier} for row in acted]
+    entries = [Revocation(now, forget_at, each) for each in claims]
+    await add(conn, zone_id, entries)
+    # Times in tokens are whole seconds. Who replaces a credential uses the new one at once, and what that
+    # leads to must not be taken for the old one's.
+    before = now - timedelta(seconds=1)
+    await _withdraw(conn, zone_id, [replace(each, at=before) for each in entries])
+
+
+async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
+    """Keep the names in entries of one claim each, for the zone's own endpoints."""
+    for each in entries:
+        ((claim, name),) = each.claims.items()
+        times = {"at": each.at, "forget_at": each.forget_at}
+        await conn.execute(
+            _INSERT[conn.dialect.name](_withdrawn)
+            .values(zone_id=zone_id, claim=claim, name=name, **times)
+            .on_conflict_do_update(index_elements=["zone_id", "claim", "name"], set_=times)
+        )
+
+
+async def withdrawn_at(conn: AsyncConnection, zone_id: str, claim: str, name: str) -> datetime | None:
+    """When an application or a credential of that name went for the last time; None when none ever did."""
+    found: datetime | None = await conn.scalar(
+        select(_withdrawn.c.at).where(
+            _withdrawn.c.zone_id == zone_id, _withdrawn.c.claim == claim, _withdrawn.c.name == name
+        )
+    )
+    return found
 
 
 def _identifier(table: Table, zone_id: str, entity_id: str) -> Select[Any]:
@@ -220,4 +268,5 @@ async def since(
 async def prune(conn: AsyncConnection, *, now: datetime) -> int:
     """Forget the entries that nobody needs any more; how many those were."""
     gone = await conn.execute(delete(_revocations).where(_revocations.c.forget_at <= now))
-    return gone.rowcount
+    names = await conn.execute(delete(_withdrawn).where(_withdrawn.c.forget_at <= now))
+    return gone.rowcount + names.rowcount

@@ -19,7 +19,7 @@ from runtime.storage.sql.records import (
     zone_keys,
 )
 from runtime.storage.sql.sign_in_records import consents, delegated_grants, refresh_families, sessions
-from runtime.storage.sql.upkeep import epoch_changes, jobs, revocations
+from runtime.storage.sql.upkeep import epoch_changes, jobs, revocations, withdrawn_names
 
 __all__ = [
     "METADATA",
@@ -43,6 +43,7 @@ __all__ = [
     "sessions",
     "token_events",
     "user_credentials",
+    "withdrawn_names",
     "zone_internals",
     "zone_keys",
 ]

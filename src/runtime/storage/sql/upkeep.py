@@ -35,6 +35,21 @@ Index("revocations_at_idx", revocations.c.zone_id, revocations.c.at)
 Index("revocations_forget_at_idx", revocations.c.forget_at)
 Index("revocations_token_id_key", revocations.c.zone_id, revocations.c.token_id, unique=True)
 
+# Client ids and actors whose tokens are worth nothing when they were issued no later than *at*: an
+# application or a credential of that name went, and another one of that name does not bring them back.
+withdrawn_names = Table(
+    "withdrawn_names",
+    METADATA,
+    text("zone_id"),
+    text("claim"),
+    text("name"),
+    instant("at"),
+    instant("forget_at"),
+    PrimaryKeyConstraint("zone_id", "claim", "name", name="withdrawn_names_pkey"),
+    belongs("withdrawn_names", "zone_id", "zones id"),
+)
+Index("withdrawn_names_forget_at_idx", withdrawn_names.c.forget_at)
+
 # Which epochs have moved: key -> epoch, from the commit on and for as long as anybody may not have read it.
 # `position` is the transaction that moved them, on SQLite a running number; `noted_at` seconds since 1970.
 epoch_changes = Table(
