@@ -113,7 +113,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | {"authority", "clients", "decisions", "issuing", "management.access"},
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
     "management.policies": _ANY_KIND | {"keys"},
-    "management.zones": _ANY_KIND | {"keys", "management.policies"},
+    "management.zones": _ANY_KIND | {"keys", "management.people", "management.policies"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},

@@ -61,6 +61,7 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (ZONE.name, Verb.CREATE): zones.create,
     (ZONE.name, Verb.UPDATE): zones.update,
     (ZONE.name, Verb.DELETE): zones.delete,
+    (PROVIDER.name, Verb.UPDATE): providers.update,
     (PROVIDER.name, Verb.DELETE): providers.delete,
     (APPLICATION.name, Verb.LIST): applications.list_,
     (APPLICATION.name, Verb.CREATE): applications.create,

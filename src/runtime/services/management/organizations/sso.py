@@ -19,8 +19,8 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.members import organization_users
-from runtime.services.management.people import sessions
 from runtime.services.management.unit import Unit, told
+from runtime.services.management.zones.providers import end_what_rested_on
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -75,8 +75,7 @@ async def update(unit: Unit, parents: Parents, patch: Mapping[str, Any]) -> SSOC
         }
     )
     await storage.replace(unit.conn, PROVIDER, moved, within={"zone_id": zone.id})
-    if after.identifier != before.identifier:
-        await _end_sessions(unit, zone, provider)
+    await end_what_rested_on(unit, provider, moved)
     after = connection_of(moved)
     await _record(unit, "update", zone, before, after)
     return after
@@ -88,7 +87,7 @@ async def disable(unit: Unit, parents: Parents) -> None:
     await unit.revision()
     zone, provider = await _present(unit)
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
-    await _end_sessions(unit, zone, provider)
+    await end_what_rested_on(unit, provider, None)
     await _switch(unit, await _organization(unit), zone, None)
     await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
     await _record(unit, "disable", zone, connection_of(provider), None)
@@ -121,12 +120,6 @@ async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_i
     unit.zones[zone.id] = await entities.change(unit, ZONE, scope, zone, changed)
     enabled = organization.model_copy(update={"sso_enabled": provider_id is not None})
     await entities.change(unit, ORGANIZATION, {}, organization, enabled)
-
-
-async def _end_sessions(unit: Unit, zone: Zone, provider: Provider) -> None:
-    """End what rests on a sign-in at the provider: it does not speak for these people any more."""
-    ended = await directory.end_provider_sessions(unit.conn, provider.id, zone_id=zone.id, now=unit.now)
-    await sessions.tell(unit, ended, zone.id)
 
 
 async def _record(

@@ -1,14 +1,60 @@
-"""Providers: what differs from the generic operations."""
+"""Providers: what differs from the generic operations.
 
-from runtime.domain.kinds import PROVIDER, Kind, Verb
-from runtime.services.management.entities import Parents, for_change, take_away
+A sign-in rests on the provider that said who it was. When others may say so from now on, or nobody, what was
+signed in before ends with it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
+from runtime.domain.kinds.provider import Provider
+from runtime.services.management import entities
+from runtime.services.management.entities import Parents
+from runtime.services.management.people import sessions
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import directory
 
 
+async def update(
+    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> Entity:
+    """Change a provider; one that speaks for others now ends what it signed in before."""
+    scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
+    after = await entities.patched(unit, PROVIDER, scope, before, patch)
+    stored = await entities.change(unit, PROVIDER, scope, before, after)
+    await end_what_rested_on(unit, cast(Provider, before), cast(Provider, stored))
+    return stored
+
+
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
-    """Remove a provider. Its grants go with it; its users stay, and can no longer sign in through it."""
-    scope, before = await for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
+    """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
+    scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
-    await take_away(unit, PROVIDER, scope, before)
+    await end_what_rested_on(unit, cast(Provider, before), None)
+    await entities.take_away(unit, PROVIDER, scope, before)
     unit.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
+
+
+async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | None) -> None:
+    """End the sign-ins that a provider vouched for, if somebody else answers for them now, or nobody.
+
+    Part of the transaction that has changed or detached the provider.
+    """
+    if after is not None and _vouching(before) == _vouching(after):
+        return
+    ended = await directory.end_provider_sessions(unit.conn, before.id, zone_id=before.zone_id, now=unit.now)
+    await sessions.tell(unit, ended, before.zone_id)
+
+
+def _vouching(provider: Provider) -> tuple[str | None, ...]:
+    """Whose word counts, by which keys, and which of their claims says who somebody is."""
+    oauth2 = provider.protocols.oauth2 if provider.protocols else None
+    openid = provider.protocols.openid if provider.protocols else None
+    return (
+        (oauth2.issuer if oauth2 else None) or provider.identifier,
+        oauth2.jwks_uri if oauth2 else None,
+        oauth2.token_endpoint if oauth2 else None,
+        openid.userinfo_endpoint if openid else None,
+        (openid.external_id_claim if openid else None) or "sub",
+    )
