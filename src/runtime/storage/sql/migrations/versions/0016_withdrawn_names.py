@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(32), "sqlite")
 
