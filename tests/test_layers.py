@@ -90,16 +90,16 @@ ROOMS: dict[str, frozenset[str]] = {
     "retention": frozenset(),
     "decisions": frozenset({"attached", "limits", "parties", "refusals"}),
     "jobs": frozenset({"attached"}),
-    "keys": frozenset({"epochs"}),
+    "keys": frozenset(),
     "outbox": frozenset({"attached"}),
     "zones": frozenset({"attached", "epochs", "kept", "keys", "parties"}),
     "revocation_list": frozenset({"kept", "zones"}),
     "parts": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
-    "switches": frozenset({"epochs", "parts"}),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
     "management.unit": frozenset({"epochs", "management.access", "parts"}),
+    "switches": frozenset({"management.access", "management.unit", "parts"}),
     "clients": _GROUND | {"authority", "management.access", "management.unit", "refusals"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
@@ -130,7 +130,8 @@ ROOMS: dict[str, frozenset[str]] = {
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
     "schedule": frozenset(
-        {"clients", "decisions", "epochs", "jobs", "keys", "outbox", "retention", "revocation_list"}
+        {"clients", "decisions", "epochs", "jobs", "management.zones"}
+        | {"outbox", "retention", "revocation_list"}
     ),
 }
 ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.operations"}

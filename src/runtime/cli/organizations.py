@@ -5,7 +5,9 @@ import sys
 
 import click
 
+from runtime.cli.commands import Reading
 from runtime.cli.connected import with_parts
+from runtime.cli.operators import this_operator
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.management.members import first_people
 from runtime.services.management.organizations import api_keys, organizations
@@ -28,7 +30,7 @@ def add_organization(settings: Settings, name: str, as_json: bool) -> None:
     """Create an organization and its API key. The key is shown once."""
 
     async def create(parts: Parts) -> tuple[str, str, str]:
-        made, api_key = await organizations.create_organization(parts, name)
+        made, api_key = await organizations.create_organization(parts, name, by=this_operator())
         return made.id, made.label, api_key
 
     organization_id, label, api_key = with_parts(settings, create)
@@ -40,7 +42,7 @@ def add_organization(settings: Settings, name: str, as_json: bool) -> None:
     click.echo(f"api key       {api_key}   (shown once: keep it now)")
 
 
-@organization.command("list")
+@organization.command("list", cls=Reading)
 @click.pass_obj
 def list_organizations(settings: Settings) -> None:
     """Print every organization: id, label, the issuer that its people sign in at, and name."""
@@ -71,7 +73,12 @@ def add_organization_user(
 
     async def add(parts: Parts) -> str:
         made = await first_people.add(
-            parts, organization, email=email, role=OrganizationRole(role), password=password
+            parts,
+            organization,
+            email=email,
+            role=OrganizationRole(role),
+            password=password,
+            by=this_operator(),
         )
         return made.id
 
@@ -90,4 +97,8 @@ def api_key() -> None:
 @click.pass_obj
 def add_api_key(settings: Settings, organization: str, name: str, role: str) -> None:
     """Add an API key and print it; it is shown once."""
-    click.echo(with_parts(settings, lambda parts: api_keys.create(parts, organization, name=name, role=role)))
+
+    async def create(parts: Parts) -> str:
+        return await api_keys.create(parts, organization, name=name, role=role, by=this_operator())
+
+    click.echo(with_parts(settings, create))

@@ -4,6 +4,7 @@ import json
 
 import click
 
+from runtime.cli.commands import Reading
 from runtime.cli.connected import with_parts
 from runtime.services.management import audit as audit_trail
 from runtime.services.parts import Parts
@@ -15,7 +16,7 @@ def audit() -> None:
     """The audit trail."""
 
 
-@audit.command("verify")
+@audit.command("verify", cls=Reading)
 @click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
 @click.pass_obj
 def verify_audit(settings: Settings, organization: str | None) -> None:
@@ -41,7 +42,7 @@ def _line(verdict: audit_trail.Verdict) -> str:
     return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
 
 
-@click.command()
+@click.command(cls=Reading)
 def openapi() -> None:
     """Print the management API's OpenAPI document."""
     from runtime.contract.openapi import openapi as document

@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import click
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime import files
 from runtime.app import key_encryption_of
+from runtime.cli.commands import Reading
 from runtime.cli.connected import Refused, in_one_line, with_parts
+from runtime.cli.operators import this_operator
 from runtime.cli.private_files import close_private_files, private_files
 from runtime.domain.errors import ServiceError
+from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
@@ -28,7 +33,7 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
     with in_one_line():
         files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)
-        asyncio.run(migrations.migrate(settings.resolved_database_url))
+        _migrate(settings)
 
     async def create(parts: Parts) -> tuple[str, str]:
         if (label := await organizations.any_label(parts)) is not None:
@@ -36,7 +41,7 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
                 "this service is set up already; another key for its organization: "
                 f"`zoned api-key add --organization {label} --name NAME`"
             )
-        made, api_key = await organizations.create_organization(parts, organization)
+        made, api_key = await organizations.create_organization(parts, organization, by=this_operator())
         return made.id, api_key
 
     organization_id, api_key = with_parts(settings, create)
@@ -54,12 +59,22 @@ def migrate(settings: Settings) -> None:
     """Bring the database's tables up to date. Start-up never does this by itself."""
     with in_one_line():
         files.make_directory(settings.data_dir)
-        asyncio.run(migrations.migrate(settings.resolved_database_url))
+        _migrate(settings)
         close_private_files(settings)
     click.echo("the database is up to date")
 
 
-@click.command()
+def _migrate(settings: Settings) -> None:
+    """Bring the tables up to date, and let each organization's audit trail say so."""
+
+    async def record(conn: AsyncConnection, before: str, after: str) -> None:
+        now = datetime.now(UTC)
+        await audit.record_migration(conn, by=this_operator(), now=now, before=before, after=after)
+
+    asyncio.run(migrations.migrate(settings.resolved_database_url, then=record))
+
+
+@click.command(cls=Reading)
 @click.pass_obj
 def doctor(settings: Settings) -> None:
     """Check settings, files, keys and storage, and change nothing.

@@ -5,10 +5,13 @@ from typing import Any
 
 import click
 
+from runtime.cli.commands import Reading
 from runtime.cli.connected import with_parts
+from runtime.cli.operators import this_operator
 from runtime.services import keys as zone_keys
 from runtime.services import switches
-from runtime.services.authority import users
+from runtime.services.management.members import first_people
+from runtime.services.management.zones import signing_keys
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 
@@ -29,7 +32,7 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
 
     async def create(parts: Parts) -> tuple[str, bool]:
         zone_id = await parts.zones.find_id(zone)
-        made = await users.create_local_user(parts, zone_id, email, password, verified=True)
+        made = await first_people.add_user(parts, zone_id, email=email, password=password, by=this_operator())
         view = await parts.zones.view(zone_id)
         return made.id, view.zone.user_identity_provider_id is not None
 
@@ -63,12 +66,12 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 
     async def rotate(parts: Parts) -> str:
         zone_id = await parts.zones.find_id(zone)
-        return await zone_keys.rotate(parts, zone_id, algorithm, at_once=at_once)
+        return await signing_keys.rotate(parts, zone_id, algorithm, at_once=at_once, by=this_operator())
 
     click.echo(with_parts(settings, rotate))
 
 
-@keys.command("list")
+@keys.command("list", cls=Reading)
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.pass_obj
 def list_keys(settings: Settings, zone: str) -> None:
@@ -91,7 +94,8 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
     """Sign a zone's access tokens with that algorithm from now on. It has had a key for each all along."""
 
     async def use(parts: Parts) -> None:
-        await zone_keys.use_algorithm(parts, await parts.zones.find_id(zone), algorithm)
+        zone_id = await parts.zones.find_id(zone)
+        await signing_keys.use_algorithm(parts, zone_id, algorithm, by=this_operator())
 
     with_parts(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
@@ -111,7 +115,8 @@ def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
     """Set a switch: `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error`."""
 
     async def change(parts: Parts) -> None:
-        await switches.set_switch(parts, await parts.zones.find_id(zone), switch, value)
+        zone_id = await parts.zones.find_id(zone)
+        await switches.set_switch(parts, zone_id, switch, value, by=this_operator())
 
     with_parts(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")

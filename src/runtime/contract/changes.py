@@ -129,7 +129,7 @@ class Receipt(Part):
 
 
 class AuditActor(Part):
-    """Who made a change: an API key, a service account, or the service itself."""
+    """Who made a change: an API key, a service account, a user, an operator, or the service itself."""
 
     type: str
     id: str

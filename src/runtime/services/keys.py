@@ -16,21 +16,18 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey, VerificationKey
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.policy import schema
-from runtime.services import epochs
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.exchange import StoredKey, ZoneInternals
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
-JOB = "keys"
 DEFAULT_ALGORITHM: Algorithm = "RS256"
 ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
 # A new key is published this long before it signs: three times what verifiers may cache the JWK set.
 PUBLISHED_BEFORE = timedelta(minutes=15)
 # A retired key stays published for the longest life that a token may have.
 KEPT_AFTER = timedelta(days=366)
-_MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fraction of a second
 
 
 @dataclass(frozen=True)
@@ -81,44 +78,6 @@ def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Seal
     return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
 
 
-async def rotate(
-    parts: "Parts", zone_id: str, algorithm: Algorithm = DEFAULT_ALGORITHM, *, at_once: bool = False
-) -> str:
-    """Make the next signing key of a zone; its kid.
-
-    Args:
-        at_once: sign with it from now on, because the present key may be known to others: every other key
-            of the algorithm is taken out of the JWK set, and no token it signed is accepted any more.
-    """
-    kid = await _rotate(parts, zone_id, algorithm, at_once=at_once, due=None)
-    if kid is None:
-        raise RuntimeError("a rotation that is not tied to a date takes place")
-    return kid
-
-
-async def rotate_due(parts: "Parts") -> int:
-    """Rotate every key that has signed for its time, and forget keys that nobody needs; how many those were.
-
-    A next key is published that much earlier that it signs when the present one's time is up. At most a
-    few hundred a run: the rest is due at the next.
-    """
-    now = parts.clock()
-    async with parts.database.transaction() as conn:
-        done = await storage.forget_keys(conn, now - timedelta(days=1))
-    if parts.settings.key_rotation_days == 0:
-        return done
-    due = now - timedelta(days=parts.settings.key_rotation_days) + PUBLISHED_BEFORE
-    async with parts.database.querying() as conn:
-        waiting = await storage.keys_due(conn, due, limit=_MAX_ROTATIONS)
-    for zone_id, algorithm in waiting:
-        try:
-            kid = await _rotate(parts, zone_id, cast(Algorithm, algorithm), at_once=False, due=due)
-        except NotFound:
-            continue  # the zone is gone meanwhile
-        done += kid is not None
-    return done
-
-
 async def listed(parts: "Parts", zone_id: str) -> list[StoredKey]:
     """Every key that a zone has or had, oldest first, with the instants of its life."""
     async with parts.database.querying() as conn:
@@ -140,38 +99,18 @@ def life(key: StoredKey, now: datetime) -> tuple[str, str]:
     return "removed", f"since {rfc3339(key.remove_at or now)}"
 
 
-async def _rotate(
-    parts: "Parts", zone_id: str, algorithm: Algorithm, *, at_once: bool, due: datetime | None
-) -> str | None:
-    """Make the next signing key; its kid.
+async def add_next(
+    conn: AsyncConnection, zone_id: str, zone_sealer: Sealer, key: SigningKey, *, now: datetime, at_once: bool
+) -> None:
+    """Keep the next key of a zone, and give the others of its algorithm their end.
 
     Args:
-        due: only when the newest key signs since before that; None is returned when one is newer by now.
+        at_once: it signs now, and the others are worth nothing any more.
     """
-    now = parts.clock()
-    key = await asyncio.to_thread(SigningKey.generate, algorithm)
     activate_at = now if at_once else now + PUBLISHED_BEFORE
     remove_at = now if at_once else activate_at + KEPT_AFTER
-    async with epochs.transaction(parts) as (conn, bumped):
-        zone_sealer = await sealer(parts, conn, zone_id)
-        # First, because it locks the zone's row.
-        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
-        newest = await storage.newest_activation(conn, zone_id, algorithm) if due else None
-        if due is not None and newest is not None and newest > due:
-            return None
-        await storage.retire_keys(conn, zone_id, algorithm, retire_at=activate_at, remove_at=remove_at)
-        stored = _stored(key, zone_sealer, publish_at=now, activate_at=activate_at)
-        await storage.add_key(conn, zone_id, stored)
-    parts.zones.doubt(zone_id)
-    return key.kid
-
-
-async def use_algorithm(parts: "Parts", zone_id: str, algorithm: Algorithm) -> None:
-    """Sign the zone's access tokens with that algorithm from now on."""
-    async with epochs.transaction(parts) as (conn, bumped):
-        await storage.use_algorithm(conn, zone_id, algorithm)
-        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
-    parts.zones.doubt(zone_id)
+    await storage.retire_keys(conn, zone_id, key.algorithm, retire_at=activate_at, remove_at=remove_at)
+    await storage.add_key(conn, zone_id, _stored(key, zone_sealer, publish_at=now, activate_at=activate_at))
 
 
 def key_ring(

@@ -5,15 +5,18 @@ from typing import get_args
 from pydantic import ValidationError
 
 from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ZONE
 from runtime.domain.oauth.switches import Switches
-from runtime.services import epochs
+from runtime.services.management.access.caller import SERVICE, Actor
+from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import exchange as storage
 
 _WORDS = {"on": True, "off": False}
 
 
-async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switches:
+async def set_switch(parts: Parts, zone_id: str, name: str, value: str, *, by: Actor = SERVICE) -> Switches:
     """Set one switch of a zone; all of them as they stand afterwards.
 
     Args:
@@ -25,8 +28,11 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switc
     if member not in Switches.model_fields:
         known = ", ".join(sorted(each.replace("_", "-") for each in Switches.model_fields))
         raise ValidationFailed.of(name, f"is no switch of a zone; there are {known}")
-    async with epochs.transaction(parts) as (conn, bumped):
-        found = await storage.zone(conn, zone_id)
+    async with parts.database.querying() as conn:
+        organization_id = await storage.organization_of_zone(conn, zone_id)
+    async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
+        await unit.hold()
+        found = await storage.zone(unit.conn, zone_id)
         if found is None:
             raise NotFound(f"there is no zone `{zone_id}`")
         before = found[1].switches or Switches()
@@ -34,9 +40,10 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str) -> Switc
             after = Switches.model_validate({**before.model_dump(), member: _WORDS.get(value, value)})
         except ValidationError:
             raise ValidationFailed.of(name, f"has no value `{value}`; it takes {_values(member)}") from None
-        await storage.set_switches(conn, zone_id, after)
-        bumped[epochs.zone_key(zone_id)] = await storage.bump_zone(conn, zone_id)
-    parts.zones.doubt(zone_id)
+        if after != before:
+            await storage.set_switches(unit.conn, zone_id, after)
+            old, new = ({member: each.model_dump(mode="json")[member]} for each in (before, after))
+            await unit.record("zones.set_switch", ZONE.name, zone_id, zone_id, before=old, after=new)
     return after
 
 

@@ -12,6 +12,7 @@ from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
+from runtime.services.management.zones import signing_keys
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 
@@ -81,11 +82,11 @@ async def test_tokens_verify_across_a_rotation(stage: Stage) -> None:
     alive: list[str] = []
     signers: list[str] = []
     stage.clock.now += timedelta(days=90) - keys.PUBLISHED_BEFORE - timedelta(minutes=3)
-    await keys.rotate_due(stage.parts)
+    await signing_keys.rotate_due(stage.parts)
     for half_minutes in range(80):
         stage.clock.now += timedelta(seconds=30)
         if half_minutes % 20 == 10:  # the job comes round every ten minutes
-            await keys.rotate_due(stage.parts)
+            await signing_keys.rotate_due(stage.parts)
         alive = [*alive[-59:], await stage.token()]
         signers.append(await verifier.verify(alive[-1]))
         if half_minutes % 10 == 0:
@@ -107,14 +108,14 @@ async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
     """A rotation is tied to the key that is due, so a job that runs twice does it once."""
     stage.clock.now += timedelta(days=91)
 
-    await asyncio.gather(keys.rotate_due(stage.parts), keys.rotate_due(stage.parts))
+    await asyncio.gather(signing_keys.rotate_due(stage.parts), signing_keys.rotate_due(stage.parts))
 
     listed = await keys.listed(stage.parts, stage.scene.zone.id)
     assert sorted(each.algorithm for each in listed) == ["ES256", "ES256", "RS256", "RS256"]
     assert [keys.life(each, stage.clock.now)[0] for each in listed] == ["signs"] * 2 + ["published"] * 2
     never = replace(stage.parts, settings=stage.parts.settings.model_copy(update={"key_rotation_days": 0}))
     stage.clock.now += timedelta(days=500)
-    assert await keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
+    assert await signing_keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
     assert len(await keys.listed(stage.parts, stage.scene.zone.id)) == 2
 
 
@@ -130,11 +131,11 @@ async def test_no_request_fails_while_keys_change(stage: Stage) -> None:
                 await verifier.verify(token)
 
     streams = [stream(is_verified=True) for _ in range(3)]
-    await asyncio.gather(*streams, keys.rotate(stage.parts, zone_id))
+    await asyncio.gather(*streams, signing_keys.rotate(stage.parts, zone_id))
     stage.clock.now += keys.PUBLISHED_BEFORE
     await stream(is_verified=True)
     # What the withdrawn key has signed is worth nothing: here only answering goes on.
     streams = [stream(is_verified=False) for _ in range(3)]
-    await asyncio.gather(*streams, keys.rotate(stage.parts, zone_id, at_once=True))
+    await asyncio.gather(*streams, signing_keys.rotate(stage.parts, zone_id, at_once=True))
     verifier.fetched_at = None
     await stream(is_verified=True)

@@ -10,7 +10,7 @@ from tests.support.scene import Scene
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds.zone import Zone
-from runtime.services import keys
+from runtime.services.management.zones import signing_keys
 from runtime.services.zones import Zones
 
 
@@ -36,7 +36,7 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
     """The next key is in the set at once and signs after fifteen minutes; the old one still verifies."""
     before = (await company.parts.zones.view(zone.id)).signing("RS256").kid
 
-    after = await keys.rotate(company.parts, zone.id)
+    after = await signing_keys.rotate(company.parts, zone.id)
 
     view = await company.parts.zones.view(zone.id)
     assert {before, after} <= {jwk["kid"] for jwk in view.jwks}
@@ -53,9 +53,9 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
 async def test_replacing_at_once_withdraws_what_a_planned_change_left(company: Company, zone: Zone) -> None:
     """A key that was only waiting for its planned end is withdrawn too, and so is the one to follow it."""
     before = (await company.parts.zones.view(zone.id)).signing("RS256").kid
-    planned = await keys.rotate(company.parts, zone.id)
+    planned = await signing_keys.rotate(company.parts, zone.id)
 
-    after = await keys.rotate(company.parts, zone.id, at_once=True)
+    after = await signing_keys.rotate(company.parts, zone.id, at_once=True)
 
     view = await company.parts.zones.view(zone.id)
     assert view.signing("RS256").kid == after
@@ -68,7 +68,7 @@ async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> Non
     clock = company.parts.clock
     parts = replace(company.parts, clock=lambda: clock() + timedelta(minutes=minutes[0]), zones=Zones())
     parts.zones.attach(parts)
-    after = await keys.rotate(parts, zone.id)
+    after = await signing_keys.rotate(parts, zone.id)
     first = await parts.zones.view(zone.id)
     assert await parts.zones.view(zone.id) is first
 
@@ -82,7 +82,7 @@ async def test_algorithm_of_a_zone(company: Company, zone: Zone) -> None:
     """A zone set to ES256 signs its access tokens with it; the header says which key."""
     scene = Scene(company, zone)
     app: App = await company.app(zone, "app")
-    await keys.use_algorithm(company.parts, zone.id, "ES256")
+    await signing_keys.use_algorithm(company.parts, zone.id, "ES256")
 
     answer = await scene.post([("grant_type", "client_credentials"), *app.form.items()])
 

@@ -16,8 +16,8 @@ from tests.support.scene import Scene, claims_of
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.resource import Resource
-from runtime.services import keys
 from runtime.services.issuing.access_tokens import issue_id_token
+from runtime.services.management.zones import signing_keys
 
 
 def _part(value: Any) -> str:
@@ -129,7 +129,7 @@ async def test_token_of_a_removed_key(company: Company) -> None:
     subject = await company.token(own_scene.zone, agent, ann)
     assert await own_scene.exchange(agent, subject, api)
 
-    await keys.rotate(company.parts, own_scene.zone.id, at_once=True)
+    await signing_keys.rotate(company.parts, own_scene.zone.id, at_once=True)
 
     with pytest.raises(InvalidGrant):
         await own_scene.exchange(agent, subject, api)

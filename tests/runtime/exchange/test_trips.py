@@ -14,8 +14,9 @@ from tests.support.scene import Scene
 from runtime.api.oauth.errors import as_oauth_error
 from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
 from runtime.domain.kinds.resource import Resource
-from runtime.services import epochs, keys
+from runtime.services import epochs
 from runtime.services.authority import revocation
+from runtime.services.management.zones import signing_keys
 from runtime.services.zones.views import RECENT_SECONDS
 from runtime.storage.state.memory import InProcessState
 
@@ -62,7 +63,7 @@ async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
     assert await parts.zones.recent(scene.zone.id) is first
     assert state.calls == []
 
-    kid = await keys.rotate(scene.parts, scene.zone.id, "ES256")
+    kid = await signing_keys.rotate(scene.parts, scene.zone.id, "ES256")
     await asyncio.sleep(RECENT_SECONDS)
     assert kid in {jwk["kid"] for jwk in (await parts.zones.recent(scene.zone.id)).jwks}
 

@@ -17,7 +17,7 @@ from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
 from runtime.services.clients import registration
 from runtime.services.limits import Limit, count
-from runtime.services.management.access.caller import Caller
+from runtime.services.management.access.caller import SERVICE
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parties import UserAgentClient
 from runtime.services.parts import Parts
@@ -102,8 +102,9 @@ async def _renewed(
             "fresh_until": fresh_until,
         }
     )
-    system = Caller("zoned", "system", view.organization_id, "org_admin", "zoned")
-    async with unit_of_work(parts, system, f"client-document-{new_id()}") as unit:
+    async with unit_of_work(
+        parts, SERVICE.within(view.organization_id), f"client-document-{new_id()}"
+    ) as unit:
         await entities.replace(unit.conn, USER_AGENT, after, within={"zone_id": view.id})
         if rules.needs_new_consent(before.client_metadata, metadata):
             await _withdraw(unit, before, after)

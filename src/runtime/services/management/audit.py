@@ -10,10 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.changes import AuditActor, AuditEvent
 from runtime.domain.errors import NotFound, ValidationFailed
+from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management import entities
+from runtime.services.management.access.caller import Actor
 from runtime.services.management.listing import Listed, ListQuery, Position
-from runtime.services.management.unit import Unit, record_hash
+from runtime.services.management.unit import Unit, chained, record_hash
 from runtime.services.parts import Parts
 from runtime.storage.sql import audit as storage
 from runtime.storage.sql import entities as entity_storage
@@ -89,6 +91,37 @@ def _event(record: Mapping[str, Any]) -> AuditEvent:
     told = {name: record[name] for name in AuditEvent.model_fields if name in record}
     actor = AuditActor(type=record["actor_type"], id=record["actor_id"])
     return AuditEvent(actor=actor, **told)
+
+
+# --- writing, where there is no unit of work
+
+
+async def record_migration(
+    conn: AsyncConnection, *, by: Actor, now: datetime, before: str, after: str
+) -> None:
+    """Record with every organization that the tables have changed, in the transaction that has changed them.
+
+    Args:
+        before, after: the versions of the tables.
+    """
+    request_id = new_id()
+    for organization_id in await storage.present_organizations(conn):
+        record = {
+            "id": new_id(),
+            "at": now,
+            "actor_type": by.kind,
+            "actor_id": by.name,
+            "action": "database.migrate",
+            "kind": "Database",
+            "entity_id": "tables",
+            "zone_id": None,
+            "changeset_id": None,
+            "request_id": request_id,
+            "before": {"version": before},
+            "after": {"version": after},
+        }
+        head = await ledger.advance(conn, organization_id, by=0)
+        await ledger.append(conn, organization_id, head, chained(head, [record]))
 
 
 # --- proving

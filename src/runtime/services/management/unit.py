@@ -92,6 +92,11 @@ class Unit:
             self._advanced = True
         return self.head.revision
 
+    async def hold(self) -> None:
+        """Let no other unit of the organization write from here to the commit; the revision stays."""
+        if self.head is None:
+            self.head = await ledger.advance(self.conn, self.organization_id, by=0)
+
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
         """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
         entity = cast(Entity, after or before)
@@ -125,8 +130,7 @@ class Unit:
         self, action: str, kind: str, entity_id: str, zone_id: str | None, *, told: Mapping[str, Any]
     ) -> None:
         """Record that something was shown: nothing has changed, so no revision and no cache goes by."""
-        if self.head is None:
-            self.head = await ledger.advance(self.conn, self.organization_id, by=0)
+        await self.hold()
         self._append(action, kind, entity_id, zone_id, None, told)
 
     def _append(
@@ -174,7 +178,7 @@ class Unit:
         if self.head is None:
             return
         self.head = await ledger.append(
-            self.conn, self.organization_id, self.head, _chained(self.head, self._records)
+            self.conn, self.organization_id, self.head, chained(self.head, self._records)
         )
         touched = set() if self.keeps_zones else self._touched - self._gone
         bumped = await ledger.bump_zone_epochs(self.conn, touched)
@@ -250,7 +254,7 @@ def _hidden(kind: Kind) -> set[str]:
     return {name for name, member in kind.members().items() if member.has(*_NOT_TOLD) or member.expand}
 
 
-def _chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def chained(head: ledger.Head, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The records with their sequence numbers, each with the hash of itself and of all before it."""
     chained = []
     previous = head.audit_hash

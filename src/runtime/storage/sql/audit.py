@@ -90,6 +90,11 @@ async def organizations(conn: AsyncConnection) -> list[str]:
     return sorted(row[0] for row in await conn.execute(every))
 
 
+async def present_organizations(conn: AsyncConnection) -> list[str]:
+    """The ids of the organizations that there are, and not of those that only have a history."""
+    return sorted(row[0] for row in await conn.execute(select(TABLES["Organization"].c.id)))
+
+
 async def extent(conn: AsyncConnection, organization_id: str) -> Extent:
     """Where an organization's log begins and ends."""
     sequence, heads = audit_events.c.sequence, organization_heads.c

@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.errors import NotFound
 from runtime.domain.kinds import (
     APPLICATION,
     APPLICATION_CREDENTIAL,
@@ -155,6 +156,14 @@ async def keys(conn: AsyncConnection, zone_id: str) -> list[StoredKey]:
         .order_by(_keys.c.activate_at, _keys.c.kid)
     )
     return [StoredKey(**row) for row in rows.mappings()]
+
+
+async def organization_of_zone(conn: AsyncConnection, zone_id: str) -> str:
+    """The id of the organization that a zone belongs to. Raises NotFound."""
+    found: str | None = await conn.scalar(select(_zones.c.organization_id).where(_zones.c.id == zone_id))
+    if found is None:
+        raise NotFound(f"there is no zone `{zone_id}`")
+    return found
 
 
 async def zone_of_key(conn: AsyncConnection, kid: str) -> str | None:

@@ -1,5 +1,6 @@
 """Migrations: written by hand under `migrations/versions`, run by `zoned migrate`, never by starting up."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from alembic import command
@@ -7,6 +8,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.database import Database
 
@@ -15,19 +17,32 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK = 7_286_193_001
 
 
-async def migrate(url: str) -> None:
-    """Bring the database to the newest version, in one transaction and one process at a time."""
+# Is told the version before and the one after, inside the transaction of the migration.
+Then = Callable[[AsyncConnection, str, str], Awaitable[None]]
+
+
+async def migrate(url: str, *, then: Then | None = None) -> None:
+    """Bring the database to the newest version, in one transaction and one process at a time.
+
+    Args:
+        then: what belongs to it, done once the tables are those of the newest version; not for a new
+            database, nor for one that is at that version already.
+    """
     database = Database.open(url, migrating=True)
     try:
         async with database.transaction() as connection:
             if database.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            before = await connection.run_sync(_version)
             await connection.run_sync(_upgrade)
+            after = await connection.run_sync(_version)
             if (
                 database.dialect == "sqlite"
                 and (await connection.execute(text("PRAGMA foreign_key_check"))).first()
             ):
                 raise RuntimeError("a migration left rows behind that refer to nothing; nothing was changed")
+            if then is not None and before is not None and after is not None and before != after:
+                await then(connection, before, after)
     finally:
         await database.close()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 
 TOKEN_TYPE = "m2m+jwt"
@@ -70,7 +70,7 @@ class Caller:
     """Whoever a request acts for.
 
     Attributes:
-        id: of the API key, the service account or the organization user.
+        id: of the API key, the service account or the organization user; the name of an operator.
         role: what they are in the organization.
         display: its name, for messages and histories.
         zone_roles: zone id -> the roles that a user has there besides.
@@ -78,7 +78,7 @@ class Caller:
     """
 
     id: str
-    kind: Literal["api_key", "service_account", "user", "system"]
+    kind: Literal["api_key", "service_account", "user", "operator", "system"]
     organization_id: str
     role: str
     display: str
@@ -110,3 +110,22 @@ class Caller:
     def at_home(self) -> bool:
         """Tell whether this is a user with an access token of their own organization's zone."""
         return self.sign_in is not None and self.sign_in.at_home
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts beside the management API, in whichever organization: an operator, or the service by itself.
+
+    Attributes:
+        name: `account@host` of an operator, for the audit trail.
+    """
+
+    kind: Literal["operator", "system"]
+    name: str
+
+    def within(self, organization_id: str) -> Caller:
+        """The actor as a caller of that organization, who may do everything there."""
+        return Caller(self.name, self.kind, organization_id, OrganizationRole.ADMIN.value, self.name)
+
+
+SERVICE = Actor("system", "zoned")

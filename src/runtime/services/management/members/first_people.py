@@ -1,23 +1,31 @@
-"""The first people of an organization, whom nobody there could have invited: brought in by the operator."""
+"""People whom nobody there could have invited: brought in by the operator, who vouches for their address."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import USER
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.authority import users
-from runtime.services.management.access.caller import Caller
+from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
+from runtime.services.zones import ZoneView
 from runtime.storage.sql import directory, organizations
 from runtime.storage.sql import users as user_storage
 
 
 async def add(
-    parts: Parts, organization: str, *, email: str, role: OrganizationRole, password: str | None
+    parts: Parts,
+    organization: str,
+    *,
+    email: str,
+    role: OrganizationRole,
+    password: str | None,
+    by: Actor = SERVICE,
 ) -> OrganizationUser:
     """Let somebody act for an organization, given by id or label.
 
@@ -35,14 +43,34 @@ async def add(
     if password is not None:
         email, chosen = users.checked_email(email), users.checked_password(password)
         hashed = await parts.passwords.hash(chosen)
-    operator = Caller("zoned", "system", found.id, OrganizationRole.ADMIN.value, "zoned")
-    async with unit_of_work(parts, operator, new_id()) as unit:
+    async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
         await unit.revision()
         if hashed is None:
             user = await _known(unit.conn, view.id, email)
         else:
-            user = await users.add_local_user(unit.conn, view, email, hashed, verified=True, now=unit.now)
+            user = await _make(unit, view, email, hashed)
         return await organization_users.join(unit, user, role)
+
+
+async def add_user(parts: Parts, zone_id: str, *, email: str, password: str, by: Actor = SERVICE) -> User:
+    """Make a user of a zone who signs in with a password.
+
+    Raises: ValidationFailed for an address or password that will not do; Conflict when the address has a
+        user with a password; NotFound for an unknown zone.
+    """
+    address, chosen = users.checked_email(email), users.checked_password(password)
+    view = await parts.zones.view(zone_id)
+    hashed = await parts.passwords.hash(chosen)
+    async with unit_of_work(parts, by.within(view.organization_id), new_id()) as unit:
+        unit.keeps_zones = True
+        await unit.revision()
+        return await _make(unit, view, address, hashed)
+
+
+async def _make(unit: Unit, view: ZoneView, email: str, password_hash: str) -> User:
+    user = await users.add_local_user(unit.conn, view, email, password_hash, verified=True, now=unit.now)
+    await unit.write(USER, "users.create", None, user)
+    return user
 
 
 async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:

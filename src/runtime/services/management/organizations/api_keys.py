@@ -3,7 +3,7 @@
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.services.management.access.caller import KEY_PREFIX, Caller
+from runtime.services.management.access.caller import KEY_PREFIX, SERVICE, Actor
 from runtime.services.management.access.permissions import ROLES
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
@@ -11,7 +11,7 @@ from runtime.storage.sql import api_keys as storage
 from runtime.storage.sql import organizations
 
 
-async def create(parts: Parts, organization: str, *, name: str, role: str) -> str:
+async def create(parts: Parts, organization: str, *, name: str, role: str, by: Actor = SERVICE) -> str:
     """Add a key to an organization, given by id or label; the key in clear, never to be seen again.
 
     Raises: NotFound, ValidationFailed for an unknown role.
@@ -22,8 +22,7 @@ async def create(parts: Parts, organization: str, *, name: str, role: str) -> st
         found = await organizations.named(conn, organization)
     if found is None:
         raise NotFound(f"there is no Organization `{organization}`")
-    caller = Caller("zoned", "system", found.id, "org_admin", "zoned")
-    async with unit_of_work(parts, caller, new_id()) as unit:
+    async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
         return await add(unit, name=name, role=role)
 
 

@@ -12,7 +12,7 @@ from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
-from runtime.services.management.access.caller import Caller
+from runtime.services.management.access.caller import SERVICE, Actor, Caller
 from runtime.services.management.authentication.user_tokens import own_sign_in
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
@@ -164,22 +164,20 @@ async def every(parts: Parts) -> list[tuple[Organization, str]]:
     return found
 
 
-async def complete_own_zones(parts: Parts) -> None:
+async def complete_own_zones(parts: Parts, *, by: Actor = SERVICE) -> None:
     """Give organizations' own zones what they lack: made before there was a client, or at another address."""
     async with parts.database.reading() as conn:
         lacking = await known.without_resource(conn, parts.settings.public_url)
     for organization_id, zone_id in lacking:
-        operator = Caller("zoned", "system", organization_id, OrganizationRole.ADMIN.value, "zoned")
-        async with unit_of_work(parts, operator, new_id()) as unit:
+        async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
             await own_zone.equip(unit, await entities.zone_of(unit, zone_id))
             after = {"resource": parts.settings.public_url}
             await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
 
-async def create_organization(parts: Parts, name: str) -> tuple[Organization, str]:
+async def create_organization(parts: Parts, name: str, *, by: Actor = SERVICE) -> tuple[Organization, str]:
     """Make an organization with its own zone, and an administrator's API key; the key in clear."""
-    caller = Caller("zoned", "system", new_id(), "org_admin", "zoned")
-    async with unit_of_work(parts, caller, new_id()) as unit:
+    async with unit_of_work(parts, by.within(new_id()), new_id()) as unit:
         made = await _found(unit, name)
         clear = await api_keys.add(unit, name="first key", role="org_admin")
     return made, clear

@@ -1,0 +1,11 @@
+"""The two sorts of commands: those that only look, and those that leave a record of what they change."""
+
+import click
+
+
+class Reading(click.Command):
+    """A command that changes nothing of any organization.
+
+    Every other one writes through `unit_of_work`, in the name of `this_operator`, and so leaves a record in
+    the audit trail. A test runs them all, whatever there are.
+    """

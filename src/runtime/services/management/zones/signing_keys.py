@@ -1,0 +1,107 @@
+"""Rotating a zone's signing keys: at an operator's word, or when a key has signed for its time."""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import cast
+
+from runtime.adapters.keys.signing import Algorithm, SigningKey
+from runtime.domain.errors import NotFound
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ZONE
+from runtime.services import keys
+from runtime.services.management.access.caller import SERVICE, Actor
+from runtime.services.management.unit import unit_of_work
+from runtime.services.parts import Parts
+from runtime.storage.sql import exchange as storage
+
+JOB = "keys"
+SIGNING_KEY = "SigningKey"  # what the audit trail calls one
+_MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fraction of a second
+
+
+async def rotate(
+    parts: Parts,
+    zone_id: str,
+    algorithm: Algorithm = keys.DEFAULT_ALGORITHM,
+    *,
+    at_once: bool = False,
+    by: Actor = SERVICE,
+) -> str:
+    """Make the next signing key of a zone; its kid.
+
+    Args:
+        at_once: sign with it from now on, because the present key may be known to others: every other key
+            of the algorithm is taken out of the JWK set, and no token it signed is accepted any more.
+    Raises: NotFound.
+    """
+    kid = await _rotate(parts, zone_id, algorithm, at_once=at_once, due=None, by=by)
+    if kid is None:
+        raise RuntimeError("a rotation that is not tied to a date takes place")
+    return kid
+
+
+async def rotate_due(parts: Parts) -> int:
+    """Rotate every key that has signed for its time, and forget keys that nobody needs; how many those were.
+
+    A next key is published that much earlier that it signs when the present one's time is up. At most a
+    few hundred a run: the rest is due at the next.
+    """
+    now = parts.clock()
+    async with parts.database.transaction() as conn:
+        done = await storage.forget_keys(conn, now - timedelta(days=1))
+    if parts.settings.key_rotation_days == 0:
+        return done
+    due = now - timedelta(days=parts.settings.key_rotation_days) + keys.PUBLISHED_BEFORE
+    async with parts.database.querying() as conn:
+        waiting = await storage.keys_due(conn, due, limit=_MAX_ROTATIONS)
+    for zone_id, algorithm in waiting:
+        try:
+            kid = await _rotate(
+                parts, zone_id, cast(Algorithm, algorithm), at_once=False, due=due, by=SERVICE
+            )
+        except NotFound:
+            continue  # the zone is gone meanwhile
+        done += kid is not None
+    return done
+
+
+async def use_algorithm(parts: Parts, zone_id: str, algorithm: Algorithm, *, by: Actor = SERVICE) -> None:
+    """Sign the zone's access tokens with that algorithm from now on. Raises NotFound."""
+    async with unit_of_work(parts, by.within(await _organization(parts, zone_id)), new_id()) as unit:
+        await unit.hold()
+        found = await storage.zone(unit.conn, zone_id)
+        if found is None:
+            raise NotFound(f"there is no zone `{zone_id}`")
+        before = found[1].access_token_algorithm
+        if before == algorithm:
+            return
+        await storage.use_algorithm(unit.conn, zone_id, algorithm)
+        old, new = ({"access_token_algorithm": each} for each in (before, algorithm))
+        await unit.record("zones.use_algorithm", ZONE.name, zone_id, zone_id, before=old, after=new)
+
+
+async def _rotate(
+    parts: Parts, zone_id: str, algorithm: Algorithm, *, at_once: bool, due: datetime | None, by: Actor
+) -> str | None:
+    """Make the next signing key; its kid.
+
+    Args:
+        due: only when the newest key signs since before that; None is returned when one is newer by now.
+    """
+    organization_id = await _organization(parts, zone_id)
+    key = await asyncio.to_thread(SigningKey.generate, algorithm)
+    async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
+        await unit.hold()
+        newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
+        if due is not None and newest is not None and newest > due:
+            return None
+        sealer = await keys.sealer(parts, unit.conn, zone_id)
+        await keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
+        told = {"algorithm": algorithm, "at_once": at_once}
+        await unit.record("keys.rotate", SIGNING_KEY, key.kid, zone_id, before=None, after=told)
+    return key.kid
+
+
+async def _organization(parts: Parts, zone_id: str) -> str:
+    async with parts.database.querying() as conn:
+        return await storage.organization_of_zone(conn, zone_id)

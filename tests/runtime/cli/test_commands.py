@@ -1,0 +1,294 @@
+"""Every command of `zoned`, as the command itself lists them: what changes something leaves a record of it.
+
+A new command fails here until it is declared as one that only looks, or has a recipe.
+"""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from alembic import command as alembic
+from click.testing import CliRunner, Result
+from sqlalchemy import Connection, MetaData, insert
+from tests.support.postgres import PostgresServer
+
+from runtime.adapters.keys.sealing import LocalKeyEncryption
+from runtime.cli import main
+from runtime.cli.commands import Reading
+from runtime.cli.operators import this_operator
+from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql.database import Database
+
+PASSWORD = "correct horse battery"
+OLDER = "0012"  # a version of the tables that the newest comes after
+
+
+@dataclass
+class Site:
+    """A data directory, and who runs commands on it.
+
+    Attributes:
+        names: what the arguments of recipes speak of: `{zone}`, `{organization}`.
+    """
+
+    directory: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "zonewright.db"
+
+    def run(self, *arguments: str, stdin: str | None = None, **settings: str) -> Result:
+        environment = {"ZONED_DATA_DIR": str(self.directory), **self.settings, **settings}
+        filled = [each.format(**self.names) for each in arguments]
+        return CliRunner().invoke(main, filled, input=stdin, env=environment)
+
+    def ok(self, *arguments: str, **more: Any) -> str:
+        done = self.run(*arguments, **more)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.database)) as database, database:
+            return database.execute(statement).fetchall()
+
+    def content(self) -> dict[str, list[str]]:
+        """Table -> its rows, as text that can be compared."""
+        tables = [name for (name,) in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {table: sorted(map(repr, self.sql(f'SELECT * FROM "{table}"'))) for table in tables}
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """Type and name of the actor, and the action, of each audit record, oldest first."""
+        found = self.sql("SELECT actor_type, actor_id, action FROM audit_events ORDER BY at, sequence")
+        return [(str(kind), str(name), str(action)) for kind, name, action in found]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a command is run so that it has something to change.
+
+    Attributes:
+        action: what the audit trail calls it.
+        exits: with what.
+        begin: makes what it is run on, where that is no set-up directory.
+    """
+
+    arguments: tuple[str, ...]
+    action: str
+    stdin: str | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    exits: int = 0
+    begin: Callable[[Site], None] | None = None
+
+
+def _migrated(site: Site) -> None:
+    """A database with tables and what every process shares, and nothing else; the key beside it."""
+    LocalKeyEncryption.from_file(site.directory / "key-encryption.key", create=True)
+    site.ok("migrate")
+    site.ok("organization", "list")
+
+
+def _older(site: Site) -> None:
+    """A database as an older version has left it, with an organization."""
+
+    def make(connection: Connection) -> None:
+        config = migrations._config()
+        config.attributes["connection"] = connection
+        alembic.upgrade(config, OLDER)
+        known = MetaData()
+        known.reflect(connection)
+        at = "2026-01-01T00:00:00Z"
+        values: dict[str, Any] = {"id": "acme", "created_at": at, "updated_at": at, "revision": 0}
+        values |= {"label": "acme", "name": "Acme", "sso_enabled": False}
+        connection.execute(insert(known.tables["organizations"]), values)
+        head = {"organization_id": "acme", "revision": 0, "audit_sequence": 0, "audit_hash": "0" * 64}
+        connection.execute(insert(known.tables["organization_heads"]), head)
+
+    async def run() -> None:
+        database = Database.open(f"sqlite+aiosqlite:///{site.database}", migrating=True)
+        try:
+            async with database.transaction() as conn:
+                await conn.run_sync(make)
+        finally:
+            await database.close()
+
+    LocalKeyEncryption.from_file(site.directory / "key-encryption.key", create=True)
+    asyncio.run(run())
+
+
+_OF_ZONE = ("--zone", "{zone}")
+_OF_ORGANIZATION = ("--organization", "{organization}")
+
+# Command -> how it is run.
+RECIPES: dict[str, Recipe] = {
+    "init": Recipe((), "organizations.create", begin=_migrated),
+    "migrate": Recipe((), "database.migrate", begin=_older),
+    # Under another address own zones want another resource; then it ends, as it cannot listen.
+    "serve": Recipe(
+        (),
+        "zones.equip",
+        settings={"ZONED_PUBLIC_URL": "https://id.acme.example", "ZONED_LISTEN": "nowhere"},
+        exits=1,
+    ),
+    "organization add": Recipe(("--name", "Other"), "organizations.create"),
+    "organization-user add": Recipe(
+        (*_OF_ORGANIZATION, "--email", "ada@acme.example", "--password-stdin"),
+        "organization_users.create",
+        stdin=PASSWORD,
+    ),
+    "api-key add": Recipe((*_OF_ORGANIZATION, "--name", "ci"), "api_keys.create"),
+    "user add": Recipe(
+        (*_OF_ZONE, "--email", "bob@acme.example", "--password-stdin"), "users.create", stdin=PASSWORD
+    ),
+    "keys rotate": Recipe(_OF_ZONE, "keys.rotate"),
+    "keys use": Recipe((*_OF_ZONE, "--algorithm", "ES256"), "zones.use_algorithm"),
+    "zone set": Recipe((*_OF_ZONE, "require-dpop-nonce", "on"), "zones.set_switch"),
+}
+
+# Commands that only look -> what they are asked.
+LOOKING: dict[str, tuple[str, ...]] = {
+    "audit verify": (),
+    "doctor": (),
+    "keys list": _OF_ZONE,
+    "openapi": (),
+    "organization list": (),
+}
+
+
+def _leaves(group: click.Group, *above: str) -> Iterator[tuple[str, click.Command]]:
+    for name, each in group.commands.items():
+        if isinstance(each, click.Group):
+            yield from _leaves(each, *above, name)
+        else:
+            yield " ".join((*above, name)), each
+
+
+COMMANDS = dict(_leaves(main))
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A set-up directory, to be copied."""
+    site = Site(tmp_path_factory.mktemp("template"))
+    site.ok("init")
+    ((organization, zone),) = site.sql("SELECT id, zone_id FROM organizations")
+    site.names = {"organization": organization, "zone": zone}
+    return site
+
+
+@pytest.fixture
+def set_up(template: Site, tmp_path: Path) -> Site:
+    copied = tmp_path / "data"
+    shutil.copytree(template.directory, copied)
+    return Site(copied, names=template.names)
+
+
+def _site(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    begin = RECIPES[name].begin
+    if begin is None:
+        site: Site = request.getfixturevalue("set_up")
+        return site
+    site = Site(tmp_path / "begun")
+    site.directory.mkdir()
+    begin(site)
+    return site
+
+
+def _done(site: Site, name: str) -> Result:
+    recipe = RECIPES[name]
+    return site.run(*name.split(), *recipe.arguments, stdin=recipe.stdin, **recipe.settings)
+
+
+def test_every_command_is_known() -> None:
+    """It only looks, and says so, or there is a recipe here: nothing is forgotten."""
+    looking = {name for name, each in COMMANDS.items() if isinstance(each, Reading)}
+
+    assert looking == LOOKING.keys()
+    assert COMMANDS.keys() - looking == RECIPES.keys()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_command_that_changes_something_is_on_record(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The audit trail says who did it and what, and proves itself afterwards."""
+    site = _site(name, request, tmp_path)
+    before = len(site.events())
+
+    done = _done(site, name)
+
+    assert done.exit_code == RECIPES[name].exits, done.output
+    after = site.events()[before:]
+    assert RECIPES[name].action in {action for _, _, action in after}
+    assert {(kind, who) for kind, who, _ in after} == {("operator", this_operator().name)}
+    assert "  ok  " in site.ok("audit", "verify")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_cannot_be_recorded_is_not_done(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The record is part of the change: while the audit trail takes nothing, nothing at all is written."""
+    site = _site(name, request, tmp_path)
+    site.sql(
+        "CREATE TRIGGER full BEFORE INSERT ON audit_events BEGIN SELECT RAISE(ABORT, 'no records today'); END"
+    )
+    before = site.content()
+
+    done = _done(site, name)
+
+    assert done.exit_code == 1
+    assert "no records today" in done.output
+    assert site.content() == before
+
+    site.sql("DROP TRIGGER full")
+    assert _done(site, name).exit_code == RECIPES[name].exits
+    assert site.content() != before
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_a_command_that_only_looks_changes_nothing(name: str, set_up: Site) -> None:
+    """Not one row of the database is another one afterwards."""
+    before = set_up.content()
+
+    assert set_up.ok(*name.split(), *LOOKING[name])
+
+    assert set_up.content() == before
+
+
+def test_all_of_them_on_postgresql(postgres: PostgresServer, tmp_path: Path) -> None:
+    """One after the other, in one organization; the chain of its records holds to the end."""
+    site = Site(tmp_path, {"ZONED_DATABASE_URL": asyncio.run(postgres.empty())})
+    organization, *_ = site.ok("init").partition("\napi key")[0].split()[1:]
+    ((zone, *_),) = [line.rsplit("/", 1)[1].split() for line in site.ok("organization", "list").splitlines()]
+    site.names = {"organization": organization, "zone": zone}
+    for name, recipe in RECIPES.items():
+        if recipe.begin is None:
+            assert _done(site, name).exit_code == recipe.exits, name
+
+    verdict = site.ok("audit", "verify", "--organization", organization)
+
+    assert "  ok  " in verdict
+    assert int(verdict.split()[2]) > len(RECIPES) - 3
+
+
+@pytest.mark.parametrize(
+    ("account", "told"),
+    [("ada", "ada@"), ("ada\n::error::", "ada___error__@"), ("", ""), ("a" * 300, "a" * 255)],
+)
+def test_who_has_called_sudo_is_told(monkeypatch: pytest.MonkeyPatch, account: str, told: str) -> None:
+    """The person, and not the account that all of them use; nothing in it that a terminal would obey."""
+    monkeypatch.setenv("SUDO_USER", account)
+
+    operator = this_operator()
+
+    assert (operator.kind, operator.name.startswith(told)) == ("operator", True)
+    assert len(operator.name) <= 255
