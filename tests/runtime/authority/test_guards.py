@@ -1,0 +1,253 @@
+"""The guards of every operation, endpoint and grant type, as the tables of docs/guards.md.
+
+With WRITE_TABLES=1 the tests write what they saw, for a review to look at; else they compare.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.runtime.authority.scenes import SignIn, answered, make_sign_in
+from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.signing_in import someone
+from tests.runtime.management.tenants import fill, id_of, parameters, send
+from tests.runtime.sign_in.pushing import push
+from tests.runtime.sign_in.support import Site, claims
+from tests.support.factories import App
+from tests.support.tables import Table
+
+from runtime.app import build
+from runtime.contract.routes import ROUTES
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import APPLICATION_CREDENTIAL
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.grants.token_requests import GRANT_TYPES
+
+PAGE = Path(__file__).parents[3] / "docs" / "guards.md"
+MANAGEMENT = Table(PAGE, "management", first="Operation")
+ENDPOINTS = Table(PAGE, "endpoints", first="Route")
+CLIENTS = Table(PAGE, "clients", first="What is asked for")
+BEARERS = Table(PAGE, "bearers", first="Endpoint")
+
+
+def door(response: httpx.Response) -> str:
+    """`in`, or how the door was shut."""
+    told = answered(response)
+    return "in" if told == "works" else told
+
+
+# --- the management API
+
+
+@pytest.fixture(scope="module")
+def api(site: Site) -> Api:
+    return caller(site.server, site.server.api_key, site.server.organization_id)
+
+
+@pytest.fixture(scope="module")
+def callers(site: Site, api: Api) -> Mapping[str, Api]:
+    """Credentials that open nothing, by name; each was worth something, or is elsewhere."""
+
+    def person() -> tuple[Any, str]:
+        ada = someone(api, "org_admin")
+        return ada, ada.tokens()["access_token"]
+
+    def at(token: str) -> Api:
+        return caller(site.server, token, api.organization_id)
+
+    ada, signed_out = person()
+    api.ok("PATCH", api.own_zone().path(f"/sessions/{claims(signed_out)['sid']}"), {"status": "revoked"})
+    bea, disabled = person()
+    api.ok("PATCH", api.own_zone().path(f"/users/{bea.user.zone_user_id}"), {"status": "disabled"})
+    cy, left = person()
+    api.ok("DELETE", cy.path)
+    account = api.ok("POST", f"/organizations/{api.organization_id}/service-accounts", {"name": api.named()})
+    path = f"/organizations/{api.organization_id}/service-accounts/{account['id']}/credentials"
+    credential = api.ok("POST", path, {"name": "c"})
+    form = {"client_id": credential["client_id"], "client_secret": credential["client_secret"]}
+    issued = httpx.post(
+        f"{site.server.url}/service-account-token",
+        data={"grant_type": "client_credentials", **form},
+        timeout=30,
+    )
+    assert issued.status_code == 200, issued.text
+    api.ok("DELETE", f"{path}/{credential['id']}")
+    scene = make_sign_in(site)
+    nobody = at("x")
+    del nobody.client.headers["authorization"]
+    return {
+        "nobody": nobody,
+        "unknown key": at(f"{site.server.api_key[:-4]}AAAA"),
+        "session ended": at(signed_out),
+        "user disabled": at(disabled),
+        "membership ended": at(left),
+        "service account's credential deleted": at(issued.json()["access_token"]),
+        "access token of an ordinary zone": at(scene.subject),
+        "ID token": at(ada.tokens()["id_token"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def tenant(api: Api) -> Any:
+    return fill(api.zone())
+
+
+@pytest.mark.parametrize("operation", [route.operation_id for route in ROUTES])
+def test_management(operation: str, tenant: Any, callers: Mapping[str, Api]) -> None:
+    """Nobody is let in by what is over, or is for something else; and nobody is told more than that."""
+    (route,) = [each for each in ROUTES if each.operation_id == operation]
+    values = {name: id_of(tenant, route, name) if _addressed(route) else "x" for name in parameters(route)}
+    seen = {}
+    for name, api in callers.items():
+        seen[name] = "-" if route.open else door(send(api, route, values))
+    MANAGEMENT.compare(f"{route.method} {route.path}", seen)
+
+
+def _addressed(route: Any) -> bool:
+    return "{" in route.path and not route.open
+
+
+# --- zone endpoints
+
+
+def zone_routes(site: Site) -> list[str]:
+    """`METHOD path` of every route that stands under a zone's issuer, as the router has them."""
+    app = build(site.server.settings, name=f"listed-{new_id()[:8].lower()}")
+    app.finalize()
+    found = set()
+    for route in app.router.routes:
+        shown = re.sub(r"<[^>]+>", "{zone}", route.path)
+        if shown.startswith("z/{zone}"):
+            found |= {f"{method} /{shown}" for method in route.methods - {"HEAD", "OPTIONS"}}
+    return sorted(found, key=lambda each: (each.partition(" ")[2], each))
+
+
+def test_endpoints(site: Site) -> None:
+    """What each route says to nobody in particular, and that a zone which is not there says 404."""
+    zone = site.zone()
+    routes = zone_routes(site)
+    for route in routes:
+        method, _, path = route.partition(" ")
+        seen = {}
+        for name, zone_id in (("nobody", zone.id), ("unknown zone", new_id())):
+            address = site.server.url + path.replace("{zone}", zone_id)
+            answer = httpx.request(method, address, timeout=30, data={} if method == "POST" else None)
+            is_page = answer.headers.get("content-type", "").startswith("text/html")
+            seen[name] = f"{door(answer)} page" if is_page else door(answer)
+        ENDPOINTS.compare(route, seen)
+    if not os.environ.get("WRITE_TABLES"):
+        assert ENDPOINTS.rows() == routes
+
+
+# --- clients
+
+
+def asks(scene: SignIn) -> Mapping[str, Callable[[App], httpx.Response]]:
+    """Each thing that a client is authenticated for, asked by an application of one's choice."""
+
+    def form(app: App, **fields: str) -> httpx.Response:
+        return replace(scene.agent, app=app).token(**fields)
+
+    def post(path: str, app: App, **fields: str) -> httpx.Response:
+        return httpx.post(f"{scene.agent.issuer}{path}", data={**fields, **app.form}, timeout=30)
+
+    def code(app: App) -> httpx.Response:
+        return replace(scene.agent, app=app).redeem(scene.code())
+
+    return {
+        "authorization_code": code,
+        "refresh_token": lambda app: form(
+            app, grant_type="refresh_token", refresh_token=scene.tokens["refresh_token"]
+        ),
+        "client_credentials": lambda app: form(app, grant_type="client_credentials"),
+        GRANT_TYPE: lambda app: form(
+            app,
+            grant_type=GRANT_TYPE,
+            subject_token=scene.subject,
+            subject_token_type=ACCESS_TOKEN,
+            resource="https://tools.example",
+        ),
+        "urn:ietf:params:oauth:grant-type:jwt-bearer": lambda app: form(
+            app, grant_type="urn:ietf:params:oauth:grant-type:jwt-bearer", assertion="e30.e30.x"
+        ),
+        "introspection": lambda app: post("/oauth/introspect", app, token=scene.links[0]),
+        "revocation": lambda app: post("/oauth/revoke", app, token=scene.links[0]),
+        "pushed authorization request": lambda app: push(replace(scene.agent, app=app)),
+    }
+
+
+def test_clients(site: Site) -> None:
+    """Whoever is not the client that it was for gets nothing, and learns nothing from how it is refused."""
+    elsewhere = make_sign_in(site)
+    scene = make_sign_in(site)
+    agent = scene.agent.app
+    address = str(scene.zone.protocols.oauth2.registration_endpoint)
+    metadata = {
+        "redirect_uris": ["https://self.example/cb"],
+        "token_endpoint_auth_method": "client_secret_post",
+    }
+    registered = httpx.post(address, json=metadata, timeout=30).json()
+    deleted = site.run(site.company.credential(scene.zone, scene.offline.app.application))
+    site.run(site.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, deleted.credential_id))
+    public = site.run(site.company.credential(scene.zone, agent.application, public=True))
+    who: Mapping[str, App] = {
+        "no client": replace(agent, client_id="", secret=None),
+        "wrong secret": replace(agent, secret="wrong"),
+        "no secret": replace(agent, secret=None),
+        "client of another zone": elsewhere.agent.app,
+        "deleted credential": deleted,
+        "another application": scene.tool_server.app,
+        "registered itself": App(
+            agent.application, registered["client_id"], registered.get("client_secret"), ""
+        ),
+        "its own public credential": public,
+    }
+    ways = asks(scene)
+    missing = GRANT_TYPES.keys() - ways.keys()
+    assert not missing, f"give each grant type a row: {missing}"
+    for name, ask in ways.items():
+        seen = {told: door(ask(app)) for told, app in who.items()}
+        if name == "revocation":
+            assert scene.introspect(scene.links[0], scene.tool_server.app) == "works", (
+                "and nothing was revoked"
+            )
+        CLIENTS.compare(name, seen)
+    assert {name: answered(ask(agent)) for name, ask in ways.items() if "jwt-bearer" not in name} == {
+        name: "works" for name in ways if "jwt-bearer" not in name
+    }
+
+
+# --- bearers
+
+
+def test_bearers(site: Site) -> None:
+    """An access token opens what it was issued for, in its own zone, while it is good; and nothing else."""
+    elsewhere, scene = make_sign_in(site), make_sign_in(site)
+    shown = {
+        "its token": scene.subject,
+        "nothing": None,
+        "token of another zone": elsewhere.subject,
+        "token for a resource": scene.links[0],
+        "refresh token": scene.tokens["refresh_token"],
+        "ID token": scene.tokens["id_token"],
+        "API key": site.server.api_key,
+    }
+    bundle, userinfo = f"{site.server.url}/policy/bundle", f"{scene.agent.issuer}/openid/userinfo"
+    for name, (method, address) in {
+        "userinfo": ("GET", userinfo),
+        "userinfo, posted": ("POST", userinfo),
+        "policy bundle": ("GET", bundle),
+        "policy bundle, written": ("PUT", bundle),
+        "policy bundle, reset": ("DELETE", bundle),
+        "management API": ("GET", f"{site.server.url}/zones"),
+    }.items():
+        seen = {}
+        for told, token in shown.items():
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            seen[told] = door(httpx.request(method, address, headers=headers, timeout=30))
+        BEARERS.compare(name, seen)
