@@ -87,6 +87,14 @@ CREATE UNIQUE INDEX applications_identifier_key ON applications (zone_id, identi
 
 CREATE UNIQUE INDEX applications_slug_key ON applications (zone_id, slug);
 
+CREATE TABLE assigned_names (
+    kind VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    holder_id VARCHAR NOT NULL,
+    assigned_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT assigned_names_pkey PRIMARY KEY (kind, name)
+);
+
 CREATE TABLE audit_events (
     organization_id VARCHAR NOT NULL,
     sequence BIGINT NOT NULL,
@@ -760,6 +768,19 @@ CREATE INDEX sessions_provider_subject_idx ON sessions (zone_id, provider_subjec
 CREATE INDEX sessions_user_agent_id_idx ON sessions (zone_id, user_agent_id);
 
 CREATE INDEX sessions_user_id_idx ON sessions (zone_id, user_id);
+
+CREATE TABLE subjects (
+    zone_id VARCHAR NOT NULL,
+    key VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    holder_id VARCHAR NOT NULL,
+    identity VARCHAR,
+    is_held BOOLEAN NOT NULL,
+    CONSTRAINT subjects_pkey PRIMARY KEY (zone_id, key),
+    CONSTRAINT subjects_zone_id_fkey FOREIGN KEY(zone_id) REFERENCES zones (id) ON DELETE CASCADE
+);
+
+CREATE INDEX subjects_holder_id_idx ON subjects (zone_id, holder_id);
 
 CREATE TABLE token_events (
     id VARCHAR NOT NULL,

@@ -19,6 +19,7 @@ from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
+from runtime.storage.sql import names
 
 
 @click.command()
@@ -74,6 +75,19 @@ def _migrate(settings: Settings) -> None:
     asyncio.run(migrations.migrate(settings.resolved_database_url, then=record))
 
 
+async def _names(parts: Parts) -> str:
+    """Whether every application has a name of its own; those that do not are told, and what to do."""
+    try:
+        async with parts.database.querying() as conn:
+            found = await names.without_subject(conn)
+    except ServiceError as failure:
+        return failure.detail
+    if not found:
+        return "ok"
+    told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
+    return f"give another identifier to applications that are called as a user is, and cannot act: {told}"
+
+
 @click.command(cls=Reading)
 @click.pass_obj
 def doctor(settings: Settings) -> None:
@@ -90,7 +104,7 @@ def doctor(settings: Settings) -> None:
                 found.append((name, "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))
-        return found
+        return [*found, ("names", await _names(parts))]
 
     wrong = [str(found) for found in files.open_to_others(private_files(settings))]
     results = [("settings", "ok"), *(("files", told) for told in wrong or ["ok"])]

@@ -10,6 +10,7 @@
         NotFound               404     not_found
         NotAcceptable          406     bad_request
         Conflict               409     conflict
+          NameRetired          409     conflict
         PreconditionFailed     412     precondition_failed
         TooLarge               413     bad_request
         UnsupportedMedia       415     bad_request
@@ -154,6 +155,10 @@ class Conflict(ManagementError):
     """A unique value is taken, or the state of the entity forbids the change."""
 
     code, status = "conflict", 409
+
+
+class NameRetired(Conflict):
+    """The name was somebody else's, who is gone or is called otherwise now; it is not given again."""
 
 
 class PreconditionFailed(ManagementError):

@@ -56,7 +56,7 @@ class DependencyInput(Part):
 class Application(ZoneEntity):
     """A client of the zone: a web or native application, an agent, a tool server."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT]
     name: Name
     slug: Annotated[Slug, Mark.SERVER, Mark.UNIQUE]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER

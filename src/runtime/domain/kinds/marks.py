@@ -24,6 +24,7 @@ class Mark(Enum):
     LATER = auto()  # set by an update, not at creation
     SET = auto()  # an array whose order means nothing
     SOLE = auto()  # true for one entity of a zone at most: the others lose it
+    SUBJECT = auto()  # what tokens call the entity: unique among all principals of the zone, and given once
 
 
 @dataclass(frozen=True)

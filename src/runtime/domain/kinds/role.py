@@ -89,7 +89,7 @@ class UserCredential(Part):
 class User(ZoneEntity):
     """A person known to a zone. Made by sign-in, registration or `zoned user add`, never through the API."""
 
-    identifier: Annotated[Identifier, Mark.HANDLE]
+    identifier: Annotated[Identifier, Mark.HANDLE, Mark.SUBJECT]
     email: Email
     email_verified: Annotated[bool, Mark.SERVER] = False
     status: UserStatus = UserStatus.ACTIVE

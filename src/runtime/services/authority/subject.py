@@ -141,8 +141,8 @@ def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> S
 async def own_authority(view: ZoneView, subject: Subject) -> Application:
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone."""
     found = await view.application_named(subject.sub)
-    if found is None:
-        raise refused("the application is gone")
+    if found is None or not await view.is_principal(found):
+        raise refused("the application is gone, or is called as a user is")
     return found
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.identity_providers.answers import ProviderIdentity
 from runtime.adapters.passwords import MAX_PASSWORD_CHARS
-from runtime.domain.errors import Conflict, SignInRefused, ValidationFailed
+from runtime.domain.errors import Conflict, NameRetired, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
@@ -219,11 +219,6 @@ async def _create_federated(
     now: datetime,
 ) -> User:
     identifier = _claimed_identifier(provider, claims)
-    if identifier and await storage.identifier_taken(conn, zone_id=view.id, identifier=identifier):
-        # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
-        raise SignInRefused(
-            f"somebody else in this zone is known as `{identifier}`; ask the people who run it"
-        )
     user = _new(
         view,
         _claimed_email(claims),
@@ -235,7 +230,17 @@ async def _create_federated(
         issuer=identity.issuer,
         subject=identity.subject,
     )
-    await storage.add(conn, user)
+    try:
+        await storage.add(conn, user)
+    except NameRetired:
+        # Somebody else was called so, whom tokens and policies may still mean: this is another person.
+        user = user.model_copy(update={"identifier": user.id})
+        await storage.add(conn, user)
+    except Conflict:
+        # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
+        raise SignInRefused(
+            f"somebody else in this zone is known as `{identifier}`; ask the people who run it"
+        ) from None
     await storage.add_federation(
         conn, user, provider_id=provider.id, issuer=identity.issuer, subject=identity.subject, now=now
     )

@@ -58,6 +58,7 @@ async def client_credentials(
     """
     if client.is_public:
         raise UnauthorizedClient("a public client has no authority of its own")
+    await target.require_principal(view, client)
     decision.step = 7
     if len(resources) > 1:
         raise InvalidTarget("one `resource` in a request")

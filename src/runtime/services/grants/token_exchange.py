@@ -102,6 +102,7 @@ async def exchange(
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
+    await target.require_principal(view, client)
     issued_to = await check_provenance(view, client, subject, jkt=jkt)
     if root is not None:
         await require_basis(parts, view, subject, issued_to, root, now)

@@ -1,6 +1,6 @@
 """What a token is asked for: a registered resource that the application declares, with tokens made here."""
 
-from runtime.domain.errors import InvalidTarget
+from runtime.domain.errors import InvalidTarget, UnauthorizedClient
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
@@ -24,6 +24,15 @@ async def require_dependency(view: ZoneView, client: ApplicationClient, resource
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
     if resource.id not in await view.dependencies(client.application.id):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
+
+
+async def require_principal(view: ZoneView, client: ApplicationClient) -> None:
+    """Check that no user is called as the application is. Raises UnauthorizedClient.
+
+    Names have one owner by now; an application that was called as a user is before that may not act.
+    """
+    if not await view.is_principal(client.application):
+        raise UnauthorizedClient("a user of the zone has the application's identifier; give it another one")
 
 
 async def require_own_tokens(view: ZoneView, client: Client, resource: Resource) -> None:

@@ -25,7 +25,7 @@ from runtime.services.zones.people import SessionRoot, UserView, view_of
 from runtime.services.zones.policies import Policies, compiled
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import revocations, roots, user_agents
+from runtime.storage.sql import names, revocations, roots, user_agents
 from runtime.storage.sql.consents import Agreed
 from runtime.storage.sql.exchange import ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS
@@ -97,6 +97,7 @@ class ZoneView:
         self._withdrawn: Kept[int] = Kept(_KEPT_SMALL)
         self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
         self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
+        self._principals: Kept[str] = Kept(_KEPT_SMALL)
         self._resources: Kept[Resource] = Kept()
         self._resources_by_id: Kept[Resource] = Kept()
         self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
@@ -210,6 +211,14 @@ class ZoneView:
             return int(found.timestamp()) if found else 0
 
         return await self._kept(self._withdrawn, f"{claim}\0{name}", read)
+
+    async def is_principal(self, application: Application) -> bool:
+        """Tell whether its identifier is the application's own: no token says it of a user's."""
+
+        async def read(conn: AsyncConnection) -> str | None:
+            return application.id if await names.is_subject(conn, self.id, application.id) else None
+
+        return await self._kept(self._principals, application.id, read) is not None
 
     async def provider(self, provider_id: str) -> Provider | None:
         """The provider of that id."""

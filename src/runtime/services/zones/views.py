@@ -87,7 +87,8 @@ class Zones(Attached):
                     denied = await revocations.denied(conn, zone_id, now=self.parts.clock())
                     view.denials, view.denied = denied
             if view is None:
-                self._views.pop(zone_id, None)
+                if (gone := self._views.pop(zone_id, None)) is not None:
+                    self._ids_by_slug.drop(gone.zone.slug)
                 self._parsed_keys.pop(zone_id, None)
                 self._loading.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")

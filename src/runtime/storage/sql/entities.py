@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
+from runtime.storage.sql import names
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
@@ -106,12 +107,15 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
     On PostgreSQL a refusal ends the transaction; who wants to go on afterwards opens a savepoint first.
 
     Raises:
-        Conflict: a unique value is taken; the problem names the member.
+        Conflict: a unique value is taken, or was another's for ever; the problem names the member.
         ValidationFailed: a reference leads nowhere, or into another zone.
     """
     row = converter(kind).row(entity)
     try:
-        await conn.execute(_insertion(kind), row)
+        if names.are_given(kind):
+            await names.insert(conn, kind, row)
+        else:
+            await conn.execute(_insertion(kind), row)
     except DBAPIError as error:
         if refused := await refusal(conn, kind, row, error):
             raise refused from error
@@ -119,7 +123,11 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
 
 
 async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Entity]) -> None:
-    """Keep many new entities, in fewer trips. Raises as `insert`."""
+    """Keep many new entities, in fewer trips where each takes no name of its own. Raises as `insert`."""
+    if names.are_given(kind):
+        for entity in entities:
+            await insert(conn, kind, entity)
+        return
     make = converter(kind).row
     for start in range(0, len(entities), _BATCH):
         rows = [make(entity) for entity in entities[start : start + _BATCH]]
@@ -136,6 +144,7 @@ async def replace(conn: AsyncConnection, kind: Kind, entity: Entity, *, within: 
     """Keep an entity in place of the one with its id. Raises NotFound, and as `insert`."""
     row = converter(kind).row(entity)
     parents(kind, within)
+    await names.retake(conn, kind, row)
     values = {f"was_{name}": value for name, value in within.items()} | {"was_id": entity.id}
     values |= {
         name: value for name, value in row.items() if name not in TABLES[kind.name].primary_key.columns
@@ -165,7 +174,9 @@ async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: W
     ).first()
     if found is None:
         raise NotFound(f"there is no {kind.name} `{entity_id}`")
-    await clear_references(conn, kind, entity_id, tenant_id=found[1] if len(found) > 1 else entity_id)
+    tenant_id = found[1] if len(found) > 1 else entity_id
+    await names.leave(conn, kind, entity_id, tenant_id=tenant_id)
+    await clear_references(conn, kind, entity_id, tenant_id=tenant_id)
     await conn.execute(delete(table).where(*mine))
 
 

@@ -2,6 +2,7 @@
 
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.derived import TABLES
+from runtime.storage.sql.name_records import assigned_names, subjects
 from runtime.storage.sql.records import (
     api_keys,
     application_dependencies,
@@ -26,6 +27,7 @@ __all__ = [
     "TABLES",
     "api_keys",
     "application_dependencies",
+    "assigned_names",
     "audit_events",
     "changesets",
     "consents",
@@ -41,6 +43,7 @@ __all__ = [
     "refresh_families",
     "revocations",
     "sessions",
+    "subjects",
     "token_events",
     "user_credentials",
     "withdrawn_names",

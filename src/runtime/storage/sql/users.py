@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import APPLICATION, USER
+from runtime.domain.kinds import USER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import UserStatus
@@ -111,16 +111,8 @@ async def without_credential(conn: AsyncConnection, user_id: str, *, zone_id: st
     return None if found is None else await get(conn, user_id, zone_id=zone_id)
 
 
-async def identifier_taken(conn: AsyncConnection, *, zone_id: str, identifier: str) -> bool:
-    """Tell whether a user or an application of the zone has that identifier: tokens call both `sub`."""
-    for kind in (USER, APPLICATION):
-        if await entities.find_by(conn, kind, "identifier", identifier, within={"zone_id": zone_id}):
-            return True
-    return False
-
-
 async def add(conn: AsyncConnection, user: User) -> None:
-    """Keep a new user. Raises Conflict when the identifier is taken."""
+    """Keep a new user. Raises Conflict when the identifier is, or was, somebody else's."""
     await entities.insert(conn, USER, user)
 
 
@@ -199,7 +191,9 @@ async def hold_provider(conn: AsyncConnection, provider: Provider) -> bool:
 
 
 async def change(conn: AsyncConnection, user: User, **values: Any) -> None:
-    """Write some members of a user."""
+    """Write some members of a user; how they are called, only `entities.replace` changes."""
+    if "identifier" in values:
+        raise ValueError("a name is taken by `entities.replace`")
     await conn.execute(
         update(_users).where(_users.c.id == user.id, _users.c.zone_id == user.zone_id).values(**values)
     )

@@ -253,7 +253,9 @@ async def test_creates_cost_about_one_statement_each(git: Git, zone: str) -> Non
         )
     finally:
         event.remove(engine, "before_cursor_execute", count)
-    assert statements < 400 * 1.2
+    # The name of an application is a statement of its own on SQLite, where no statement is a trip.
+    of_names = 200 if git.company.parts.database.dialect == "sqlite" else 0
+    assert statements < 400 * 1.2 + of_names
 
 
 async def test_credentials_of_workloads(git: Git, zone: str) -> None:

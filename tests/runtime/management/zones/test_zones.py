@@ -6,9 +6,11 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.runtime.management.conftest import Api
-from tests.support.factories import opened_parts
+from tests.support.factories import found_company, opened_parts
 
+from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ZONE, Verb
 from runtime.services.management.organizations import organizations
 
 
@@ -169,3 +171,32 @@ def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: P
     assert first == "https://twin-organization.zones.test"
     assert second != first
     assert second.startswith("https://twin-organization-")
+
+
+@pytest.mark.threat("47a")
+@pytest.mark.threat("47b")
+async def test_an_issuer_made_of_a_slug_is_never_given_again(database_url: str, tmp_path: Path) -> None:
+    """A zone that is made again under its name has another address; where the old one was, there is nothing.
+
+    Not for another organization, and not for its own: tokens, keys and clients of the old one are out there.
+    """
+    public_url = "https://id.example"
+    template = {"public_url": public_url, "zone_url_template": "{public_url}/z/{slug}"}
+    async with opened_parts(tmp_path, database_url=database_url, **template) as parts:
+        first, second = [await found_company(parts, name) for name in ("First", "Second")]
+        zone = await first.zone("Shop")
+        assert zone.protocols.oauth2.issuer == f"{public_url}/z/shop"
+        assert await parts.zones.locate("shop") == zone.id
+        view = await parts.zones.view(zone.id)
+        await first.run(ZONE, Verb.DELETE, {}, zone.id)
+
+        for company in (second, first):
+            again = await company.zone("Shop")
+            issuer = again.protocols.oauth2.issuer
+            assert issuer.startswith(f"{public_url}/z/shop-")
+            assert await parts.zones.locate(again.slug) == again.id
+            assert (await parts.zones.view(again.id)).keys.keys().isdisjoint(view.keys)
+        with pytest.raises(NotFound):
+            await parts.zones.view(zone.id)
+        with pytest.raises(NotFound):
+            await parts.zones.locate("shop")

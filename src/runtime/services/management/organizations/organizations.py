@@ -22,7 +22,7 @@ from runtime.services.management.unit import Unit, unit_of_work, within
 from runtime.services.management.zones import zones
 from runtime.services.parts import Parts
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import ledger
+from runtime.storage.sql import ledger, names
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
@@ -186,7 +186,7 @@ async def create_organization(parts: Parts, name: str, *, by: Actor = SERVICE) -
 async def _found(unit: Unit, name: str) -> Organization:
     """Make the organization of a unit, with its own zone."""
     label = slug_of(name)
-    while await storage.find_by(unit.conn, ORGANIZATION, "label", label, within={}) is not None:
+    while await names.is_assigned(unit.conn, ORGANIZATION, label):
         label = with_suffix(slug_of(name))
     made = Organization(
         id=unit.organization_id, created_at=unit.now, updated_at=unit.now, label=label, name=name

@@ -17,7 +17,7 @@ from runtime.services.management.unit import Unit
 from runtime.services.management.zones import bootstrap
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import exchange
+from runtime.storage.sql import exchange, names
 
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
@@ -66,11 +66,15 @@ async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = O
 
 
 async def _free_slug(unit: Unit, scope: Parents, name: str) -> str:
-    """A slug that is free in the organization; in the whole service when issuers are made of slugs."""
-    slug = await entities.free_slug(unit, ZONE, scope, name)
-    if "{slug}" not in unit.parts.settings.zone_url_template:
-        return slug
-    while await storage.count(unit.conn, ZONE, within={}, where=[storage.Equals("slug", (slug,))]):
+    """A slug that is free in the organization, and of an issuer that no zone ever had.
+
+    Tokens, keys and registrations of a zone that is gone are out in the world under its issuer. So where
+    issuers are made of slugs, a zone that is made again under its name has another address.
+    """
+    slug, settings = await entities.free_slug(unit, ZONE, scope, name), unit.parts.settings
+    while "{slug}" in settings.zone_url_template and await names.is_assigned(
+        unit.conn, ZONE, _issuer(settings, zone_id="", slug=slug)
+    ):
         slug = with_suffix(slug_of(name))
     return slug
 
@@ -80,10 +84,14 @@ _PLAIN = ("name", "description", "requires_invitation", "external_sync_enabled")
 
 def protocols_of(settings: Settings, *, zone_id: str, slug: str) -> ZoneProtocols:
     """The addresses of a new zone, as the settings have it. They are stored and never worked out again."""
-    public_url = settings.public_url.rstrip("/")
-    issuer = settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
+    issuer = _issuer(settings, zone_id=zone_id, slug=slug)
     parts = urlsplit(issuer)
     return addresses(issuer, f"{parts.scheme}://{parts.netloc}", parts.path)
+
+
+def _issuer(settings: Settings, *, zone_id: str, slug: str) -> str:
+    public_url = settings.public_url.rstrip("/")
+    return settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
 
 
 async def _gateway(unit: Unit, zone: Zone) -> Entity:
