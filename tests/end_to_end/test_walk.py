@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from tests.runtime.management.conftest import Api, caller
 from tests.support.server import serve
-from tests.walk.greedy import IGNORED, GreedyClient
+from tests.walk.greedy import IGNORED, OPS, GreedyClient, in_changesets
 from tests.walk.walking import Walk
 
 from runtime.contract.routes import ROUTES as OPERATIONS
 from runtime.domain import kinds
-from runtime.domain.kinds import Verb
 from runtime.services.management.organizations import organizations
 
 ROUTES = Path(__file__).parents[2] / "schemas" / "routes.txt"
@@ -82,4 +81,11 @@ def test_nobody_sets_more_than_is_theirs(tmp_path: Path) -> None:
     assert {name: wishes for name, wishes in client.granted.items() if wishes} == THEIRS
     takes = {route.operation_id for route in OPERATIONS if route.body and not route.form}
     assert takes - client.tried.keys() == IGNORED | {"policy_bundle.update"}
-    assert client.specs == {kind.name for kind in kinds.ALL if kind.manifest and Verb.CREATE in kind.verbs}
+    assert client.specs == {
+        (op, kind.name)
+        for kind in kinds.ALL
+        if kind.manifest
+        for verb in OPS.keys() & kind.verbs
+        if in_changesets(kind, verb)
+        for op in OPS[verb]
+    }

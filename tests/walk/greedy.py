@@ -10,7 +10,7 @@ from tests.walk.checking import CheckingClient
 
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ALL, Verb
+from runtime.domain.kinds import ALL, Kind, Verb
 from runtime.domain.kinds.marks import Mark, members, part_of
 
 # What an attacker would like to say, with a value that would mean something.
@@ -26,6 +26,8 @@ WISHES: dict[str, Any] = {
 }
 # The interface says of this body that it is any object, and ignored.
 IGNORED = frozenset({"policy_schemas.set_default"})
+# What a changeset calls what a route does.
+OPS = {Verb.CREATE: ("create",), Verb.UPDATE: ("update", "adopt")}
 _AT_ONCE = 80  # more than a hundred mistakes are counted, not named
 _OURS = (Mark.SERVER, Mark.INTERNAL, Mark.DERIVED)
 
@@ -55,14 +57,14 @@ class GreedyClient(CheckingClient):
     Attributes:
         tried: operation -> the members, and places inside of them, that it has refused to be told.
         granted: operation -> those of the wishes that its bodies may have.
-        specs: the kinds whose specifications in a changeset have refused the same.
+        specs: the operations of a changeset, and the kinds, whose specifications have refused the same.
     """
 
     def __init__(self, client: httpx.Client, document: dict[str, Any]) -> None:
         super().__init__(client, document)
         self.organization_id = str(client.get("/organizations").json()["items"][0]["id"])
         self.tried: dict[str, set[str]] = {}
-        self.specs: set[str] = set()
+        self.specs: set[tuple[str, str]] = set()
         self._bodies: set[tuple[str, Any]] = set()
         self.granted: dict[str, set[str]] = {}
 
@@ -90,24 +92,27 @@ class GreedyClient(CheckingClient):
             for place in inner(model):
                 if place[0] in taken:
                     self._refused(route, path, _put(body, place), {_named(body, place)})
-        if route.verb is Verb.CREATE and route.kind and route.kind.manifest:
+        if route.verb in OPS and route.kind and route.kind.manifest and in_changesets(route.kind, route.verb):
             self._wish_by_changeset(route, path, body, taken)
         assert self._seen(route, path) == before, f"{route.operation_id} has changed something"
 
     def _wish_by_changeset(
         self, route: Route, path: Mapping[str, str], body: dict[str, Any], taken: set[str]
     ) -> None:
-        """The same, in the specification of an operation of a changeset."""
+        """The same, in the specification of an operation of a changeset: create, or update and adopt."""
         assert route.kind is not None
+        assert route.verb is not None
+        id_ = {} if route.verb is Verb.CREATE else {"id": path[route.kind.item]}
         place = {"zone": {"id": path["zoneId"]}} if "zoneId" in path else {}
         changesets = self.route("changesets.create")
         for names in batched(sorted((decided_here() | WISHES.keys()) - taken), _AT_ONCE):
             spec = {**body, **{name: WISHES.get(name, "x") for name in names}}
-            step = {"op": "create", "kind": route.kind.name, "name": "greedy", "spec": spec, **place}
-            sent = {"base_revision": 0, "owner": "greedy", "plan_digest": "x", "operations": [step]}
-            at = {"organization_id": self.organization_id}
-            self.specs.add(route.kind.name)
-            self._refused(changesets, at, sent, {f"operations[0].spec.{name}" for name in names})
+            for op in OPS[route.verb]:
+                step = {"op": op, "kind": route.kind.name, "name": "greedy", "spec": spec, **id_, **place}
+                base = {"base_revision": 0, "owner": "greedy", "plan_digest": "x"}
+                sent, at = base | {"operations": [step]}, {"organization_id": self.organization_id}
+                self.specs.add((op, route.kind.name))
+                self._refused(changesets, at, sent, {f"operations[0].spec.{name}" for name in names})
 
     def _refused(self, route: Route, path: Mapping[str, str], body: dict[str, Any], names: set[str]) -> None:
         """Each of these members is named in a 400."""
@@ -135,6 +140,11 @@ class GreedyClient(CheckingClient):
             told = answer.json() if answer.status_code == 200 else answer.status_code
             return told.get("items", told) if isinstance(told, dict) else told
         return None
+
+
+def in_changesets(kind: Kind, verb: Verb) -> bool:
+    """Whether a specification is read before the entity is looked at, whose type may say how."""
+    return verb is Verb.CREATE or not kind.variants
 
 
 def batched(names: list[str], size: int) -> Iterator[list[str]]:

@@ -5,6 +5,7 @@ import gzip
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from inspect import signature
 
 import pytest
 
@@ -257,6 +258,7 @@ async def test_a_dripping_answer_ends_in_time():
 
     assert failure.value.temporary
     assert time.monotonic() - started < 1
+    assert signature(Outbound).parameters["timeout_seconds"].default == 5  # what the service runs with
 
 
 @pytest.mark.threat("7w")

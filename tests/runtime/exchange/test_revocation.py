@@ -179,6 +179,25 @@ async def test_other_workers_hear_of_it(
         await chain.second(other_worker)
 
 
+@pytest.mark.threat("18a", "18b", "18c", "18d", "18e", "18h")
+@pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
+async def test_still_refused_after_a_restart(
+    chain: Chain,
+    storage_settings: dict[str, Any],
+    revoke: Callable[[Chain], Awaitable[None]],
+    expected: type[OAuthError],
+) -> None:
+    """A process that knows nothing yet finds the tokens as it would have before, and then refuses them."""
+    async with opened_parts(**storage_settings) as restarted:
+        assert await chain.second(restarted)
+
+    await revoke(chain)
+
+    async with opened_parts(**storage_settings) as restarted:
+        with pytest.raises(expected):
+            await chain.second(restarted)
+
+
 @pytest.mark.threat("18o")
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS[:7], ids=lambda value: value.__name__)
 async def test_still_refused_without_short_lived_state(

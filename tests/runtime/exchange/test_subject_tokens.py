@@ -14,6 +14,7 @@ from tests.support.factories import App, Company, Person
 from tests.support.scene import Scene, claims_of
 
 from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.outbound import Outbound, OutboundFailed
 from runtime.domain.errors import InvalidGrant, InvalidRequest, OAuthError
 from runtime.domain.kinds.resource import Resource
 from runtime.services.issuing.access_tokens import issue_id_token
@@ -47,10 +48,12 @@ async def _refused(scene: Scene, agent: App, api: Resource, token: str) -> OAuth
     return refusal.value
 
 
-@pytest.mark.threat("10a", "10b", "10c", "10d", "10e", "10f", "10g")
+@pytest.mark.threat("10a", "10b", "10c", "10d", "10e", "10f", "10g", "10h", "10i", "10j", "10k")
 @pytest.mark.standard("RFC 7515")
-async def test_algorithm_confusion(scene: Scene, agent: App, api: Resource, subject: str) -> None:
-    """The algorithm and the key are ours to choose: no header can bring others in."""
+async def test_algorithm_confusion(
+    scene: Scene, agent: App, api: Resource, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The algorithm and the key are ours to choose: no header can bring others in, nor have them fetched."""
     assert await scene.exchange(agent, subject, api, "read")
     header, payload, signature = _parts(subject)
     view = await scene.parts.zones.view(scene.zone.id)
@@ -63,6 +66,7 @@ async def test_algorithm_confusion(scene: Scene, agent: App, api: Resource, subj
     own = SigningKey.generate("RS256")
     twice = json.dumps(payload)[:-1].encode() + b', "sub": "root"}'
 
+    duplicated = f"{_part(header)}.{_part(twice)}.{signature}"
     forged = [
         f"{_part(header | {'alg': 'none'})}.{_part(payload)}.",
         f"{_part(header | {'alg': 'none'})}.{_part(payload)}.{signature}",
@@ -82,12 +86,22 @@ async def test_algorithm_confusion(scene: Scene, agent: App, api: Resource, subj
         ),
         f"{_part(header)}.{_part(payload)}.{signature}\n",
         f"{_part(header)}.{_part(payload)}.{signature}.{signature}.{signature}",
-        f"{_part(header)}.{_part(twice)}.{signature}",
+        duplicated,
         f"{_part(header)}.{_part(payload | {'sub': 'root'})}.{signature}",
         "not a token",
     ]
+    fetched: list[str] = []
+
+    async def fetch(_: Outbound, *request: Any, **__: Any) -> None:
+        fetched.append(repr(request))
+        raise OutboundFailed("nothing is asked", temporary=False)
+
+    monkeypatch.setattr(Outbound, "_request", fetch)
     for token in forged:
-        await _refused(scene, agent, api, token)
+        refusal = await _refused(scene, agent, api, token)
+        is_none = token.count(".") != 2 or token.endswith(("\n", ".")) or token == duplicated
+        assert isinstance(refusal, InvalidRequest if is_none else InvalidGrant), token
+    assert fetched == []
 
 
 @pytest.mark.threat("11a", "11b", "11c", "11d", "11e", "11f", "11i")
