@@ -53,6 +53,27 @@ class RedisServer:
         with redis.Redis.from_url(self.url) as client:
             client.flushall()
 
+    def fill(self) -> None:
+        """Have more than there is room for, and forget nothing for it, as documented for production."""
+        with redis.Redis.from_url(self.url) as client:
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", client.info("memory")["used_memory"] // 2)
+
+    def follow(self, port: int) -> None:
+        """Be a read-only replica of whoever listens there, and have all that it has. Raises TimeoutError."""
+        with redis.Redis.from_url(self.url) as client:
+            client.replicaof("127.0.0.1", port)
+            deadline = time.monotonic() + _START_SECONDS
+            while client.info("replication")["master_link_status"] != "up":
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the replica has not caught up")
+                time.sleep(0.02)
+
+    def lead(self) -> None:
+        """Be a replica no more, with what was heard so far."""
+        with redis.Redis.from_url(self.url) as client:
+            client.replicaof("NO", "ONE")
+
 
 @contextmanager
 def running_redis() -> Iterator[RedisServer]:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
+from tests.runtime.exchange.states import Away
 from tests.support.factories import App
 from tests.support.scene import Scene, claims_of
 
@@ -198,6 +199,22 @@ async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene
     assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.7", parts=parts)
     other = await scene.company.app(scene.zone, "bystander")
     assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", parts=parts)
+
+
+async def test_guessing_is_slowed_while_nothing_can_be_counted_together(scene: Scene) -> None:
+    """Where the state is away, or takes no writes, each process counts for itself."""
+    victim = await scene.company.app(scene.zone, "lonely victim")
+    wrong = replace(victim, secret="wrong")
+    now = scene.parts.clock()
+    parts = replace(scene.parts, clock=lambda: now, state=Away())
+    assert await scene.post([*FORM, *victim.form.items()], address="203.0.113.8", parts=parts)
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(InvalidClient):
+            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", parts=parts)
+
+    with pytest.raises(TooManyRequests):
+        await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", parts=parts)
+    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.8", parts=parts)
 
 
 @pytest.mark.threat("25c")

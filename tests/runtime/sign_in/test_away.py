@@ -22,6 +22,7 @@ _OF_STATE = (
     "delete",
     "fetch",
     "put_many",
+    "put_once",
     "raise_all",
     "count",
     "use_once",

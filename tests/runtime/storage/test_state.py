@@ -5,6 +5,7 @@ import time
 
 import pytest
 import redis
+from tests.support.proxy import proxied
 from tests.support.redis import running_redis
 
 from runtime.domain.errors import Unavailable
@@ -46,7 +47,7 @@ class TestBoth:
 
     async def test_exactly_one_claims_a_value(self, state):
         """The others hear what that one left behind, and never that there was nothing."""
-        await state.put("code", b"x", ttl_seconds=60)
+        await state.put_once("code", b"x", ttl_seconds=60)
 
         claims = (state.claim("code", mark="used", value=b"%d" % n, ttl_seconds=60) for n in range(20))
         heard = await asyncio.gather(*claims)
@@ -233,6 +234,8 @@ class TestRedis:
         state = open_state(f"unix://{tmp_path}/nothing.sock")
         asked = (
             state.put("a", b"1", ttl_seconds=1),
+            state.put_once("a", b"1", ttl_seconds=1),
+            state.claim("a", mark="b", value=b"1", ttl_seconds=1),
             state.get("a"),
             state.take("a"),
             state.add("a", b"1", ttl_seconds=1),
@@ -284,4 +287,106 @@ class TestRedis:
             ahead = int(time.time()) + 1
             assert await state.use_once("new", made_at=ahead, ttl_seconds=60)
             assert not await state.use_once("new", made_at=ahead, ttl_seconds=60)
+            await state.close()
+
+    @pytest.mark.threat("35g")
+    async def test_a_replica_that_takes_over_vouches_for_nothing(self):
+        """It may lack what was used last, and so may the one that was there before it, when it comes back."""
+        with running_redis() as one, running_redis() as two, proxied(one.url) as way:
+            now = int(time.time()) - 10
+            before, after = RedisState.open(one.url), RedisState.open(two.url)
+            two.follow(way.port)
+            await before.begin()
+            with redis.Redis.from_url(one.url) as client:
+                client.set("zonewright:used:began", now - 10)  # it has run for a while
+                assert await before.use_once("known", made_at=now, ttl_seconds=60)
+                for code in ("first", "second"):
+                    await before.put_once(code, b"grant", ttl_seconds=60)
+                client.set("marker", "1")
+                assert client.wait(1, 5000) == 1  # the replica has all that came before
+            two.lead()
+            assert await before.use_once("jti", made_at=now, ttl_seconds=60)
+            kept, _ = await before.claim("first", mark="used", value=b"by one", ttl_seconds=60)
+            assert kept == b"grant"
+
+            assert await after.claim("first", mark="used", value=b"by two", ttl_seconds=60) == (None, None)
+            with pytest.raises(Unavailable, match="cannot be told"):
+                await after.use_once("jti", made_at=now, ttl_seconds=60)
+            assert not await after.use_once("known", made_at=now, ttl_seconds=60)
+
+            with proxied(two.url) as back:
+                one.follow(back.port)
+                one.lead()
+            assert await before.claim("second", mark="used", value=b"again", ttl_seconds=60) == (None, None)
+            with pytest.raises(Unavailable, match="cannot be told"):
+                await before.use_once("jti", made_at=now, ttl_seconds=60)
+            await before.put_once("new", b"grant", ttl_seconds=60)
+            assert await before.claim("new", mark="used", value=b"x", ttl_seconds=60) == (b"grant", None)
+            await before.close()
+            await after.close()
+
+    @pytest.mark.threat("35g", "43f", "43g")
+    @pytest.mark.parametrize("is_full", [True, False], ids=["full", "read-only replica"])
+    async def test_what_takes_no_writes_is_told_apart(self, is_full):
+        """It answers what is read, and every write is refused as one: nothing seems to be new, or done."""
+        with running_redis() as leader, running_redis() as server, proxied(leader.url) as way:
+            state, ahead = RedisState.open(leader.url), int(time.time()) + 60
+            await state.ping()
+            await state.put("there", b"1", ttl_seconds=60)
+            await state.put_once("code", b"grant", ttl_seconds=60)
+            assert await state.use_once("jti", made_at=ahead, ttl_seconds=60)
+            if is_full:
+                leader.fill()
+            else:
+                server.follow(way.port)
+                await state.close()
+                state = RedisState.open(server.url)
+            writes = [
+                state.ping(),
+                state.put("a", b"1", ttl_seconds=1),
+                state.put_once("a", b"1", ttl_seconds=1),
+                state.put_many({"a": b"1"}, ttl_seconds=1),
+                state.add("a", b"1", ttl_seconds=1),
+                state.add("there", b"1", ttl_seconds=1),
+                state.use_once("another", made_at=ahead, ttl_seconds=60),
+                state.raise_all({"a": 1}, ttl_seconds=1),
+                state.count("a", ttl_seconds=1),
+            ]
+            if not is_full:  # a full one still forgets
+                writes += [
+                    state.begin(),
+                    state.take("there"),
+                    state.claim("code", mark="used", value=b"1", ttl_seconds=1),
+                    state.delete("there"),
+                ]
+            for write in writes:
+                with pytest.raises(Unavailable, match="takes no writes"):
+                    await write
+
+            assert await state.fetch(["there", "nothing"]) == [b"1", None]
+            assert not await state.use_once("jti", made_at=ahead, ttl_seconds=60)
+            if is_full:
+                assert await state.claim("code", mark="used", value=b"1", ttl_seconds=60) == (b"grant", None)
+                assert await state.claim("code", mark="used", value=b"2", ttl_seconds=60) == (None, b"1")
+            await state.close()
+
+    @pytest.mark.threat("35a")
+    async def test_nobody_waits_for_one_that_hangs(self):
+        """One trip finds out, and those that come meanwhile hear so at once; it is seen when it is back."""
+        with running_redis() as server, proxied(server.url) as way:
+            state = RedisState.open(way.redis_url, timeout_seconds=0.5)
+            await state.put("a", b"1", ttl_seconds=60)
+            way.hold_up()
+            with pytest.raises(Unavailable):
+                await state.get("a")
+            began_at = time.monotonic()
+            for _ in range(20):
+                with pytest.raises(Unavailable):
+                    await state.get("a")
+            assert time.monotonic() - began_at < 0.5
+
+            way.lead_to(server.url)
+            await asyncio.sleep(1.1)
+            assert await state.get("a") == b"1"
+            assert await asyncio.gather(*(state.get("a") for _ in range(9))) == [b"1"] * 9
             await state.close()

@@ -57,7 +57,7 @@ async def issue(parts: Parts, zone_id: str, grant: CodeGrant) -> str:
     """A new code for that grant."""
     code = new_secret()
     key = _key(parts, zone_id, code, "code")
-    await parts.state.put(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)
+    await parts.state.put_once(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)
     return code
 
 

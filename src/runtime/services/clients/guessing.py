@@ -20,11 +20,13 @@ class SecretGuessing:
     """Who has failed too often: counted for a client and an address together.
 
     So nobody can lock an application out from elsewhere. Failures are counted in the shared state; that a
-    pair is over the limit is remembered here, so a request that is in order costs no trip.
+    pair is over the limit is remembered here, so a request that is in order costs no trip. While the state
+    takes no writes, each process counts for itself.
     """
 
     def __init__(self) -> None:
         self._blocked: Kept[float] = Kept()
+        self._alone: Kept[int] = Kept()
 
     def check(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait."""
@@ -43,7 +45,9 @@ class SecretGuessing:
                 f"{GUESSES.name}:{zone_id}:{pair}:{window}", ttl_seconds=GUESSES.seconds
             )
         except Unavailable:
-            return  # what was shown is still checked; only the counting is away
+            counted = f"{zone_id} {pair} {window}"
+            failures = (self._alone.get(counted) or 0) + 1
+            self._alone.put(counted, failures)
         if failures >= MAX_FAILURES:
             self._blocked.put(f"{zone_id} {pair}", float((window + 1) * GUESSES.seconds))
 

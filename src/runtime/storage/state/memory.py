@@ -58,6 +58,10 @@ class InProcessState:
         self._forget(key)
         return value
 
+    async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value for one `claim`."""
+        self._put(key, value, ttl_seconds)
+
     async def claim(
         self, key: str, *, mark: str, value: bytes, ttl_seconds: int
     ) -> tuple[bytes | None, bytes | None]:

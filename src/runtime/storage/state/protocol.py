@@ -21,10 +21,17 @@ class State(Protocol):
     async def take(self, key: str) -> bytes | None:
         """The value, which is gone afterwards: of many callers exactly one gets it."""
 
+    async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value for one `claim`.
+
+        It is gone where it cannot be told any more whether it was claimed: when the state has lost what was
+        written last.
+        """
+
     async def claim(
         self, key: str, *, mark: str, value: bytes, ttl_seconds: int
     ) -> tuple[bytes | None, bytes | None]:
-        """Take what is kept under a key, and leave *value* under *mark* for those who come later.
+        """Take what `put_once` kept under a key, and leave *value* under *mark* for those who come later.
 
         Of many callers exactly one gets what was kept; the others get what that one left, as long as that
         lives. In one step: no caller finds both gone.
@@ -64,7 +71,7 @@ class State(Protocol):
         """Add one to a counter, which lives that long from its first use; answer its value."""
 
     async def ping(self) -> None:
-        """Return when the state can be reached. Raises `Unavailable`."""
+        """Return when the state can be reached, and written to. Raises `Unavailable`."""
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from hashlib import sha1
-from time import time
+from time import monotonic
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.state.gathering import Gathering
@@ -25,56 +25,87 @@ for n = 1, #KEYS do
   redis.call('SET', KEYS[n], wanted, 'EX', ARGV[#KEYS + 1])
 end
 """
-# Pairs of a key and its mark, each pair with a value and a lifetime.
-_CLAIM = """
-local heard = {}
+# What is written belongs to a history. Another one begins when a server starts, and when a replica takes
+# over, for either may lack what was written last.
+_HISTORY = """
+local history = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
+"""
+# Each key with a value and a lifetime.
+_KEEP = f"""
+{_HISTORY}
+for n = 1, #KEYS do redis.call('SET', KEYS[n], history .. ARGV[2 * n - 1], 'EX', ARGV[2 * n]) end
+"""
+# Pairs of a key and its mark, each pair with a value and a lifetime. What was kept in another history may
+# have been claimed in it.
+_CLAIM = f"""
+{_HISTORY}
+local heard = {{}}
 for n = 1, #KEYS, 2 do
   local kept, left = redis.call('GETDEL', KEYS[n]), false
-  if kept then
+  if kept and string.sub(kept, 1, #history) == history then
+    kept = string.sub(kept, #history + 1)
     redis.call('SET', KEYS[n + 1], ARGV[n], 'EX', ARGV[n + 1])
   else
-    left = redis.call('GET', KEYS[n + 1])
+    kept, left = false, redis.call('GET', KEYS[n + 1])
   end
   heard[n], heard[n + 1] = kept, left
 end
 return heard
 """
-# 1: noted; 0: used before; -1: made before what is remembered begins.
-_USE_ONCE = """
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-local began = redis.call('GET', KEYS[2])
-if not began then
-  began = ARGV[3]
-  redis.call('SET', KEYS[2], began)
+# What is remembered begins anew with a history.
+_BEGIN = f"""
+{_HISTORY}
+local began = redis.call('GET', KEYS[1])
+if not began or redis.call('GET', KEYS[2]) ~= history then
+  began = redis.call('TIME')[1]
+  redis.call('SET', KEYS[1], began)
+  redis.call('SET', KEYS[2], history)
 end
+"""
+# 1: noted; 0: used before; -1: made before what is remembered begins.
+_USE_ONCE = f"""
+if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
+{_BEGIN}
 if tonumber(ARGV[1]) < tonumber(began) then return -1 end
-redis.call('SET', KEYS[1], '1', 'EX', ARGV[2])
+redis.call('SET', KEYS[3], '1', 'EX', ARGV[2])
 return 1
 """
-_USE_ONCE_SHA = sha1(_USE_ONCE.encode(), usedforsecurity=False).hexdigest()
-_BEGAN = "used:began"
+_BEGAN = ("used:began", "used:history")
 _COUNT = """
 local counted = redis.call('INCR', KEYS[1])
 if counted == 1 then redis.call('EXPIRE', KEYS[1], ARGV[1]) end
 return counted
 """
 
+_TIMEOUT_SECONDS = 2.0
+_SILENT_SECONDS = 1.0  # after a trip without an answer, until the next one is tried
+
 
 class RedisState:
     """State in one Redis. Every method raises `Unavailable` when it cannot be reached in time."""
 
-    def __init__(self, client: Redis, *, prefix: str = "zonewright:") -> None:
+    def __init__(
+        self, client: Redis, *, prefix: str = "zonewright:", timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> None:
         self._client = client
         self._prefix = prefix
+        self._timeout_seconds = timeout_seconds
         self._raise_all = client.register_script(_RAISE_ALL)
+        self._keep = client.register_script(_KEEP)
         self._claim = client.register_script(_CLAIM)
+        self._begin = client.register_script(_BEGIN)
+        self._use_once = client.register_script(_USE_ONCE)
         self._count = client.register_script(_COUNT)
         self._fetches = Gathering(self._fetch_all)
         self._puts = Gathering(self._put_all)
+        self._keeps = Gathering(self._keep_all)
         self._claims = Gathering(self._claim_all)
+        self._silent_until = 0.0
 
     @classmethod
-    def open(cls, url: str, *, connections: int = 32, timeout_seconds: float = 2.0) -> "RedisState":
+    def open(
+        cls, url: str, *, connections: int = 32, timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> "RedisState":
         """State at a `redis://`, `rediss://` or `unix://` URL; connections are made as they are needed."""
         pool = BlockingConnectionPool.from_url(
             url,
@@ -82,16 +113,17 @@ class RedisState:
             timeout=timeout_seconds,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
-            retry=Retry(NoBackoff(), 1),  # once, for connections that the server closed meanwhile
+            # Once, for connections that the server closed meanwhile.
+            retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
         )
-        return cls(Redis.from_pool(pool))
+        return cls(Redis.from_pool(pool), timeout_seconds=timeout_seconds)
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
         """Keep a value, in place of one that is there."""
         await self._puts.answer((key, value, ttl_seconds))
 
     async def _put_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
-        async with _reaching(), self._client.pipeline(transaction=False) as trip:
+        async with self._reaching(), self._client.pipeline(transaction=False) as trip:
             for key, value, ttl_seconds in entries:
                 trip.set(self._name(key), value, ex=ttl_seconds)
             await trip.execute()
@@ -99,13 +131,24 @@ class RedisState:
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None when there is none or it has expired."""
-        async with _reaching():
+        async with self._reaching():
             return _bytes(await self._client.get(self._name(key)))
 
     async def take(self, key: str) -> bytes | None:
         """The value, which is gone afterwards: of many callers exactly one gets it."""
-        async with _reaching():
+        async with self._reaching():
             return _bytes(await self._client.getdel(self._name(key)))
+
+    async def put_once(self, key: str, value: bytes, *, ttl_seconds: int) -> None:
+        """Keep a value for one `claim`."""
+        await self._keeps.answer((key, value, ttl_seconds))
+
+    async def _keep_all(self, entries: Sequence[tuple[str, bytes, int]]) -> Sequence[None]:
+        names = [self._name(key) for key, _, _ in entries]
+        arguments = [each for _, value, ttl_seconds in entries for each in (value, ttl_seconds)]
+        async with self._reaching():
+            await self._keep(keys=names, args=arguments)
+        return [None] * len(entries)
 
     async def claim(
         self, key: str, *, mark: str, value: bytes, ttl_seconds: int
@@ -118,36 +161,25 @@ class RedisState:
     ) -> Sequence[tuple[bytes | None, bytes | None]]:
         names = [self._name(name) for key, mark, _, _ in wanted for name in (key, mark)]
         arguments = [argument for _, _, value, ttl_seconds in wanted for argument in (value, ttl_seconds)]
-        async with _reaching():
+        async with self._reaching():
             heard = [_bytes(each) for each in await self._claim(keys=names, args=arguments)]
         return list(zip(heard[::2], heard[1::2], strict=True))
 
     async def add(self, key: str, value: bytes, *, ttl_seconds: int) -> bool:
         """Keep a value unless there is one; tell whether it was kept."""
-        async with _reaching():
+        async with self._reaching():
             return bool(await self._client.set(self._name(key), value, ex=ttl_seconds, nx=True))
 
     async def begin(self) -> None:
-        """Remember from now on what is used once, if nobody does so yet.
-
-        A server forgets its scripts when it starts, whatever it restores of its data, and no replica has
-        them: so one that does not know ours may lack what was noted last, and its memory begins anew.
-        """
-        async with _reaching():
-            (known,) = await self._client.script_exists(_USE_ONCE_SHA)
-            await self._client.set(self._name(_BEGAN), int(time()), nx=bool(known))
-            await self._client.script_load(_USE_ONCE)
+        """Remember from now on what is used once, if nobody does so yet."""
+        async with self._reaching():
+            await self._begin(keys=[self._name(each) for each in _BEGAN])
 
     async def use_once(self, key: str, *, made_at: float, ttl_seconds: int) -> bool:
         """Take note that something is used; tell whether this is the first time."""
-        names = (self._name(key), self._name(_BEGAN))
-        arguments = (f"{made_at:.3f}", str(ttl_seconds), str(int(time())))
-        async with _reaching():
-            try:
-                noted = await self._client.evalsha(_USE_ONCE_SHA, 2, *names, *arguments)
-            except NoScriptError:
-                await self.begin()
-                noted = await self._client.evalsha(_USE_ONCE_SHA, 2, *names, *arguments)
+        names = [self._name(each) for each in (*_BEGAN, key)]
+        async with self._reaching():
+            noted = await self._use_once(keys=names, args=[f"{made_at:.3f}", str(ttl_seconds)])
         if noted == -1:
             raise Unavailable(FORGOTTEN, internal="made before the Redis at hand")
         return bool(noted)
@@ -155,7 +187,7 @@ class RedisState:
     async def delete(self, *keys: str) -> None:
         """Forget these."""
         if keys:
-            async with _reaching():
+            async with self._reaching():
                 await self._client.unlink(*map(self._name, keys))
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
@@ -164,7 +196,7 @@ class RedisState:
 
     async def _fetch_all(self, wanted: Sequence[Sequence[str]]) -> Sequence[list[bytes | None]]:
         keys = list(dict.fromkeys(key for each in wanted for key in each))
-        async with _reaching():
+        async with self._reaching():
             values = await self._client.mget([self._name(key) for key in keys])
         found = dict(zip(keys, map(_bytes, values), strict=True))
         return [[found[key] for key in each] for each in wanted]
@@ -173,7 +205,7 @@ class RedisState:
         """Keep many values in one trip."""
         if not values:
             return
-        async with _reaching(), self._client.pipeline(transaction=False) as trip:
+        async with self._reaching(), self._client.pipeline(transaction=False) as trip:
             for key, value in values.items():
                 trip.set(self._name(key), value, ex=ttl_seconds)
             await trip.execute()
@@ -181,34 +213,57 @@ class RedisState:
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one trip."""
         if numbers:
-            async with _reaching():
+            async with self._reaching():
                 arguments = [*map(str, numbers.values()), str(ttl_seconds)]
                 await self._raise_all(keys=[self._name(key) for key in numbers], args=arguments)
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use; answer its value."""
-        async with _reaching():
+        async with self._reaching():
             return int(await self._count(keys=[self._name(key)], args=[ttl_seconds]))
 
     async def ping(self) -> None:
-        """Return when Redis answers."""
-        async with _reaching():
-            await self._client.ping()
+        """Return when Redis answers, and takes what is written to it."""
+        async with self._reaching():
+            await self._client.set(self._name("ping"), b"1", ex=10)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
+    @asynccontextmanager
+    async def _reaching(self) -> AsyncIterator[None]:
+        """Around each trip. Raises Unavailable in place of what the client raises.
+
+        While Redis leaves a trip without an answer, one at a time finds out whether it goes on: all others
+        do not wait for it.
+        """
+        began_at = monotonic()
+        if began_at < self._silent_until:
+            raise Unavailable("the short-lived state cannot be reached", internal="no answer a moment ago")
+        is_probe = self._silent_until > 0
+        if is_probe:
+            self._silent_until = began_at + self._timeout_seconds + _SILENT_SECONDS
+        try:
+            yield
+        except (RedisError, OSError, TimeoutError) as error:
+            if _refuses_writes(error):
+                self._silent_until = 0.0
+                raise Unavailable("the short-lived state takes no writes", internal=str(error)) from error
+            if is_probe or monotonic() - began_at > 0.9 * self._timeout_seconds:
+                self._silent_until = monotonic() + _SILENT_SECONDS
+            raise Unavailable("the short-lived state cannot be reached", internal=str(error)) from error
+        self._silent_until = 0.0
+
     def _name(self, key: str) -> str:
         return self._prefix + key
 
 
-@asynccontextmanager
-async def _reaching() -> AsyncIterator[None]:
-    try:
-        yield
-    except (RedisError, OSError, TimeoutError) as error:
-        raise Unavailable("the short-lived state cannot be reached", internal=str(error)) from error
+def _refuses_writes(error: Exception) -> bool:
+    """Tell a Redis that is full, or a replica, from one that cannot be reached: it answers what is read."""
+    codes = ("OOM ", "READONLY ", "MISCONF ", "NOREPLICAS ")  # as a script tells them
+    told = str(error)
+    return isinstance(error, OutOfMemoryError | ReadOnlyError) or any(code in told for code in codes)
 
 
 def _bytes(value: Any) -> bytes | None:
