@@ -164,6 +164,7 @@ class Server:
                     "ZONECTL_SERVER": self.url,
                     "ZONECTL_API_KEY": self.api_key,
                     "ZONECTL_CACHE_DIR": str(self.directory / "cache"),
+                    "ZONECTL_STATE_DIR": str(self.directory / "state"),
                     "NO_COLOR": "1",
                     "COLUMNS": "120",
                 }
@@ -384,7 +385,8 @@ class Application:
 
 def written_secret(directory: Path, zone: str, name: str) -> str:
     """The secret that `zonectl apply --secrets-dir` wrote for a credential."""
-    secret: str = json.loads((directory / f"{zone}.{name}.json").read_text("utf-8"))["password"]
+    file = directory / f"{zone}.ApplicationCredential.{name}.json"
+    secret: str = json.loads(file.read_text("utf-8"))["password"]
     return secret
 
 

@@ -42,22 +42,32 @@ MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app", "runtime
 MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
 MAY_IMPORT["reconciler.kinds"] = frozenset()
-for _part in ("manifests", "plan", "client"):
-    MAY_IMPORT[f"reconciler.{_part}"] = frozenset({"reconciler.kinds"})
+MAY_IMPORT["reconciler.plan"] = frozenset({"reconciler.kinds"})
+MAY_IMPORT["reconciler.files"] = frozenset()
+MAY_IMPORT["reconciler.terminal"] = frozenset()
+for _part in ("manifests", "client"):
+    MAY_IMPORT[f"reconciler.{_part}"] = frozenset({"reconciler.files", "reconciler.kinds"})
 for _part in ("apply", "report"):
     MAY_IMPORT[f"reconciler.{_part}"] = frozenset(
-        {"reconciler.client", "reconciler.kinds", "reconciler.manifests", "reconciler.plan"}
+        f"reconciler.{other}" for other in ("client", "files", "kinds", "manifests", "plan")
     )
+MAY_IMPORT["reconciler.report"] |= {"reconciler.terminal"}
 MAY_IMPORT["reconciler.variables"] = frozenset()
 for _part in ("apply", "client"):
     MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}
-MAY_IMPORT["reconciler.configured"] = frozenset({"reconciler.manifests", "reconciler.variables"})
-MAY_IMPORT["reconciler.exits"] = frozenset()
+MAY_IMPORT["reconciler.configured"] = frozenset(
+    {"reconciler.files", "reconciler.manifests", "reconciler.variables"}
+)
+MAY_IMPORT["reconciler.exits"] = frozenset({"reconciler.terminal"})
 MAY_IMPORT["reconciler.session"] = frozenset(
     f"reconciler.{other}"
-    for other in ("apply", "client", "configured", "exits", "kinds", "manifests", "plan", "report")
+    for other in ("apply", "client", "configured", "exits", "files", "kinds", "manifests", "plan", "report")
 )
-MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {"reconciler.session"}
+MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {
+    "reconciler.session",
+    "reconciler.terminal",
+    "reconciler.variables",
+}
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}
 
 # Libraries that only these parts may use.

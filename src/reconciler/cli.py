@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import orjson
 
 import reconciler
+from reconciler import terminal
 from reconciler.exits import DRIFT, FAILED, INTERRUPTED, USAGE, Failure
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def _connection(function: F) -> F:
         click.option(
             "--api-key-file", type=click.Path(), help="File with an API key. [ZONECTL_API_KEY holds the key]"
         ),
-        click.option("--server", help="Base URL of the server. [ZONECTL_SERVER]"),
+        click.option(
+            "--server",
+            help="Base URL of the server; remembered for this credential. [ZONECTL_SERVER]",
+        ),
         click.option("--owner", help="Id of this configuration set. [ZONECTL_OWNER]"),
     ):
         function = option(function)
@@ -53,6 +56,13 @@ def _connection(function: F) -> F:
 def _guards(function: F) -> F:
     for option in (
         click.option("--secrets-dir", type=_PATH, help="Where secrets that are shown once are written."),
+        click.option(
+            "--secrets-from",
+            type=_PATH,
+            multiple=True,
+            metavar="DIR",
+            help="A directory that `from_file` may read besides the repository.",
+        ),
         click.option(
             "--consent",
             multiple=True,
@@ -79,19 +89,19 @@ def cli() -> None:
 @click.option("--no-cache", is_flag=True, help="Parse every file again.")
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
     """Check files, or all that is in directories, without a server."""
-    from reconciler.report.diagnostics import counted, diagnostics_text, validation_json
+    from reconciler.report.diagnostics import counted, diagnostic_lines, validation_json
 
     configuration = _load(paths, use_cache=not no_cache)
     if output == "json":
-        _print_json(validation_json(configuration))
+        terminal.say_json(validation_json(configuration))
     elif configuration.diagnostics:
-        click.echo(diagnostics_text(configuration))
-        click.echo(
-            f"{counted(len(configuration.diagnostics), 'problem')} in {counted(configuration.files, 'file')}"
+        problems, files = len(configuration.diagnostics), configuration.files
+        terminal.say(
+            *diagnostic_lines(configuration), f"{counted(problems, 'problem')} in {counted(files, 'file')}"
         )
     else:
         manifests, files = len(configuration.manifests), configuration.files
-        click.echo(f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid")
+        terminal.say(f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid")
     if configuration.diagnostics:
         raise Failure(FAILED)
 
@@ -108,11 +118,14 @@ def plan(path: Path, out: Path | None, output: str, **options: Any) -> None:
     from reconciler.session import Session
 
     with Session.open(path, options, writes=False) as session:
+        root = session.configuration.source.opener
+        commands.check_places({**options, "out": out}, root)
+        sources = commands.secret_sources(root, options, session.connection)
         made = session.plan()
-        refusals = commands.guard(made, options)
+        refusals = commands.guard(made, options, sources)
         session.check(made, refusals)
     if out is not None:
-        out.write_bytes(orjson.dumps(made.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
+        commands.save_plan(made, out)
     _print_plan(made, refusals, output)
     raise Failure(commands.plan_exit_code(made, refusals))
 
@@ -129,9 +142,9 @@ def drift(path: Path, output: str, **options: Any) -> None:
     with Session.open(path, options, writes=False) as session:
         made = commands.drift_of(session.plan())
     if output == "json":
-        _print_json({"format": "zonewright/drift/v1", "drift": [action.as_json() for action in made]})
+        terminal.say_json({"format": "zonewright/drift/v1", "drift": [action.as_json() for action in made]})
     else:
-        click.echo(commands.drift_text(made))
+        terminal.say(*commands.drift_lines(made))
     raise Failure(DRIFT if made else 0)
 
 
@@ -175,6 +188,7 @@ def watch(path: Path, applies: bool, **options: Any) -> None:
 def schema(directory: Path, globs: tuple[str, ...]) -> None:
     """Write settings for YAML editors to complete and check manifests."""
     from reconciler.kinds import load_kinds
+    from reconciler.manifests.sources import SourceUnusable
     from reconciler.report import editors
 
     if not directory.is_dir():
@@ -184,44 +198,43 @@ def schema(directory: Path, globs: tuple[str, ...]) -> None:
         written = editors.write_settings(directory, load_kinds(), globs or editors.find_globs(directory))
     except (editors.SettingsUnreadable, OSError) as error:
         raise Failure(FAILED, str(error)) from error
-    for file in written:
-        click.echo(f"wrote {file.relative_to(directory)}")
-    click.echo("for other editors, begin a manifest with a line like this (relative to the file):")
-    click.echo(editors.modeline(directory, directory / "config"))
+    except SourceUnusable as error:
+        raise Failure(USAGE, str(error)) from error
+    terminal.say(
+        *(f"wrote {file.relative_to(directory)}" for file in written),
+        "for other editors, begin a manifest with a line like this (relative to the file):",
+        editors.modeline(directory, directory / "config"),
+    )
 
 
 def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
     from reconciler.kinds import load_kinds
     from reconciler.manifests import find_source, load_configuration
-    from reconciler.manifests.sources import SourceMissing
+    from reconciler.manifests.sources import SourceUnusable
 
     try:
         source = find_source(paths)
-    except SourceMissing as error:
+    except SourceUnusable as error:
         raise Failure(USAGE, str(error)) from error
     return load_configuration(source, load_kinds(), use_cache=use_cache)
 
 
 def _print_plan(made: Any, refusals: Sequence[Any], output: str) -> None:
-    from reconciler.report.plans import plan_text
+    from reconciler.report.plans import plan_lines
 
     if output == "json":
-        _print_json(
+        terminal.say_json(
             {**made.as_json(), "guards": [{"code": each.code, "message": each.message} for each in refusals]}
         )
     else:
-        click.echo(plan_text(made, refusals))
-
-
-def _print_json(content: Any) -> None:
-    click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
+        terminal.say(*plan_lines(made, refusals))
 
 
 def _ask(session: "Session") -> bool:
     """Ask before applying; without a terminal somebody must have said so beforehand."""
-    if not sys.stdin.isatty():
+    if not terminal.can_ask():
         raise Failure(USAGE, "nobody can be asked here: add `--yes`, or `--expect` with the plan's digest")
-    return click.confirm(f"Apply this to {session.server}?", default=False, err=True)
+    return terminal.ask(f"Apply this to {session.server}?")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -229,17 +242,19 @@ def run(arguments: Sequence[str]) -> int:
     try:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
     except Failure as failure:
-        if failure.message:
-            click.echo(f"{click.style('error', fg='red', bold=True)}: {failure.message}", err=True)
+        if failure.lines:
+            terminal.say_error(*failure.lines)
         return failure.exit_code
     except click.UsageError as error:
-        error.show()
+        if error.ctx is not None:
+            terminal.say(*error.ctx.get_usage().splitlines(), err=True)
+        terminal.say_error(error.format_message())
         return USAGE
     except click.ClickException as error:
-        error.show()
+        terminal.say_error(error.format_message())
         return FAILED
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        terminal.say("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         return FAILED
@@ -250,4 +265,5 @@ def main() -> None:
     """The `zonectl` command."""
     # A configuration is many small values that all stay: looking for garbage among them again is waste.
     gc.set_threshold(200_000, 50, 100)
+    terminal.prepare()
     sys.exit(run(sys.argv[1:]))

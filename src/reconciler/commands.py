@@ -5,28 +5,35 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-import click
 import orjson
 
+from reconciler import variables
 from reconciler.apply import (
     Applied,
     DeliveryImpossible,
     SecretMissing,
+    SecretSources,
     apply_plan,
+    secret_refusals,
 )
-from reconciler.client import Api
+from reconciler.client import Api, Claim, Connection
 from reconciler.exits import CHANGES, DRIFT, FAILED, REFUSED, STALE, USAGE, Failure
-from reconciler.manifests.sources import find_root
+from reconciler.files import FileRefused, Root, check_place, read_named, write_named
+from reconciler.manifests import find_source
+from reconciler.manifests.sources import SourceUnusable, find_root
 from reconciler.plan import Action, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import Op, PlanUnreadable, State
-from reconciler.report.diagnostics import counted, printable
+from reconciler.report.diagnostics import counted
 from reconciler.report.plans import action_lines, summary_line
 from reconciler.report.progress import show_progress
 from reconciler.session import Options, Session, connect, open_api, rejections
+from reconciler.terminal import Line, Styled, say, say_json, tagged
+
+_WRITTEN = ("out", "receipt", "secrets_dir")
 
 
-def guard(plan: Plan, options: Options) -> list[Refusal]:
+def guard(plan: Plan, options: Options, sources: SecretSources) -> list[Refusal]:
     """What stands against applying the plan. Raises Failure for a consent that means nothing."""
     consents: dict[str, int] = {}
     for each in options.get("consent", ()):
@@ -39,7 +46,39 @@ def guard(plan: Plan, options: Options) -> list[Refusal]:
         consents[name] = int(count)
     if options.get("allow_deletes") is not None:
         consents["deletes"] = options["allow_deletes"]
-    return check_guards(plan, consents)
+    return [*check_guards(plan, consents), *secret_refusals(plan, sources)]
+
+
+def secret_sources(root: Root, options: Options, connection: Connection) -> SecretSources:
+    """Where secrets may come from. Raises Failure for a directory that the repository leads elsewhere."""
+    directories = []
+    for each in options.get("secrets_from", ()):
+        _check_place(each, root, "--secrets-from")
+        directories.append(Root(each, hidden=True))
+    own = (*connection.secrets, variables.read("API_KEY"), variables.read("CLIENT_SECRET"))
+    return SecretSources(root, tuple(directories), tuple(each for each in own if each))
+
+
+def check_places(options: Options, root: Root) -> None:
+    """Make sure that no link in the repository decides where something is written. Raises Failure."""
+    for name in _WRITTEN:
+        if options.get(name) is not None:
+            _check_place(options[name], root, f"--{name.replace('_', '-')}")
+
+
+def _check_place(path: Path, root: Root, option: str) -> None:
+    try:
+        check_place(path, root)
+    except FileRefused as refused:
+        raise Failure(REFUSED, f"`{option}`: {refused}") from refused
+
+
+def save_plan(plan: Plan, file: Path) -> None:
+    """Write a plan, to apply exactly it. Raises Failure."""
+    try:
+        write_named(file, orjson.dumps(plan.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
+    except OSError as error:
+        raise Failure(FAILED, f"the plan cannot be saved to `{file}`: {error.strerror}") from error
 
 
 def plan_exit_code(plan: Plan, refusals: Sequence[Refusal]) -> int:
@@ -65,80 +104,91 @@ def apply_command(
         _apply_saved(path, options)
         return
     with Session.open(path, options, writes=True) as session:
+        root = session.configuration.source.opener
+        check_places(options, root)
+        sources = secret_sources(root, options, session.connection)
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
-        refusals = guard(plan, options)
+        refusals = guard(plan, options, sources)
         if asks:
             session.check(plan, refusals)
         if options["output"] == "text":
             show(plan, refusals, "text")
-        if options["expect"] and plan.digest != options["expect"]:
-            raise Failure(STALE, f"this is not the plan that was expected: its digest is {plan.digest}")
+        _expect(plan, options)
         _stop_if_refused(refusals)
         if not plan.empty and asks and not ask(session):
             raise Failure(FAILED, "nothing was changed")
-        _carry_out(session.api, plan, options, session.configuration.source.root)
+        _carry_out(session.api, plan, options, sources)
+
+
+def _expect(plan: Plan, options: Options) -> None:
+    if options["expect"] and plan.digest != options["expect"]:
+        raise Failure(STALE, f"this is not the plan that was expected: its digest is {plan.digest}")
 
 
 def _apply_saved(path: Path, options: Options) -> None:
     try:
-        plan = read_plan(path.read_bytes())
-    except (OSError, PlanUnreadable, KeyError) as error:
+        root = Root(options["root"] or find_root([Path.cwd()]))
+        plan = read_plan(read_named(path))
+    except (OSError, PlanUnreadable, SourceUnusable) as error:
         raise Failure(FAILED, f"{path}: {error}") from error
-    if options["expect"] and plan.digest != options["expect"]:
-        raise Failure(STALE, f"this is not the plan that was expected: its digest is {plan.digest}")
-    connection = connect(options, plan.server, plan.organization_id)
+    check_places(options, root)
+    _expect(plan, options)
+    connection = connect(options, root, Claim(plan.server, f"the saved plan `{path}`"), plan.organization_id)
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
-    _stop_if_refused(guard(plan, options))
-    root = options["root"] or find_root([Path.cwd()])
-    with open_api(connection, writes=True) as api:
-        _carry_out(api, plan, options, root)
+    sources = secret_sources(root, options, connection)
+    _stop_if_refused(guard(plan, options, sources))
+    with open_api(connection, root, writes=True) as api:
+        _carry_out(api, plan, options, sources)
 
 
 def _stop_if_refused(refusals: Sequence[Refusal]) -> None:
     if refusals:
-        messages = "\n".join(f"  {printable(each.message)}" for each in refusals)
         code = STALE if all(each.stale for each in refusals) else REFUSED
-        raise Failure(code, f"refused; nothing was changed\n{messages}")
+        raise Failure(code, "refused; nothing was changed", *(f"  {each.message}" for each in refusals))
 
 
-def _carry_out(api: Api, plan: Plan, options: Options, root: Path) -> None:
+def _carry_out(api: Api, plan: Plan, options: Options, sources: SecretSources) -> None:
     if plan.empty:
         if options.get("output") == "json":
-            click.echo(
-                orjson.dumps({"plan_digest": plan.digest, "revision": plan.base_revision, "operations": []})
+            say_json(
+                {"plan_digest": plan.digest, "revision": plan.base_revision, "operations": []}, indent=False
             )
         return
     try:
         with rejections(plan), show_progress(len(plan.operations)) as progress:
             done = apply_plan(
-                api, plan, root=root, secrets_directory=options.get("secrets_dir"), progress=progress
+                api, plan, sources=sources, secrets_directory=options.get("secrets_dir"), progress=progress
             )
     except DeliveryImpossible as error:
-        raise Failure(REFUSED, f"{error}\nnothing was changed") from error
+        raise Failure(REFUSED, str(error), "nothing was changed") from error
     except SecretMissing as error:
-        raise Failure(FAILED, f"{error}\nnothing was changed") from error
+        raise Failure(FAILED, *error.problems, "nothing was changed") from error
     _tell(done, options)
 
 
 def _tell(done: Applied, options: Options) -> None:
-    receipt = orjson.dumps(done.receipt, option=orjson.OPT_INDENT_2)
-    if options.get("receipt") is not None:
-        options["receipt"].write_bytes(receipt + b"\n")
     if options.get("output") == "json":
-        click.echo(receipt.decode())
+        say_json(done.receipt)
     else:
         again = "had been applied before" if done.replayed else "applied"
         count = len(done.receipt["operations"])
-        click.echo(f"{again}: {counted(count, 'operation')}, now at revision {done.receipt['revision']}")
-        for file in done.files:
-            click.echo(f"wrote {file}")
+        say(f"{again}: {counted(count, 'operation')}, now at revision {done.receipt['revision']}")
+        say(*(f"wrote {file}" for file in done.files))
+    problems = []
     if done.lost:
+        problems.append("a secret that is shown once did not arrive; replace the credential to get a new one")
+        problems.extend(done.unwritten)
+    if options.get("receipt") is not None:
+        receipt = orjson.dumps(done.receipt, option=orjson.OPT_INDENT_2) + b"\n"
+        try:
+            write_named(options["receipt"], receipt)
+        except OSError as error:
+            problems.append(f"the receipt `{options['receipt']}` cannot be written: {error.strerror}")
+    if problems:
         raise Failure(
-            FAILED,
-            "the changeset is applied, but a secret that is shown once did not arrive; "
-            "replace the credential to get a new one",
+            FAILED, f"the changeset is applied, but {problems[0]}", *(f"  {each}" for each in problems[1:])
         )
 
 
@@ -154,20 +204,21 @@ def drift_of(plan: Plan) -> list[Action]:
     return found
 
 
-def drift_text(actions: Sequence[Action]) -> str:
+def drift_lines(actions: Sequence[Action]) -> list[Line]:
     """Drift as text."""
     lines = [line for action in actions for line in action_lines(action)]
     members = sum(len(action.changes) for action in actions)
-    lines.append(f"{counted(members, 'member')} changed by others" if actions else "no drift")
-    return "\n".join(lines)
+    return [*lines, f"{counted(members, 'member')} changed by others" if actions else "no drift"]
 
 
 def watch_command(path: Path, options: Options, *, applies: bool) -> None:
     """`zonectl watch`: one short result each time, until interrupted."""
     from reconciler.apply.watching import watch_files
 
-    if not path.exists():
-        raise Failure(USAGE, f"there is no file or directory `{path}`")
+    try:
+        (watched_path,) = find_source([path]).named
+    except SourceUnusable as error:
+        raise Failure(USAGE, str(error)) from error
     watched = {**options, "output": "text", "receipt": None}
 
     def once(changed: list[str]) -> None:
@@ -175,27 +226,31 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
             names = ", ".join(
                 os.path.relpath(each, path if path.is_dir() else path.parent) for each in changed[:3]
             )
-            _say(f"saved: {printable(names)}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""))
+            _say(f"saved: {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""))
         try:
             _watch_once(path, watched, applies=applies)
         except Failure as failure:
-            _say(click.style(failure.message, fg="red"))
+            if failure.lines:
+                _say(*tagged(Styled("error", "red"), *failure.lines))
 
-    watch_files([path.resolve()], once)
+    watch_files([watched_path], once)
 
 
 def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
     with Session.open(path, options, writes=applies) as session:
+        root = session.configuration.source.opener
+        check_places(options, root)
+        sources = secret_sources(root, options, session.connection)
         plan = session.plan()
-        refusals = guard(plan, options)
+        refusals = guard(plan, options, sources)
         if not applies:
             session.check(plan, refusals)
-        lines = [line for action in plan.actions[:20] for line in action_lines(action)]
-        _say("\n".join([summary_line(plan), *lines]))
+        _say(summary_line(plan), *(line for action in plan.actions[:20] for line in action_lines(action)))
         _stop_if_refused(refusals)
         if applies:
-            _carry_out(session.api, plan, options, session.configuration.source.root)
+            _carry_out(session.api, plan, options, sources)
 
 
-def _say(text: str) -> None:
-    click.echo(f"{click.style(datetime.now().astimezone().strftime('%H:%M:%S'), dim=True)} {text}")
+def _say(*lines: Line) -> None:
+    clock = datetime.now().astimezone().strftime("%H:%M:%S")
+    say(*tagged(Styled(clock, dim=True), *lines, between=" "))

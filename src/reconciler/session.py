@@ -11,17 +11,28 @@ from reconciler.apply import (
     make_plan,
     try_plan,
 )
-from reconciler.client import Api, ApiError, Conflicting, Connection, ConnectionIncomplete, Rejected
+from reconciler.client import (
+    Api,
+    ApiError,
+    Claim,
+    Conflicting,
+    Connection,
+    ConnectionIncomplete,
+    Rejected,
+    ServerRefused,
+)
 from reconciler.client.connection import find_connection
+from reconciler.client.known_servers import KnownServers, state_directory
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.configured import SettingsWrong, find_owner, read_settings
-from reconciler.exits import FAILED, STALE, USAGE, Failure
+from reconciler.exits import FAILED, REFUSED, STALE, USAGE, Failure
+from reconciler.files import Root
 from reconciler.kinds import Kinds, load_kinds
 from reconciler.manifests import Configuration, find_source, load_configuration
 from reconciler.manifests.cache import cache_directory
-from reconciler.manifests.sources import SourceMissing
+from reconciler.manifests.sources import SETTINGS_FILE, SourceUnusable
 from reconciler.plan import Plan, PlanImpossible, Refusal
-from reconciler.report.diagnostics import counted, diagnostics_text, printable
+from reconciler.report.diagnostics import counted, diagnostic_lines
 
 Options = Mapping[str, Any]
 
@@ -34,25 +45,32 @@ class Session:
     kinds: Kinds
     api: Api
     owner: str
-    server: str
+    connection: Connection
 
     @classmethod
     @contextmanager
     def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["Session"]:
         """Read PATH, and connect. Raises Failure."""
         configuration, kinds = load(path)
-        settings = _usage(read_settings, path)
+        root = configuration.source.opener
+        settings = _usage(read_settings, path, configuration.source)
         owner = _usage(find_owner, options.get("owner"), settings)
-        connection = connect(options, settings.server, settings.organization)
-        with open_api(connection, writes=writes) as api:
-            yield cls(configuration, kinds, api, owner, connection.server)
+        claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
+        connection = connect(options, root, claim, settings.organization)
+        with open_api(connection, root, writes=writes) as api:
+            yield cls(configuration, kinds, api, owner, connection)
+
+    @property
+    def server(self) -> str:
+        """The server's base URL."""
+        return self.connection.server
 
     def plan(self) -> Plan:
         """The plan. Raises Failure."""
         try:
             made = make_plan(self.api, self.configuration, self.kinds, owner=self.owner, server=self.server)
         except PlanImpossible as error:
-            raise Failure(FAILED, str(error)) from error
+            raise Failure(FAILED, *error.problems) from error
         return made
 
     def check(self, plan: Plan, refusals: Sequence[Refusal]) -> None:
@@ -67,41 +85,54 @@ def load(path: Path) -> tuple[Configuration, Kinds]:
     kinds = load_kinds()
     try:
         source = find_source([path])
-    except SourceMissing as error:
+    except SourceUnusable as error:
         raise Failure(USAGE, str(error)) from error
     configuration = load_configuration(source, kinds)
     if configuration.diagnostics:
         problems = counted(len(configuration.diagnostics), "problem")
-        raise Failure(FAILED, f"the manifests are not valid\n{diagnostics_text(configuration)}\n{problems}")
+        raise Failure(FAILED, "the manifests are not valid", *diagnostic_lines(configuration), problems)
     return configuration, kinds
 
 
-def connect(options: Options, server: str | None = None, organization: str | None = None) -> Connection:
-    """The connection. Raises Failure."""
-    found: Connection = _usage(
-        lambda: find_connection(
-            server=options.get("server") or server,
+def connect(options: Options, root: Root, claim: Claim | None, organization: str | None) -> Connection:
+    """The connection; what the repository says of its server may only confirm it. Raises Failure."""
+    try:
+        return find_connection(
+            server=options.get("server"),
+            known=_known_servers(root),
+            claim=claim,
             api_key_file=options.get("api_key_file"),
             organization=options.get("organization") or organization,
         )
-    )
-    return found
+    except ConnectionIncomplete as error:
+        raise Failure(USAGE, str(error)) from error
+    except ServerRefused as error:
+        raise Failure(REFUSED, str(error)) from error
+
+
+def _known_servers(root: Root) -> KnownServers:
+    return KnownServers(state_directory(), root)
 
 
 @contextmanager
-def open_api(connection: Connection, *, writes: bool) -> Iterator[Api]:
-    """The API; what goes wrong with it becomes a Failure."""
+def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Api]:
+    """The API; what goes wrong with it becomes a Failure. What it caches is kept outside *root*."""
+    directory = cache_directory()
+    cache = None if directory in root else SnapshotCache(directory)
+
+    def remember() -> None:
+        _known_servers(root).remember(connection.caller, connection.server)
+
     try:
-        with Api.open(connection, writes=writes, cache=SnapshotCache(cache_directory())) as api:
+        with Api.open(connection, writes=writes, cache=cache, accepted=remember) as api:
             yield api
     except Conflicting as error:
         raise Failure(STALE, error.message) from error
     except Rejected as error:
         if error.status != 401:
             raise Failure(FAILED, str(error)) from error
-        what = "API key" if connection.api_key else "service account"
         raise Failure(
-            FAILED, f"{connection.server} does not accept this {what}: {printable(str(error))}"
+            FAILED, f"{connection.server} does not accept this {connection.what}: {error}"
         ) from error
     except ApiError as error:
         raise Failure(FAILED, str(error)) from error
@@ -113,17 +144,17 @@ def rejections(plan: Plan) -> Iterator[None]:
     try:
         yield
     except Conflicting as error:
-        changed = "\n".join(f"  {printable(str(problem))}" for problem in explain_rejection(error, plan))
-        raise Failure(STALE, f"the plan is stale: {printable(error.message)}\n{changed}") from error
+        changed = [f"  {problem}" for problem in explain_rejection(error, plan)]
+        raise Failure(STALE, f"the plan is stale: {error.message}", *changed) from error
     except Rejected as error:
-        told = "\n".join(f"  {printable(str(problem))}" for problem in explain_rejection(error, plan))
+        told = [f"  {problem}" for problem in explain_rejection(error, plan)]
         raise Failure(
-            FAILED, f"the server refuses the plan ({error.code}); nothing was changed\n{told}"
+            FAILED, f"the server refuses the plan ({error.code}); nothing was changed", *told
         ) from error
 
 
 def _usage(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except (SettingsWrong, ConnectionIncomplete) as error:
+    except SettingsWrong as error:
         raise Failure(USAGE, str(error)) from error

@@ -6,7 +6,16 @@ from difflib import get_close_matches
 PREFIX = "ZONECTL_"
 NAMES = tuple(
     f"{PREFIX}{name}"
-    for name in ("SERVER", "ORGANIZATION", "OWNER", "API_KEY", "CLIENT_ID", "CLIENT_SECRET", "CACHE_DIR")
+    for name in (
+        "SERVER",
+        "ORGANIZATION",
+        "OWNER",
+        "API_KEY",
+        "CLIENT_ID",
+        "CLIENT_SECRET",
+        "CACHE_DIR",
+        "STATE_DIR",
+    )
 )
 
 

@@ -82,8 +82,8 @@ def test_the_example_is_applied_once(server: Server, tmp_path: Path):
     server.zonectl("apply", str(CONFIG), "--yes", "--secrets-dir", str(tmp_path / "secrets"))
     server.zonectl("plan", str(CONFIG), expect=(0,))
     assert {file.name for file in (tmp_path / "secrets").iterdir()} == {
-        "product.calendar-agent.json",
-        "product.calendar-tools.json",
+        "product.ApplicationCredential.calendar-agent.json",
+        "product.ApplicationCredential.calendar-tools.json",
     }
     assert {file.stat().st_mode & 0o777 for file in (tmp_path / "secrets").iterdir()} == {0o600}
 

@@ -21,6 +21,7 @@ def kinds() -> Kinds:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test begins with an empty cache and without settings from outside."""
     monkeypatch.setenv("ZONECTL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("ZONECTL_STATE_DIR", str(tmp_path_factory.mktemp("state")))
     for name in ("SERVER", "API_KEY", "CLIENT_ID", "CLIENT_SECRET", "ORGANIZATION", "OWNER"):
         monkeypatch.delenv(f"ZONECTL_{name}", raising=False)
 

@@ -153,6 +153,15 @@ class World:
             "operations": results,
         }
 
+    def delete(self, gone: str) -> None:
+        """Take an entity away, and what is in it."""
+        del self.entities[gone]
+        for each in list(self.entities.values()):
+            if each["zone_id"] == gone:
+                del self.entities[each["id"]]
+            else:
+                each["spec"] = _forget(each["spec"], gone)
+
     def find(self, kind: str, name: str) -> dict[str, Any]:
         """The entity with that manifest name or handle."""
         for entity in self.entities.values():
@@ -282,13 +291,7 @@ class _Run:
         return {name: self.resolve(each, zone_id) for name, each in value.items()}
 
     def delete(self, entity: dict[str, Any]) -> None:
-        gone = entity["id"]
-        del self.world.entities[gone]
-        for each in list(self.world.entities.values()):
-            if each["zone_id"] == gone:
-                del self.world.entities[each["id"]]
-            else:
-                each["spec"] = _forget(each["spec"], gone)
+        self.world.delete(entity["id"])
 
 
 def _forget(value: Any, gone: str) -> Any:

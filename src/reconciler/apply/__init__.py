@@ -3,15 +3,17 @@
 from .applying import Applied, apply_plan
 from .delivery import DeliveryImpossible
 from .planning import Problem, explain_rejection, make_plan, try_plan
-from .secrets import SecretMissing
+from .secrets import SecretMissing, SecretSources, secret_refusals
 
 __all__ = [
     "Applied",
     "DeliveryImpossible",
     "Problem",
     "SecretMissing",
+    "SecretSources",
     "apply_plan",
     "explain_rejection",
     "make_plan",
+    "secret_refusals",
     "try_plan",
 ]

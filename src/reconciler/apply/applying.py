@@ -1,6 +1,6 @@
 """Sends a plan as one changeset and records what became of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,35 +10,41 @@ from reconciler.client import Api
 from reconciler.client.api import Progress
 from reconciler.plan import Plan
 
-from .delivery import check_delivery, deliver
+from .delivery import Delivery, check_delivery, deliver
 from .planning import changeset, replace_secrets
-from .secrets import SecretMissing, read_secret, reveal
+from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
 RECEIPT_FORMAT = "zonewright/receipt/v1"
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What happened. `lost`: a secret was shown in an answer that never arrived."""
+    """What happened.
+
+    Attributes:
+        lost: a secret was shown in an answer that never arrived, or could not be written.
+        unwritten: which could not be written, and why.
+    """
 
     receipt: Mapping[str, Any]
     files: tuple[Path, ...]
     replayed: bool
     lost: bool
+    unwritten: tuple[str, ...] = ()
 
 
 def apply_plan(
     api: Api,
     plan: Plan,
     *,
-    root: Path,
+    sources: SecretSources,
     secrets_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Applied:
     """Carry the plan out, wholly or not at all.
 
     Args:
-        root: what relative paths of secrets are relative to.
+        sources: where the secrets that are written may come from.
         secrets_directory: where what is shown once goes.
 
     Raises:
@@ -46,21 +52,21 @@ def apply_plan(
         ApiError: the server refused, or the answer did not come; applying the same plan again is safe.
     """
     check_delivery(plan, secrets_directory)
-    operations = _with_secrets(plan, root)
+    operations = _with_secrets(plan, sources)
     outcome = api.apply(changeset(plan, operations), plan.digest, progress, default=reveal)
     results = outcome.body.get("operations", [])
-    files = deliver(plan, results, secrets_directory) if secrets_directory is not None else []
+    done = deliver(plan, results, secrets_directory) if secrets_directory is not None else Delivery()
     expected = sum(action.shown_once for action in plan.actions)
-    receipt = _receipt(plan, outcome.body, files, replayed=outcome.replayed)
-    return Applied(receipt, tuple(files), outcome.replayed, len(files) < expected)
+    receipt = _receipt(plan, outcome.body, done.written, replayed=outcome.replayed)
+    return Applied(receipt, done.written, outcome.replayed, len(done.written) < expected, done.failed)
 
 
-def _with_secrets(plan: Plan, root: Path) -> list[dict[str, Any]]:
+def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
     missing: list[str] = []
 
     def put(reference: Mapping[str, Any]) -> Any:
         try:
-            return read_secret(reference, root)
+            return read_secret(reference, sources)
         except SecretMissing as error:
             missing.append(f"{operation['kind']} {operation.get('name')}: {error}")
             return None
@@ -70,11 +76,11 @@ def _with_secrets(plan: Plan, root: Path) -> list[dict[str, Any]]:
         spec = operation.get("spec")
         filled.append({**operation, "spec": replace_secrets(spec, put)} if spec else dict(operation))
     if missing:
-        raise SecretMissing("\n".join(missing))
+        raise SecretMissing(*missing)
     return filled
 
 
-def _receipt(plan: Plan, body: Mapping[str, Any], files: list[Path], *, replayed: bool) -> dict[str, Any]:
+def _receipt(plan: Plan, body: Mapping[str, Any], files: Sequence[Path], *, replayed: bool) -> dict[str, Any]:
     return {
         "format": RECEIPT_FORMAT,
         "changeset_id": body.get("id"),

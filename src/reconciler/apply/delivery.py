@@ -1,70 +1,147 @@
 """Hands over what the server shows once, as files that only this user can read."""
 
-import os
-import tempfile
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 
-from reconciler.plan import Plan
+from reconciler.files import check_writable, read_private, write_private
+from reconciler.plan import Action, Plan
+from reconciler.plan.model import Op
+
+MAX_NAME_BYTES = 240  # file systems take 255
 
 
 class DeliveryImpossible(Exception):
     """There is nowhere to put what will be shown once; nothing was sent."""
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """What became of the secrets that were shown: files written, and those that could not be."""
+
+    written: tuple[Path, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
 def check_delivery(plan: Plan, directory: Path | None) -> None:
     """Make sure, before anything is sent, that what is shown once can be kept.
 
     Raises:
-        DeliveryImpossible: no directory was named, or it cannot be written to.
+        DeliveryImpossible: no directory was named, it cannot be written to, or a file of that name is there
+            and is something else.
     """
-    shown = [action.title for action in plan.actions if action.shown_once]
+    shown = [action for action in plan.actions if action.shown_once]
     if not shown:
         return
     if directory is None:
         raise DeliveryImpossible(
-            f"{', '.join(shown)}: the server makes a secret and shows it once; "
+            f"{', '.join(action.title for action in shown)}: the server makes a secret and shows it once; "
             "say where to put it with `--secrets-dir DIRECTORY`"
         )
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=directory, prefix="."):
-            pass
+        check_writable(directory)
     except OSError as error:
         raise DeliveryImpossible(f"`{directory}` cannot be written to: {error.strerror}") from error
+    for action in _creations(plan).values():
+        if action.shown_once:
+            _refuse_other(
+                directory / file_name(action.zone, action.kind, action.name), _identity(plan, action)
+            )
 
 
-def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> list[Path]:
-    """Write one file for each operation that showed something: `<zone>.<name>.json`.
+def file_name(zone: str | None, kind: str, name: str) -> str:
+    """`<zone>.<kind>.<name>.json`; without a zone `<kind>.<name>.json`. No two objects have the same.
 
-    The file holds the members shown once, and the identifier they belong to. An older file of that name is
-    replaced.
+    Dots within a part are escaped, so the parts can be told apart. A name that is too long ends in a digest
+    of it, after a `~`, which no part has.
     """
-    zones = {(action.kind, action.name): action.zone for action in plan.actions if action.shown_once}
-    written = []
+    parts = [_quoted(part) for part in (zone, kind, name) if part is not None]
+    whole = ".".join(parts)
+    if len(whole) > MAX_NAME_BYTES:
+        whole = f"{whole[: MAX_NAME_BYTES - 65]}~{hashlib.sha256(whole.encode()).hexdigest()}"
+    return f"{whole}.json"
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe=" ").replace(".", "%2E").replace("~", "%7E")
+
+
+def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> Delivery:
+    """Write one file for each operation that showed something; see `file_name`.
+
+    The file holds the members shown once, and what they belong to. An older file of the same object is
+    replaced. Where one cannot be written the others still are.
+    """
+    actions = _creations(plan)
+    written, failed = [], []
     for result in results:
         shown = result.get("shown_once")
         if not shown:
             continue
-        operation = plan.operations[int(result["index"])]
-        name = str(operation.get("name") or result["id"])
-        zone = zones.get((operation["kind"], name))
-        content = {"identifier": operation.get("spec", {}).get("identifier"), **shown}
-        file = directory / (".".join(quote(part, safe=" ") for part in (zone, name) if part) + ".json")
-        write_secret_file(file, orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
-        written.append(file)
-    return written
+        index = int(result["index"])
+        action = actions.get(index)
+        if action is None:
+            failed.append(f"operation {index}: the plan does not say what it creates")
+            continue
+        identifier = plan.operations[index].get("spec", {}).get("identifier")
+        content = {**_identity(plan, action), "identifier": identifier, **shown}
+        file = directory / file_name(action.zone, action.kind, action.name)
+        try:
+            _refuse_other(file, _identity(plan, action))
+            write_private(file, orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n", durable=True)
+        except (OSError, DeliveryImpossible) as error:
+            failed.append(f"{action.title}: {error}")
+        else:
+            written.append(file)
+    return Delivery(tuple(written), tuple(failed))
 
 
-def write_secret_file(file: Path, content: bytes) -> None:
-    """Put a file in place in one step, mode 0600 from its first byte on. Raises OSError."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    Path(name).replace(file)
+def _creations(plan: Plan) -> dict[int, Action]:
+    """Index of each operation that creates something -> the action that tells about it.
+
+    Both are written down together, in the same order.
+
+    Raises:
+        DeliveryImpossible: not in this plan.
+    """
+    operations = [
+        (index, operation) for index, operation in enumerate(plan.operations) if operation["op"] == "create"
+    ]
+    actions = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
+    same = [(operation["kind"], operation.get("name")) for _, operation in operations] == [
+        (action.kind, action.name) for action in actions
+    ]
+    if not same:
+        raise DeliveryImpossible("the plan does not tell what its operations create; plan again")
+    return {index: action for (index, _), action in zip(operations, actions, strict=True)}
+
+
+def _identity(plan: Plan, action: Action) -> dict[str, Any]:
+    """What a file belongs to."""
+    return {
+        "organization_id": plan.organization_id,
+        "zone": action.zone,
+        "kind": action.kind,
+        "name": action.name,
+    }
+
+
+def _refuse_other(file: Path, identity: Mapping[str, Any]) -> None:
+    """Leave alone what is not an older secret of the same object. Raises DeliveryImpossible."""
+    try:
+        content = orjson.loads(read_private(file))
+        same = isinstance(content, dict) and identity.items() <= content.items()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        raise DeliveryImpossible(
+            f"`{file}` is there already and is not an older secret of the same object; "
+            "move it away, or name another directory with `--secrets-dir`"
+        )

@@ -1,17 +1,40 @@
 """Secrets, read at the moment they are written and shown to nobody."""
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler import variables
+from reconciler.files import FileRefused, Root
+from reconciler.plan import Plan, Refusal
 
 MAX_SECRET_BYTES = 64 * 1024
+SHORTEST_OWN = 8  # what is shorter is no credential, and may stand in another text by chance
 
 
 class SecretMissing(Exception):
-    """The source that a manifest names has no secret."""
+    """A source that a manifest names has no secret, or none for a manifest; one problem each."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class SecretSources:
+    """Where secrets of manifests may come from.
+
+    Attributes:
+        root: the repository; relative paths start in it.
+        directories: what the command line named besides; no manifest alone reads outside the root.
+        own: zonectl's own credentials. A text that holds one is no secret of a manifest, wherever it comes
+            from: it would be sent to a provider of the manifest's choice.
+    """
+
+    root: Root
+    directories: tuple[Root, ...] = ()
+    own: tuple[str, ...] = ()
 
 
 class Secret:
@@ -35,35 +58,83 @@ class Secret:
         return self._value
 
 
-def read_secret(reference: Mapping[str, Any], root: Path) -> Secret:
+def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> Secret:
     """The secret that a reference leads to.
 
-    Args:
-        root: what relative paths are relative to.
-
     Raises:
-        SecretMissing: there is none, or it is empty.
+        SecretMissing: there is none, it is empty, or a manifest may not have it.
     """
-    if name := reference.get("from_env"):
-        if name.upper().startswith(variables.PREFIX):
-            # Else a manifest could have it sent to an identity provider of its author's choice.
-            raise SecretMissing(f"`{name}` is zonectl's own, and no secret of a manifest")
-        value = os.environ.get(name)
-        if not value:
-            raise SecretMissing(f"the environment variable `{name}` is not set")
-        return Secret(value)
+    name = str(reference.get("from_env") or "")
     path = str(reference.get("from_file", ""))
+    if name:
+        if _is_own_variable(name):
+            raise SecretMissing(_OWN_VARIABLE.format(name))
+        text, what = os.environ.get(name, ""), f"the environment variable `{name}`"
+        if not text:
+            raise SecretMissing(f"{what} is not set")
+    else:
+        text, what = _read_file(path, sources), f"the secret's file `{path}`"
+        if not text:
+            raise SecretMissing(f"{what} is empty")
+    if any(len(each) >= SHORTEST_OWN and each in text for each in sources.own):
+        raise SecretMissing(f"{what} holds zonectl's own credential, which no manifest may send on")
+    return Secret(text)
+
+
+def _read_file(path: str, sources: SecretSources) -> str:
     try:
-        with Path(root, path).open("rb") as stream:
-            content = stream.read(MAX_SECRET_BYTES + 1)
-        text = content.decode("utf-8").rstrip("\r\n")
-    except OSError as error:
-        raise SecretMissing(f"the secret's file `{path}` cannot be read: {error.strerror}") from error
+        content = _holder(path, sources).read(str(sources.root.path / path), at_most=MAX_SECRET_BYTES)
+        return content.decode("utf-8").rstrip("\r\n")
+    except FileRefused as refused:
+        raise SecretMissing(f"the secret's file `{path}` {refused.reason}") from refused
     except UnicodeDecodeError as error:
         raise SecretMissing(f"the secret's file `{path}` is not text") from error
-    if not text or len(content) > MAX_SECRET_BYTES:
-        raise SecretMissing(f"the secret's file `{path}` is empty or too large")
-    return Secret(text)
+
+
+def _holder(path: str, sources: SecretSources) -> Root:
+    """The directory that a file may be read from. Raises FileRefused."""
+    spelled = sources.root.path / path
+    for directory in sources.directories:
+        if spelled in directory:
+            return directory
+    sources.root.place(path)
+    return sources.root
+
+
+def secret_refusals(plan: Plan, sources: SecretSources) -> Iterator[Refusal]:
+    """What stands against reading the plan's secrets, as far as it shows before they are read."""
+    told: set[str] = set()
+    for action in plan.actions:
+        for change in action.changes:
+            reference = change.after.get("secret") if isinstance(change.after, dict) else None
+            if not isinstance(reference, dict):
+                continue
+            problem = _problem_of(reference, sources)
+            if (
+                problem
+                and (message := f"{action.title} `{change.path}`: {problem} ({action.reason})") not in told
+            ):
+                told.add(message)
+                yield Refusal("secret", message)
+
+
+def _problem_of(reference: Mapping[str, Any], sources: SecretSources) -> str:
+    if name := str(reference.get("from_env") or ""):
+        return _OWN_VARIABLE.format(name) if _is_own_variable(name) else ""
+    try:
+        _holder(str(reference.get("from_file", "")), sources)
+    except FileRefused as refused:
+        way_out = "; to read it from there, name its directory with `--secrets-from`"
+        return f"the secret's file {refused}" + (way_out if refused.code == "outside" else "")
+    return ""
+
+
+_OWN_VARIABLE = "the environment variable `{}` is zonectl's own, and no secret of a manifest"
+
+
+def _is_own_variable(name: str) -> bool:
+    # Else a manifest could have it sent to an identity provider of its author's choice.
+    return name.upper().startswith(variables.PREFIX)
 
 
 def reveal(value: object) -> str:

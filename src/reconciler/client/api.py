@@ -40,8 +40,14 @@ NOWHERE = "there is nothing at this address"  # what the server says of a path t
 class Api:
     """The management API for one command. Make one with `Api.open`."""
 
-    def __init__(self, connection: Connection, client: httpx.Client, cache: SnapshotCache | None) -> None:
-        self._connection, self._client, self._cache = connection, client, cache
+    def __init__(
+        self,
+        connection: Connection,
+        client: httpx.Client,
+        cache: SnapshotCache | None,
+        accepted: Callable[[], None] | None = None,
+    ) -> None:
+        self._connection, self._client, self._cache, self._accepted = connection, client, cache, accepted
         self._token: str | None = connection.api_key
         self._organization: str | None = connection.organization
 
@@ -54,10 +60,14 @@ class Api:
         writes: bool,
         inner: httpx.BaseTransport | None = None,
         cache: SnapshotCache | None = None,
+        accepted: Callable[[], None] | None = None,
     ) -> Iterator["Api"]:
-        """The API; with *writes* false, nothing that changes anything can be sent."""
+        """The API; with *writes* false, nothing that changes anything can be sent.
+
+        *accepted* is called once, when the server has taken the credential.
+        """
         with http_client(connection.server, writes=writes, inner=inner) as client:
-            yield cls(connection, client, cache)
+            yield cls(connection, client, cache, accepted)
 
     def snapshot(self) -> Snapshot:
         """Everything the caller may read. Raises ApiError."""
@@ -68,6 +78,7 @@ class Api:
             headers["If-None-Match"] = cached.etag
         answer = self._send("GET", f"/organizations/{quote(organization, safe='')}/snapshot", headers=headers)
         if answer.status_code == 304 and cached is not None:
+            self._note_accepted()
             return read_snapshot(cached.body)
         self._check(answer)
         found = read_snapshot(answer.content)
@@ -123,6 +134,7 @@ class Api:
             last = _json(answer)
         if last.get("type") == "error":
             raise rejection(int(last.get("status", 500)), last)
+        self._note_accepted()
         return ChangesetOutcome(last, answer.headers.get("Idempotent-Replay") == "true")
 
     def _send_streaming(
@@ -149,7 +161,7 @@ class Api:
                 if not answer.headers.get("Content-Type", "").startswith(NDJSON):
                     answer.read()
                     return answer, None
-                return answer, _last_line(answer.iter_lines(), progress)
+                return answer, _last_line(answer.iter_bytes(), progress)
 
         return self._retrying(once)
 
@@ -184,9 +196,20 @@ class Api:
             self._token = str(_json(answer)["access_token"])
         return {"Authorization": f"Bearer {self._token}"}
 
+    def _note_accepted(self) -> None:
+        if self._accepted is not None:
+            accepted, self._accepted = self._accepted, None
+            accepted()
+
     def _check(self, answer: httpx.Response) -> None:
         if answer.status_code == 200:
+            self._note_accepted()
             return
+        if answer.has_redirect_location:
+            raise NotReached(
+                f"{self._connection.server} redirects to `{answer.headers['Location']}`; credentials do not "
+                "follow redirects: nothing was sent there. Name the server's own address with `--server`"
+            )
         body = _body(answer)
         told = body.get("message") if isinstance(body, dict) else None
         if answer.status_code == 404 and told in (None, NOWHERE):
@@ -211,18 +234,29 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def _last_line(lines: Iterator[str], progress: Progress | None) -> dict[str, Any]:
-    for text in lines:
-        if not text.strip():
-            continue
-        line = orjson.loads(text)
-        if line.get("type") == "progress":
+def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, Any]:
+    """The line that is not about progress. Raises NotReached for what is no such stream."""
+    for text in _lines(parts):
+        try:
+            line = orjson.loads(text)
+            if line["type"] != "progress":
+                found: dict[str, Any] = line
+                return found
             if progress is not None:
                 progress(int(line["done"]), int(line["total"]))
-        else:
-            found: dict[str, Any] = line
-            return found
+        except (ValueError, TypeError, KeyError) as error:
+            raise NotReached("the answer is not one of this API; is the server's address right?") from error
     raise httpx.RemoteProtocolError("the answer was cut off")
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines that end in a line feed, and not in what else Unicode counts as an end of one."""
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (line for line in lines if line.strip())
+    if rest.strip():
+        yield rest
 
 
 def read_snapshot(body: bytes) -> Snapshot:

@@ -1,13 +1,33 @@
-"""Where the server is and who calls it."""
+"""Where the server is and who calls it.
+
+Both are settled outside the repository. What a repository says about its server may come from a stranger, and
+is only compared with that: it never decides where a credential goes.
+"""
 
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import NamedTuple
 
 from reconciler import variables
+from reconciler.files import read_named
+
+from .known_servers import KnownServers, Unusable, normal_server
+
+MAX_KEY_BYTES = 64 * 1024
 
 
 class ConnectionIncomplete(ValueError):
     """The server's address or the credential is missing."""
+
+
+class ServerRefused(ValueError):
+    """The credential is not sent to that server until somebody says so on the command line."""
+
+
+class Claim(NamedTuple):
+    """What a repository says its server is. `place` is where it says so, as in `config/zonectl.yaml`."""
+
+    server: str
+    place: str
 
 
 @dataclass(frozen=True)
@@ -28,38 +48,123 @@ class Connection:
         """What tells callers apart in a cache; not a secret by itself, but derived from one."""
         return self.client_id or self.api_key or ""
 
+    @property
+    def what(self) -> str:
+        """The credential, for people."""
+        return "API key" if self.api_key else "service account"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody else may be told."""
+        return tuple(each for each in (self.api_key, self.client_secret) if each)
+
 
 def find_connection(
-    *, server: str | None, api_key_file: str | None = None, organization: str | None = None
+    *,
+    server: str | None,
+    known: KnownServers,
+    claim: Claim | None = None,
+    api_key_file: str | None = None,
+    organization: str | None = None,
 ) -> Connection:
-    """The connection that options and the environment describe; options first.
+    """The connection that options, the environment and this user's record describe; in that order.
+
+    Args:
+        server: the option of the command line.
+        known: the server that each credential was used with before.
+        claim: what the repository says; it has to agree, unless the option overrules it.
 
     Raises:
         ConnectionIncomplete: something is missing, or the key's file cannot be read.
+        ServerRefused: who names the server may not, or they disagree.
     """
-    server = server or variables.read("SERVER")
-    if not server:
-        raise ConnectionIncomplete(
-            f"no server: give `--server URL` or set ZONECTL_SERVER{variables.misspelt()}"
-        )
-    if not server.startswith(("http://", "https://")):
-        raise ConnectionIncomplete(f"`{server}` is not an http or https URL")
-    organization = organization or variables.read("ORGANIZATION")
-    server = server.rstrip("/")
+    credential = _find_credential(api_key_file)
+    found = _find_server(server, credential, known, claim)
+    return Connection(
+        found,
+        api_key=credential.api_key,
+        client_id=credential.client_id,
+        client_secret=credential.client_secret,
+        organization=organization or variables.read("ORGANIZATION"),
+    )
+
+
+def _find_credential(api_key_file: str | None) -> Connection:
+    """The credential, not yet with a server."""
     if api_key_file:
         try:
-            key = Path(api_key_file).read_text(encoding="utf-8").strip()
+            key = read_named(api_key_file, at_most=MAX_KEY_BYTES).decode("utf-8").strip()
         except OSError as error:
             raise ConnectionIncomplete(
                 f"the API key cannot be read from `{api_key_file}`: {error.strerror}"
             ) from error
-        return Connection(server, api_key=key, organization=organization)
+        except UnicodeDecodeError as error:
+            raise ConnectionIncomplete(
+                f"the API key cannot be read from `{api_key_file}`: not text"
+            ) from error
+        if not key:
+            raise ConnectionIncomplete(f"the API key cannot be read from `{api_key_file}`: it is empty")
+        return Connection("", api_key=key)
     if from_environment := variables.read("API_KEY"):
-        return Connection(server, api_key=from_environment, organization=organization)
+        return Connection("", api_key=from_environment)
     client_id, secret = variables.read("CLIENT_ID"), variables.read("CLIENT_SECRET")
     if client_id and secret:
-        return Connection(server, client_id=client_id, client_secret=secret, organization=organization)
+        return Connection("", client_id=client_id, client_secret=secret)
     raise ConnectionIncomplete(
         "no credential: give `--api-key-file FILE`, or set ZONECTL_API_KEY, "
         f"or ZONECTL_CLIENT_ID and ZONECTL_CLIENT_SECRET{variables.misspelt()}"
     )
+
+
+def _find_server(option: str | None, credential: Connection, known: KnownServers, claim: Claim | None) -> str:
+    if option:
+        return _normal(option)
+    try:
+        remembered = known.find(credential.caller)
+    except Unusable as error:
+        raise ServerRefused(
+            f"which server this {credential.what} belongs to cannot be read: {error}; "
+            "nothing was sent: name the server with `--server URL`"
+        ) from error
+    named = variables.read("SERVER")
+    if not named and not remembered:
+        raise _nameless(claim)
+    server = _normal(named) if named else str(remembered)
+    if remembered not in (None, server):
+        raise ServerRefused(
+            f"ZONECTL_SERVER is `{server}`, and this {credential.what} was used with `{remembered}` before; "
+            f"nothing was sent: if it belongs to the other server now, say so with `--server {server}`"
+        )
+    if claim is not None and _normal_or_none(claim.server) != server:
+        source = "ZONECTL_SERVER is" if named else f"this {credential.what} was used with"
+        raise ServerRefused(
+            f"{claim.place} names the server `{claim.server}`, and {source} `{server}`; "
+            f"nothing was sent: correct the file, or choose with `--server {server}`"
+        )
+    return server
+
+
+def _nameless(claim: Claim | None) -> ConnectionIncomplete:
+    if claim is None:
+        return ConnectionIncomplete(
+            f"no server: give `--server URL` or set ZONECTL_SERVER{variables.misspelt()}"
+        )
+    return ConnectionIncomplete(
+        f"{claim.place} names the server `{claim.server}`, and nothing outside the repository does; nothing "
+        "was sent: if that is where the credential belongs, say so with `--server URL` or ZONECTL_SERVER"
+        f"{variables.misspelt()}"
+    )
+
+
+def _normal(server: str) -> str:
+    try:
+        return normal_server(server)
+    except ValueError as error:
+        raise ConnectionIncomplete(str(error)) from error
+
+
+def _normal_or_none(server: str) -> str | None:
+    try:
+        return normal_server(server)
+    except ValueError:
+        return None

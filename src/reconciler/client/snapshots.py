@@ -1,10 +1,10 @@
 """Keeps the last snapshot, so that an unchanged organization is not sent again."""
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from reconciler.files import read_private, write_private
 
 from .connection import Connection
 
@@ -25,21 +25,16 @@ class SnapshotCache:
     def find(self, connection: Connection, organization: str) -> CachedSnapshot | None:
         """The last snapshot of that organization, as that caller saw it."""
         try:
-            etag, _, body = self._file(connection, organization).read_bytes().partition(b"\n")
+            etag, _, body = read_private(self._file(connection, organization)).partition(b"\n")
             return CachedSnapshot(etag.decode("ascii"), body)
         except (OSError, UnicodeDecodeError):
             return None
 
     def keep(self, connection: Connection, organization: str, etag: str, body: bytes) -> None:
         """Remember a snapshot. One that cannot be written is fetched again next time."""
-        file = self._file(connection, organization)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(etag.encode("ascii") + b"\n" + body)
-            Path(name).replace(file)
-        except OSError:
+            write_private(self._file(connection, organization), etag.encode("ascii") + b"\n" + body)
+        except (OSError, UnicodeEncodeError):
             return
 
     def _file(self, connection: Connection, organization: str) -> Path:

@@ -6,12 +6,12 @@ version. It is JSON, so nothing in it can run, and losing it costs time only.
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from reconciler.files import read_private, write_private
 from reconciler.kinds import Kinds
 
 from .sources import Source
@@ -32,15 +32,21 @@ class Cache:
     """Valid documents by content digest, for one set of named paths."""
 
     def __init__(self, source: Source, kinds: Kinds) -> None:
-        key = hashlib.sha256("\0".join([_FORMAT, kinds.digest, *map(str, source.named)]).encode()).hexdigest()
+        key = hashlib.sha256(
+            "\0".join([_FORMAT, kinds.digest, *map(str, source.named)]).encode(errors="surrogateescape")
+        ).hexdigest()
         self._file = cache_directory() / "manifests" / f"{key[:40]}.json"
+        # What a repository brings along is no memory of ours: its documents would go unchecked.
+        self._usable = self._file not in source.opener
         self._known = self._read()
         self._used: dict[str, Entry] = {}
         self._new = False
 
     def _read(self) -> dict[str, Entry]:
+        if not self._usable:
+            return {}
         try:
-            content = orjson.loads(self._file.read_bytes())
+            content = orjson.loads(read_private(self._file))
         except (OSError, orjson.JSONDecodeError):
             return {}
         return content if isinstance(content, dict) else {}
@@ -59,21 +65,8 @@ class Cache:
 
     def save(self) -> None:
         """Write what this run used. A cache that cannot be written is done without."""
-        if self._new or len(self._used) != len(self._known):
+        if self._usable and (self._new or len(self._used) != len(self._known)):
             try:
                 write_private(self._file, orjson.dumps(self._used))
             except OSError:
                 return
-
-
-def write_private(file: Path, content: bytes) -> None:
-    """Put a file in place in one step, readable by this user only. Raises OSError."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

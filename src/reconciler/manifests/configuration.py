@@ -1,10 +1,12 @@
 """Loads a whole configuration: every file read, every document checked, every reference followed."""
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.files import FileRefused
 from reconciler.kinds import Kinds, Manifest, Origin
 
 from .cache import Cache, Entry
@@ -12,10 +14,8 @@ from .checks import Validators
 from .crosschecks import cross_check
 from .diagnostics import Diagnostic, diagnose
 from .placing import report_document
-from .sources import Source
+from .sources import ENDINGS, MAX_FILE_BYTES, Source
 from .yaml_reader import YamlProblem, read_documents
-
-MAX_FILE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,12 @@ def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) 
     diagnostics: list[Diagnostic] = []
     for file in source.files:
         name = source.relative(file)
-        entry = _read_file(file, name, validators, cache, diagnostics)
+        if not name.isascii() and (shown := _readable(name)) != name:
+            diagnostics.append(
+                diagnose(shown, "", None, "encoding", "the file's name is not UTF-8; rename it")
+            )
+            continue
+        entry = _read_file(source, file, name, validators, cache, diagnostics)
         manifests.extend(_manifests(entry, name, kinds))
     if cache is not None:
         cache.save()
@@ -49,24 +54,30 @@ def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) 
     return Configuration(source, tuple(manifests), tuple(sorted(set(diagnostics))), len(source.files))
 
 
+def _readable(name: str) -> str:
+    """A file's name with the bytes that are not UTF-8 written out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
 def _read_file(
-    file: str, name: str, validators: Validators, cache: Cache | None, diagnostics: list[Diagnostic]
+    source: Source,
+    file: str,
+    name: str,
+    validators: Validators,
+    cache: Cache | None,
+    diagnostics: list[Diagnostic],
 ) -> Entry:
     """The valid documents of a file; what is wrong with it goes to *diagnostics*."""
     try:
-        with open(file, "rb") as stream:  # noqa: PTH123 - text paths, for speed
-            content = stream.read()
-    except OSError as error:
-        diagnostics.append(diagnose(name, "", None, "unreadable", f"cannot be read: {error.strerror}"))
+        content = source.opener.read(
+            file, at_most=MAX_FILE_BYTES, endings=ENDINGS if file.endswith(ENDINGS) else ""
+        )
+    except FileRefused as refused:
+        diagnostics.append(diagnose(name, "", None, refused.code, refused.reason))
         return []
     digest = hashlib.sha256(content).hexdigest()
     if cache is not None and (known := cache.find(digest)) is not None:
         return known
-    if len(content) > MAX_FILE_BYTES:
-        diagnostics.append(
-            diagnose(name, "", None, "too-large", f"is larger than {MAX_FILE_BYTES} bytes; split it")
-        )
-        return []
     try:
         text = content.decode("utf-8-sig")
         documents = read_documents(text)

@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
+from reconciler.files import FileRefused
 from reconciler.kinds import Manifest, Ref
 from reconciler.kinds.values import Key
 
 from .diagnostics import Diagnostic, diagnose, suggest
 from .placing import find_span, secret_spans
-from .sources import Source
+from .sources import MAX_FILE_BYTES, Source
 from .yaml_reader import Document, Path, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
@@ -109,31 +110,30 @@ class _Check:
         spec = dict(manifest.spec)
         for member, target in manifest.kind.files.items():
             if member in spec:
-                text = self.text(manifest, member, spec.pop(member))
+                text = self.text(manifest, member, spec.pop(member), f".{target}")
                 if text is not None:
                     spec[target] = text
         return replace(manifest, spec=spec) if spec != manifest.spec else manifest
 
-    def text(self, manifest: Manifest, member: str, name: str) -> str | None:
+    def text(self, manifest: Manifest, member: str, name: str, ending: str) -> str | None:
         """The text of a file beside a manifest; it must lie inside the configuration's root."""
         at: Path = ("spec", member)
-        file = FilePath(self.source.root, manifest.folder, name).resolve()
-        if FilePath(name).is_absolute() or not file.is_relative_to(self.source.root):
-            self.tell(manifest, at, "outside", f"`{name}` is outside the repository")
-            return None
-        if not file.is_file():
-            siblings = [each.name for each in file.parent.glob("*")] if file.parent.is_dir() else []
-            self.tell(manifest, at, "no-file", f"there is no file `{name}`{suggest(file.name, siblings)}")
-            return None
         try:
-            content = file.read_bytes()
-            if len(content) > MAX_TEXT_BYTES:
-                self.tell(manifest, at, "too-large", f"`{name}` is larger than {MAX_TEXT_BYTES} bytes")
-                return None
+            content = self.source.opener.read(name, manifest.folder, at_most=MAX_TEXT_BYTES, endings=ending)
             return content.decode("utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            self.tell(manifest, at, "unreadable", f"`{name}` cannot be read: {error}")
-            return None
+        except FileRefused as refused:
+            message = str(refused)
+            if refused.code == "no-file":
+                message = f"there is no file `{name}`{suggest(*self.siblings(manifest, name))}"
+            self.tell(manifest, at, refused.code, message)
+        except UnicodeDecodeError as error:
+            self.tell(manifest, at, "unreadable", f"`{name}` is not UTF-8 at byte {error.start}")
+        return None
+
+    def siblings(self, manifest: Manifest, name: str) -> tuple[str, list[str]]:
+        """The last step of a path, and the names that are there instead."""
+        file = FilePath(self.source.opener.place(name, manifest.folder))
+        return file.name, [each.name for each in file.parent.glob("*")] if file.parent.is_dir() else []
 
     def tell(self, manifest: Manifest, path: Path, code: str, message: str) -> None:
         """Report at a member of a manifest; its file is read again to learn where that stands."""
@@ -145,7 +145,7 @@ class _Check:
 
     def located(self, path: str) -> tuple[str, dict[int, Document]]:
         if path not in self._read:
-            text = (self.source.root / path).read_bytes().decode("utf-8-sig")
+            text = self.source.opener.read(path, at_most=MAX_FILE_BYTES, again=True).decode("utf-8-sig")
             self._read[path] = text, {each.line: each for each in read_documents(text, places=True)}
         return self._read[path]
 

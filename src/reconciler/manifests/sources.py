@@ -3,16 +3,19 @@
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from reconciler.files import FileRefused, Root
+
 SETTINGS_FILE = "zonectl.yaml"
-_SUFFIXES = (".yaml", ".yml")
+ENDINGS = (".yaml", ".yml")
+MAX_FILE_BYTES = 8 * 1024 * 1024  # of one file with manifests
 
 
-class SourceMissing(Exception):
-    """A path that was named is not there."""
+class SourceUnusable(Exception):
+    """A path that was named is not there, cannot be read, or leads out of its repository."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,14 @@ class Source:
         root: the repository (nearest parent with `.git`), else the directory that was named. Paths in
             messages and plans are relative to it, and no manifest reads a file outside it.
         files: absolute paths, sorted; text, because ten thousand of them are read in a moment.
-        named: the paths as they were named, resolved.
+        named: the paths as they were named, the links to their folders resolved.
+        opener: reads what is in the root.
     """
 
     root: Path
     files: tuple[str, ...]
     named: tuple[Path, ...]
+    opener: Root = field(compare=False, repr=False)
 
     def relative(self, path: str) -> str:
         """The path as messages and plans show it."""
@@ -39,36 +44,112 @@ def find_source(paths: Sequence[str | Path]) -> Source:
     """The source that these files and directories make.
 
     Raises:
-        SourceMissing: one of them is not there.
+        SourceUnusable: one of them is not there, cannot be read, or leads out of its repository.
     """
-    named = tuple(Path(path).resolve() for path in paths)
+    spelled = [_spelled(path) for path in paths]
+    root, spelled = _root_of(spelled)
+    real = Path(os.path.realpath(root))
+    named = tuple(_resolved(path) for path in spelled)
     files: set[str] = set()
-    for path, given in zip(named, paths, strict=True):
-        if path.is_dir():
-            files.update(_walk(path))
-        elif path.is_file():
-            files.add(str(path))
-        else:
-            raise SourceMissing(f"there is no file or directory `{given}`")
-    return Source(find_root(named), tuple(sorted(files)), named)
+    for path in named:
+        files.update(_walk(path) if path.is_dir() else [str(path)])
+    return Source(real, tuple(sorted(files)), named, _opener(root, real, spelled))
 
 
-def _walk(directory: Path) -> Iterator[str]:
-    for folder, folders, names in os.walk(directory):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if name.endswith(_SUFFIXES) and not name.startswith(".") and name != SETTINGS_FILE:
-                yield os.path.join(folder, name)  # noqa: PTH118
+def _spelled(given: str | Path) -> Path:
+    """The path made absolute, its links as they are. Raises SourceUnusable."""
+    path = Path(os.path.abspath(given))  # noqa: PTH100 - links are kept
+    try:
+        there = path.exists()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        raise SourceUnusable(f"there is no file or directory `{given}`")
+    return path
+
+
+def _folder(path: Path) -> Path:
+    """The directory that is named, or that holds the file that is."""
+    return path if path.is_dir() else path.parent
+
+
+def _resolved(path: Path) -> Path:
+    """The path with the links to its folder resolved. A file may be a link itself: the opener sees to it."""
+    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name
 
 
 def find_root(named: Sequence[Path]) -> Path:
-    """The repository that holds the paths, else their common directory."""
-    common = Path(os.path.commonpath(named)) if named else Path.cwd()
-    start = common if common.is_dir() else common.parent
-    for candidate in (start, *start.parents):
-        if (candidate / ".git").exists():
-            return candidate
-    return start
+    """The repository that holds the paths, else their common directory. Raises SourceUnusable."""
+    return Path(os.path.realpath(_root_of([_spelled(path) for path in named])[0]))
+
+
+def _root_of(spelled: Sequence[Path]) -> tuple[Path, list[Path]]:
+    """The root as it is spelled, and the paths in it.
+
+    A link in a repository may be a stranger's: it does not decide which repository is meant. Where there is
+    none, links are this user's own, unless they lie in the current directory.
+    """
+    for path in spelled:
+        _refuse_leading_out(path)
+    common = Path(os.path.commonpath(spelled))
+    if (found := _repository(common)) is not None:
+        return found, list(spelled)
+    if any(_repository(path) is not None for path in spelled):
+        raise SourceUnusable("the paths lie in different repositories; name those of one at a time")
+    resolved = [_resolved(path) for path in spelled]
+    common = Path(os.path.commonpath(resolved))
+    root = _repository(common) or _folder(common)
+    if len(spelled) > 1 and root == root.parent:
+        raise SourceUnusable("the paths have no directory in common; name those of one at a time")
+    return root, resolved
+
+
+def _repositories(path: Path) -> Iterator[Path]:
+    """The directories with `.git` around a path as it is spelled, nearest first."""
+    start = path if path.is_dir() and not path.is_symlink() else path.parent
+    return (each for each in (start, *start.parents) if (each / ".git").exists())
+
+
+def _repository(path: Path) -> Path | None:
+    return next(_repositories(path), None)
+
+
+def _refuse_leading_out(path: Path) -> None:
+    here, around = Path.cwd(), list(_repositories(path))
+    if path.is_relative_to(here) and not any(here.is_relative_to(each) for each in around):
+        around.append(here)  # a checkout without `.git`
+    folder = _folder(path)
+    for directory in around:
+        if folder not in Root(directory):
+            raise SourceUnusable(
+                f"`{path}` leads out of `{directory}` through a symbolic link; name the directory it leads to"
+            )
+
+
+def _opener(root: Path, real: Path, spelled: Sequence[Path]) -> Root:
+    """What reads the files; a hidden directory is visible when it was named itself, not through a link."""
+    folders = [_folder(path) for path in spelled]
+    plain = [each for each in folders if each.resolve() == real / each.relative_to(root)]
+    opener = Root(real, plain)
+    for folder in folders:
+        try:
+            opener.place(str(folder.resolve()))
+        except FileRefused as refused:
+            raise SourceUnusable(f"`{folder}` {refused.reason}") from refused
+    return opener
+
+
+def _walk(directory: Path) -> Iterator[str]:
+    """The files that may be manifests. Raises SourceUnusable: what is not seen would be deleted."""
+    for folder, folders, names in os.walk(directory, onerror=_refuse_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.endswith(ENDINGS) and not name.startswith(".") and name != SETTINGS_FILE:
+                yield os.path.join(folder, name)  # noqa: PTH118
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise SourceUnusable(f"`{error.filename}` cannot be read: {error.strerror}") from error
 
 
 def describe_commit(source: Source) -> dict[str, str]:
@@ -93,7 +174,8 @@ def _git(root: Path, *arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 - fixed program, no shell
             ["git", "-C", str(root), *arguments],  # noqa: S607 - the user's own git
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
             timeout=10,
             check=False,
         )

@@ -217,6 +217,13 @@ def read_plan(text: bytes) -> Plan:
     digest = content.pop("digest", None)
     if digest_of(content) != digest:
         raise PlanUnreadable("the plan was changed after it was made: its digest does not fit; plan again")
+    try:
+        return _read_content(content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PlanUnreadable("the file is not a plan that zonectl made; plan again") from error
+
+
+def _read_content(content: Mapping[str, Any]) -> Plan:
     return Plan(
         tool_version=content["tool"]["version"],
         owner=content["owner"],

@@ -1,21 +1,22 @@
 """Findings as text and as JSON."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
-
 from reconciler.manifests import Configuration, Diagnostic
+from reconciler.terminal import Line, Styled, printable
 
 
-def diagnostics_text(configuration: Configuration) -> str:
-    """One block for each finding: `file:line:column: message`, the line, and a caret below what is meant.
+def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
+    """For each finding `file:line:column: message`, the line, and a caret below what is meant.
 
     Files are named as seen from the current directory, so that a terminal or an editor can open them.
     """
     root = configuration.source.root
-    return "\n".join(_block(each, _seen_from_here(root / each.path)) for each in configuration.diagnostics)
+    for each in configuration.diagnostics:
+        yield from _block(each, _seen_from_here(root / each.path))
 
 
 def _seen_from_here(file: Path) -> str:
@@ -23,27 +24,19 @@ def _seen_from_here(file: Path) -> str:
     return path if not path.startswith("..") else str(file)
 
 
-def _block(diagnostic: Diagnostic, place: str) -> str:
+def _block(diagnostic: Diagnostic, place: str) -> Iterator[Line]:
     if diagnostic.line:
         place += f":{diagnostic.line}:{diagnostic.column}"
-    head = (
-        f"{click.style(place, bold=True)}: {click.style('error', fg='red')}: {printable(diagnostic.message)}"
-    )
+    yield Styled(place, bold=True), ": ", Styled("error", "red"), f": {diagnostic.message}"
     if not diagnostic.excerpt:
-        return head
-    number = str(diagnostic.line)
-    # Tabs stay as wide in the line of carets as in the line above it.
-    before = "".join("\t" if each == "\t" else " " for each in diagnostic.excerpt[: diagnostic.column - 1])
-    carets = "^" * max(diagnostic.end_column - diagnostic.column, 1)
-    return (
-        f"{head}\n  {number} | {printable(diagnostic.excerpt)}\n"
-        f"  {' ' * len(number)} | {before}{click.style(carets, fg='red')}"
-    )
-
-
-def printable(text: str) -> str:
-    """Text without what a terminal would act upon."""
-    return "".join(each if each.isprintable() or each in "\t" else f"\\x{ord(each):02x}" for each in text)
+        return
+    number, begin = str(diagnostic.line), diagnostic.column - 1
+    # Tabs stay as wide in the line of carets as in the line above it, and so does what is written out.
+    before = "".join("\t" if each == "\t" else " " for each in printable(diagnostic.excerpt[:begin]))
+    marked = printable(diagnostic.excerpt[begin : diagnostic.end_column - 1])
+    carets = "^" * max(len(marked), diagnostic.end_column - diagnostic.column, 1)
+    yield f"  {number} | {diagnostic.excerpt}"
+    yield f"  {' ' * len(number)} | {before}", Styled(carets, "red")
 
 
 def validation_json(configuration: Configuration) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
+from reconciler.files import FileRefused, Root, check_place, write_named
 from reconciler.kinds import Kinds
 from reconciler.kinds.reading import API_VERSION
 from reconciler.manifests import find_source
+from reconciler.manifests.sources import MAX_FILE_BYTES
 
 SCHEMA_FILE = ".vscode/zonewright.schema.json"
 SETTINGS_FILE = ".vscode/settings.json"
@@ -63,12 +65,20 @@ def _embedded(value: Any, name: str) -> Any:
 
 
 def find_globs(directory: Path) -> list[str]:
-    """Patterns for the folders below *directory* that hold manifests; other YAML has other schemas."""
+    """Patterns for the folders below *directory* that hold manifests; other YAML has other schemas.
+
+    Raises:
+        SourceUnusable: a directory cannot be read.
+    """
     folders = set()
-    for file in find_source([directory]).files:
-        with Path(file).open("rb") as stream:
-            if API_VERSION.encode() in stream.read(_OPENING_BYTES):
-                folders.add(Path(file).parent.relative_to(directory).parts[:1])
+    source = find_source([directory])
+    for file in source.files:
+        try:
+            content = source.opener.read(file, at_most=MAX_FILE_BYTES)
+        except FileRefused:  # whatever it is, it is no manifest that zonectl would read
+            continue
+        if API_VERSION.encode() in content[:_OPENING_BYTES]:
+            folders.add(Path(file).parent.relative_to(directory).parts[:1])
     if () in folders:
         folders.discard(())
         return [_ENDING, *(f"{name}/**/{_ENDING}" for (name,) in sorted(folders))]
@@ -79,26 +89,35 @@ def write_settings(directory: Path, kinds: Kinds, globs: Sequence[str]) -> list[
     """Write the combined schema, and settings that point at it; other settings stay.
 
     Raises:
-        SettingsUnreadable: the settings cannot be read as JSON.
+        SettingsUnreadable: the settings cannot be read as JSON, or links lead elsewhere.
+        OSError: they cannot be written.
     """
     schema, settings = directory / SCHEMA_FILE, directory / SETTINGS_FILE
-    known = _read(settings)
+    root = Root(directory, hidden=True)
+    try:
+        for file in (schema, settings):
+            check_place(file, root)
+        known = _read(settings, root)
+    except FileRefused as refused:
+        raise SettingsUnreadable(str(refused)) from refused
     schemas = known.get("yaml.schemas")
     known["yaml.schemas"] = {
         **(schemas if isinstance(schemas, dict) else {}),
         f"./{SCHEMA_FILE}": [*globs, "!**/zonectl.yaml"],
     }
     schema.parent.mkdir(parents=True, exist_ok=True)
-    schema.write_bytes(orjson.dumps(combined_schema(kinds), option=orjson.OPT_INDENT_2) + b"\n")
-    settings.write_bytes(orjson.dumps(known, option=orjson.OPT_INDENT_2) + b"\n")
+    write_named(schema, orjson.dumps(combined_schema(kinds), option=orjson.OPT_INDENT_2) + b"\n")
+    write_named(settings, orjson.dumps(known, option=orjson.OPT_INDENT_2) + b"\n")
     return [schema, settings]
 
 
-def _read(settings: Path) -> dict[str, Any]:
-    if not settings.exists():
-        return {}
+def _read(settings: Path, root: Root) -> dict[str, Any]:
     try:
-        content = orjson.loads(settings.read_bytes())
+        content = orjson.loads(root.read(str(settings), at_most=MAX_FILE_BYTES))
+    except FileRefused as refused:
+        if refused.code == "no-file":
+            return {}
+        raise
     except orjson.JSONDecodeError as error:
         raise SettingsUnreadable(
             f"`{settings}` is not plain JSON; add `./{SCHEMA_FILE}` to its `yaml.schemas` by hand"

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
 from typing import Any
 
-import click
 import orjson
 
 from reconciler.plan import Action, FieldChange, Plan, Refusal
 from reconciler.plan.model import Op, State
+from reconciler.terminal import Line, Styled, printable
 
-from .diagnostics import counted, printable
+from .diagnostics import counted
 
 MOST_ACTIONS = 200
 MOST_CHARACTERS = 240
@@ -34,14 +34,14 @@ _STATES = {
 }
 
 
-def plan_text(plan: Plan, refusals: Sequence[Refusal] = ()) -> str:
+def plan_lines(plan: Plan, refusals: Sequence[Refusal] = ()) -> Iterator[Line]:
     """The whole plan. Creations beyond the first 200 are counted; everything else is always shown."""
-    lines = list(_actions(plan.actions))
-    lines.append(summary_line(plan))
+    yield from _actions(plan.actions)
+    yield summary_line(plan)
     if not plan.empty:
-        lines.append(f"  digest {plan.digest} on revision {plan.base_revision}")
-    lines.extend(f"{click.style('refused', fg='red')}: {printable(each.message)}" for each in refusals)
-    return "\n".join(lines)
+        yield f"  digest {plan.digest} on revision {plan.base_revision}"
+    for each in refusals:
+        yield Styled("refused", "red"), f": {each.message}"
 
 
 def summary_line(plan: Plan) -> str:
@@ -61,7 +61,7 @@ def summary_line(plan: Plan) -> str:
     return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}"
 
 
-def _actions(actions: Iterable[Action]) -> Iterator[str]:
+def _actions(actions: Iterable[Action]) -> Iterator[Line]:
     created = 0
     for action in sorted(actions, key=lambda each: _ORDER.index(each.op)):
         if action.op is Op.CREATE:
@@ -71,10 +71,10 @@ def _actions(actions: Iterable[Action]) -> Iterator[str]:
         yield from action_lines(action)
     if created > MOST_ACTIONS:
         more = created - MOST_ACTIONS
-        yield f"{click.style('+', fg='green')} and {more:,} more to create (`--output json` shows all)"
+        yield Styled("+", "green"), f" and {more:,} more to create (`--output json` shows all)"
 
 
-def action_lines(action: Action) -> Iterator[str]:
+def action_lines(action: Action) -> Iterator[Line]:
     """One action: what, which, where from, and each member."""
     sign, color = _SIGNS[action.op]
     notes = []
@@ -85,41 +85,39 @@ def action_lines(action: Action) -> Iterator[str]:
     if action.shown_once:
         notes.append("its secret is shown once")
     note = f" ({'; '.join(notes)})" if notes else ""
-    head = click.style(f"{sign} {action.op} {printable(action.title)}", fg=color)
-    yield f"{head}{note}  {click.style(action.reason, dim=True)}"
+    yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
     if action.op is not Op.DELETE:
         for change in action.changes:
             yield from change_lines(change, action.op)
 
 
-def change_lines(change: FieldChange, op: Op) -> Iterator[str]:
+def change_lines(change: FieldChange, op: Op) -> Iterator[Line]:
     """One member, before and after; of two texts of many lines, the lines that differ."""
     before, after = change.before, change.after
     texts = isinstance(before, str) and isinstance(after, str) and "\n" in before + after
     if not texts or op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE, State.CONFLICT):
         yield change_line(change, op)
         return
-    note = click.style(f"  [{_STATES[change.state]}]", fg="magenta") if change.state in _STATES else ""
-    yield f"    {printable(change.path)}:{note}"
+    yield f"    {change.path}:", *_state(change)
     differing = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
     for line in differing[:MOST_LINES]:
-        yield click.style(f"      {printable(line)}", fg=_LINE_COLORS.get(line[:1]))
+        yield [Styled(f"      {line}", _LINE_COLORS.get(line[:1]))]
     if len(differing) > MOST_LINES:
         yield f"      and {len(differing) - MOST_LINES} more lines (`--output json` shows all)"
 
 
-def change_line(change: FieldChange, op: Op) -> str:
+def change_line(change: FieldChange, op: Op) -> Line:
     """One member, before and after."""
     if op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE):
         values = shown(change.after)
     else:
         values = f"{shown(change.before)} -> {shown(change.after)}"
-    line = f"    {printable(change.path)}: {values}"
-    if change.state in _STATES:
-        line += click.style(f"  [{_STATES[change.state]}]", fg="magenta")
-    if change.state is State.CONFLICT:
-        line += f" (applied before: {shown(change.applied)})"
-    return line
+    applied = f" (applied before: {shown(change.applied)})" if change.state is State.CONFLICT else ""
+    return f"    {change.path}: {values}", *_state(change), applied
+
+
+def _state(change: FieldChange) -> Sequence[Styled]:
+    return [Styled(f"  [{_STATES[change.state]}]", "magenta")] if change.state in _STATES else []
 
 
 def shown(value: Any) -> str:
@@ -129,6 +127,6 @@ def shown(value: Any) -> str:
     if isinstance(value, dict) and value.keys() == {"secret"}:
         reference = value["secret"]
         source = reference.get("from_env") or reference.get("from_file")
-        return f"secret from {printable(str(source))}, version {printable(str(reference.get('version')))}"
+        return f"secret from {source}, version {reference.get('version')}"
     text = printable(orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "..."

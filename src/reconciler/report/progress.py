@@ -5,9 +5,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import click
-
 from reconciler.client.api import Progress
+from reconciler.terminal import say
 
 SECONDS_BETWEEN_LINES = 2.0
 
@@ -48,6 +47,6 @@ def _lines() -> Progress:
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_LINES:
             last = now
-            click.echo(f"applying: {done:,} of {of:,}", err=True)
+            say(f"applying: {done:,} of {of:,}", err=True)
 
     return report

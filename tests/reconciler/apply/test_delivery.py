@@ -4,8 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.reconciler.apply.texts import CREDENTIAL, Zonectl
-from tests.reconciler.fake_server import FakeServer, World
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from tests.reconciler.apply.texts import AGENT, CREDENTIAL, KEY, ZONE, Zonectl
+from tests.reconciler.fake_server import ORGANIZATION, FakeServer, World
+
+from reconciler.apply.delivery import file_name
 
 
 class TestShownOnce:
@@ -15,12 +20,19 @@ class TestShownOnce:
         """Mode 0600, named after zone and manifest, and not in the output."""
         config.write("all.yaml", CREDENTIAL)
         result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
-        file = tmp_path / "secrets" / "workforce.agent-key.json"
+        file = tmp_path / "secrets" / "workforce.ApplicationCredential.agent-key.json"
         content = json.loads(file.read_bytes())
         entity = world.find("ApplicationCredential", "agent-key")
 
         assert result.exit_code == 0
-        assert content == {"identifier": "agent-key", "password": f"password of {entity['id']}"}
+        assert content == {
+            "organization_id": ORGANIZATION,
+            "zone": "workforce",
+            "kind": "ApplicationCredential",
+            "name": "agent-key",
+            "identifier": "agent-key",
+            "password": f"password of {entity['id']}",
+        }
         assert file.stat().st_mode & 0o777 == 0o600
         assert content["password"] not in result.out + result.err
 
@@ -43,3 +55,127 @@ class TestShownOnce:
 
         assert result.exit_code == 1
         assert "did not arrive" in result.err
+
+
+def credentials(*places: tuple[str, str]) -> str:
+    """Manifests of zones with an application each, and its credentials: pairs of zone and name."""
+    texts = []
+    for zone in dict.fromkeys(zone for zone, _ in places):
+        texts += [ZONE.replace("workforce", zone), AGENT.replace("workforce", zone)]
+    texts += [KEY.replace("workforce", zone).replace("agent-key", name) for zone, name in places]
+    return "---\n".join(texts)
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        "places",
+        [
+            [("a", "key"), ("b", "key")],
+            [("a", "b.c"), ("a.b", "c")],
+            [("a", "b~c"), ("a", "b%7Ec"), ("a", "b.c"), ("a", "b%2Ec")],
+        ],
+    )
+    def test_each_secret_has_a_file_of_its_own(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, tmp_path: Path, places: Any
+    ) -> None:
+        """Whatever zones and credentials are called: each file holds the secret of what it names."""
+        config.write("all.yaml", credentials(*places))
+        result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
+        contents = [json.loads(file.read_bytes()) for file in (tmp_path / "secrets").iterdir()]
+
+        assert result.exit_code == 0
+        assert sorted((each["zone"], each["name"]) for each in contents) == sorted(places)
+        for content in contents:
+            (entity,) = (
+                each
+                for each in world.entities.values()
+                if each["kind"] == "ApplicationCredential"
+                and each["ownership"]["name"] == content["name"]
+                and world.entities[each["zone_id"]]["ownership"]["name"] == content["zone"]
+            )
+            assert content["password"] == f"password of {entity['id']}"
+
+    @given(some.tuples(*[some.text(min_size=1, max_size=8, alphabet="ab.%~2E7 /é")] * 6))
+    def test_no_two_objects_have_one_file(self, parts: tuple[str, ...]) -> None:
+        """By construction, not by luck."""
+        first, second = parts[:3], parts[3:]
+        assert (file_name(*first) == file_name(*second)) == (first == second)
+        assert file_name(None, first[1], first[2]) != file_name(*second)
+
+    @given(some.text(min_size=1, max_size=255), some.text(min_size=1, max_size=255))
+    def test_a_name_fits_a_file_system(self, zone: str, name: str) -> None:
+        """However long; and it names no other directory."""
+        made = file_name(zone, "ApplicationCredential", name)
+        assert len(made.encode()) <= 255
+        assert "/" not in made
+        assert not made.startswith(".")
+
+    def test_long_names_differ_too(self) -> None:
+        """Also one that is what another was cut to."""
+        long = [file_name("z", "K", "n" * 300 + end) for end in "ab"]
+        assert len({*long, file_name("z", "K", long[0].removesuffix(".json").removeprefix("z.K."))}) == 3
+
+
+class TestOlderFiles:
+    def test_of_the_same_object_are_replaced(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, tmp_path: Path
+    ) -> None:
+        """A credential that is made again has a new secret, and the old one is worth nothing."""
+        config.write("all.yaml", CREDENTIAL)
+        zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
+        (file,) = (tmp_path / "secrets").iterdir()
+        before = json.loads(file.read_bytes())["password"]
+        world.delete(world.find("ApplicationCredential", "agent-key")["id"])
+        again = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
+
+        assert again.exit_code == 0
+        assert json.loads(file.read_bytes())["password"] != before
+
+    @pytest.mark.parametrize("member", ["organization_id", "zone", "kind", "name", None])
+    def test_of_another_object_are_left_alone(
+        self,
+        config: Any,
+        server: FakeServer,
+        zonectl: Zonectl,
+        world: World,
+        tmp_path: Path,
+        member: str | None,
+    ) -> None:
+        """Another organization's, as where one configuration is applied to two; or something else."""
+        config.write("all.yaml", CREDENTIAL)
+        assert zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "ok").exit_code == 0
+        (made,) = (tmp_path / "ok").iterdir()
+        content = {**json.loads(made.read_bytes()), member: "another"} if member else ["not ours"]
+        file = tmp_path / "secrets" / made.name
+        file.parent.mkdir()
+        file.write_text(json.dumps(content))
+        world.delete(world.find("ApplicationCredential", "agent-key")["id"])
+        server.bodies.clear()
+
+        result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "secrets")
+
+        assert result.exit_code == 5
+        assert str(file) in result.err
+        assert "is not an older secret of the same object" in result.err
+        assert not server.bodies
+        assert json.loads(file.read_text()) == content
+
+    def test_that_appear_meanwhile_are_left_alone_too(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
+    ) -> None:
+        """The other secrets still arrive, and the one that did not is named."""
+        config.write("all.yaml", credentials(("a", "key"), ("b", "key")))
+        file = tmp_path / "a.ApplicationCredential.key.json"
+        applied = world.changeset
+
+        def meanwhile(body: Any, *, dry_run: bool = False) -> Any:
+            file.write_text("somebody else's")
+            return applied(body, dry_run=dry_run)
+
+        world.changeset = meanwhile  # type: ignore[method-assign]
+        result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path)
+
+        assert result.exit_code == 1
+        assert "ApplicationCredential a/key" in result.err
+        assert file.read_text() == "somebody else's"
+        assert json.loads((tmp_path / "b.ApplicationCredential.key.json").read_bytes())["zone"] == "b"

@@ -8,7 +8,8 @@ import pytest
 from tests.reconciler.apply.texts import PROVIDER, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
 
-from reconciler.apply.secrets import Secret, SecretMissing, read_secret
+from reconciler.apply.secrets import Secret, SecretMissing, SecretSources, read_secret
+from reconciler.files import Root
 
 
 class TestSecrets:
@@ -52,12 +53,12 @@ class TestSecrets:
         assert zonectl("apply", config, "--yes").exit_code == 0
         assert list(world.secrets.values()) == ["from a file"]
 
-    def test_cannot_be_shown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_cannot_be_shown(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """Neither by printing nor by formatting nor by JSON."""
         import pickle
 
         monkeypatch.setenv("X", "s3cr3t")
-        secret = read_secret({"from_env": "X"}, Path())
+        secret = read_secret({"from_env": "X"}, SecretSources(Root(tmp_path)))
 
         assert "s3cr3t" not in f"{secret} {secret!r} {[secret]}"
         assert isinstance(secret, Secret)
@@ -67,15 +68,18 @@ class TestSecrets:
         with pytest.raises(TypeError):
             pickle.dumps(secret)
 
-    def test_own_credential_is_no_secret_of_a_manifest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_own_credential_is_no_secret_of_a_manifest(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
         """A manifest cannot have it sent to a provider that its author has chosen."""
+        sources = SecretSources(Root(tmp_path))
         for name in ("OKTA", "ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
             monkeypatch.setenv(name, "s3cr3t")
-        assert read_secret({"from_env": "OKTA"}, Path()).reveal() == "s3cr3t"
+        assert read_secret({"from_env": "OKTA"}, sources).reveal() == "s3cr3t"
 
         for name in ("ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
             with pytest.raises(SecretMissing, match="zonectl's own"):
-                read_secret({"from_env": name}, Path())
+                read_secret({"from_env": name}, sources)
 
     @pytest.mark.parametrize("content", [b"", b"\n", b"\xff", b"x" * 100_000])
     def test_that_are_no_secrets_are_refused(self, tmp_path: Path, content: bytes) -> None:
@@ -83,4 +87,4 @@ class TestSecrets:
         (tmp_path / "x").write_bytes(content)
 
         with pytest.raises(SecretMissing):
-            read_secret({"from_file": "x"}, tmp_path)
+            read_secret({"from_file": "x"}, SecretSources(Root(tmp_path)))

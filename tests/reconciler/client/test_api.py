@@ -1,6 +1,8 @@
 """The client against a real HTTP server: retries, caches, and what it cannot send."""
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -10,9 +12,11 @@ from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, Worl
 
 from reconciler.client import Api, Conflicting, Connection, NotReached, Rejected
 from reconciler.client.api import read_snapshot
-from reconciler.client.connection import ConnectionIncomplete, find_connection
+from reconciler.client.connection import Claim, ConnectionIncomplete, ServerRefused, find_connection
+from reconciler.client.known_servers import KnownServers
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
+from reconciler.files import Root
 from reconciler.plan import Plan
 
 
@@ -199,15 +203,23 @@ class TestChangesets:
         assert [path for _, path in server.requests].count("/service-account-token") == 1
 
 
+@pytest.fixture
+def known(tmp_path: Path) -> KnownServers:
+    """A record with nothing in it."""
+    return KnownServers(tmp_path / "state", Root(tmp_path / "repository"))
+
+
 class TestConnections:
     def test_options_come_before_the_environment(
-        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: KnownServers
     ) -> None:
         """A key in a file comes before one in the environment."""
         monkeypatch.setenv("ZONECTL_SERVER", "https://env.example")
         monkeypatch.setenv("ZONECTL_API_KEY", "from env")
         (tmp_path / "key").write_text("from file\n")
-        found = find_connection(server="https://option.example/", api_key_file=str(tmp_path / "key"))
+        found = find_connection(
+            server="https://option.example/", known=known, api_key_file=str(tmp_path / "key")
+        )
 
         assert (found.server, found.api_key) == ("https://option.example", "from file")
 
@@ -215,23 +227,157 @@ class TestConnections:
         """Neither in a log nor in a traceback."""
         assert "s3cret" not in repr(Connection("https://x", api_key="s3cret", client_secret="s3cret"))
 
-    def test_says_what_is_missing(self, tmp_path: Path) -> None:
-        """Server, credential, or the key's file."""
-        with pytest.raises(ConnectionIncomplete, match="no server"):
-            find_connection(server=None)
-        with pytest.raises(ConnectionIncomplete, match="not an http"):
-            find_connection(server="id.example")
+    def test_says_what_is_missing(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: KnownServers
+    ) -> None:
+        """Credential, the key's file, or server."""
+        (tmp_path / "empty").write_text("\n")
         with pytest.raises(ConnectionIncomplete, match="no credential"):
-            find_connection(server="https://id.example")
+            find_connection(server="https://id.example", known=known)
         with pytest.raises(ConnectionIncomplete, match="cannot be read"):
-            find_connection(server="https://id.example", api_key_file=str(tmp_path / "no"))
+            find_connection(server="https://id.example", known=known, api_key_file=str(tmp_path / "no"))
+        with pytest.raises(ConnectionIncomplete, match="it is empty"):
+            find_connection(server="https://id.example", known=known, api_key_file=str(tmp_path / "empty"))
+        monkeypatch.setenv("ZONECTL_API_KEY", "a key")
+        with pytest.raises(ConnectionIncomplete, match="no server"):
+            find_connection(server=None, known=known)
 
-    def test_asks_about_a_variable_that_looks_misspelt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("server", "message"),
+        [
+            ("id.example", "not an http"),
+            ("ftp://id.example", "not an http"),
+            ("https://", "not an http"),
+            ("https://good.example@evil.example", "leave out what is before `@`"),
+            ("https://id.example/?a=b", "after `\\?` or `#`"),
+            ("https://id.example:port", "[Pp]ort"),
+        ],
+    )
+    def test_refuses_what_is_no_base_url(
+        self, monkeypatch: pytest.MonkeyPatch, known: KnownServers, server: str, message: str
+    ) -> None:
+        """Nothing is guessed about where a credential goes."""
+        monkeypatch.setenv("ZONECTL_API_KEY", "a key")
+        assert find_connection(server="https://id.example", known=known).server == "https://id.example"
+        with pytest.raises(ConnectionIncomplete, match=message):
+            find_connection(server=server, known=known)
+
+    def test_asks_about_a_variable_that_looks_misspelt(
+        self, monkeypatch: pytest.MonkeyPatch, known: KnownServers
+    ) -> None:
         """Only where something is missing, and never its value."""
         monkeypatch.setenv("ZONECTL_API_KYE", "s3cret")
         with pytest.raises(ConnectionIncomplete, match="`ZONECTL_API_KYE` is set: is it meant to be") as told:
-            find_connection(server="https://id.example")
+            find_connection(server="https://id.example", known=known)
         assert "s3cret" not in str(told.value)
 
         monkeypatch.setenv("ZONECTL_API_KEY", "right")
-        assert find_connection(server="https://id.example").api_key == "right"
+        assert find_connection(server="https://id.example", known=known).api_key == "right"
+
+
+class TestKnownServers:
+    """Which server a credential was used with is remembered for this user, and settles where it goes."""
+
+    CLAIM = Claim("https://ID.example:443/", "`zonectl.yaml`")
+
+    @pytest.fixture(autouse=True)
+    def _key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ZONECTL_API_KEY", "zwk_key")
+
+    def test_the_remembered_server_needs_not_be_named(self, known: KnownServers) -> None:
+        """First use names it; from then on the record does, and a repository may agree in any spelling."""
+        with pytest.raises(ConnectionIncomplete, match="nothing outside the repository does"):
+            find_connection(server=None, known=known, claim=self.CLAIM)
+        known.remember("zwk_key", "https://id.example")
+
+        assert find_connection(server=None, known=known, claim=self.CLAIM).server == "https://id.example"
+        assert find_connection(server=None, known=known).server == "https://id.example"
+
+    def test_another_credential_is_not_known(
+        self, monkeypatch: pytest.MonkeyPatch, known: KnownServers
+    ) -> None:
+        """The record is about one credential; a service account is known by its id."""
+        known.remember("zwk_key", "https://id.example")
+        known.remember("account", "https://other.example")
+        monkeypatch.setenv("ZONECTL_API_KEY", "zwk_other")
+        with pytest.raises(ConnectionIncomplete, match="no server"):
+            find_connection(server=None, known=known)
+
+        monkeypatch.delenv("ZONECTL_API_KEY")
+        monkeypatch.setenv("ZONECTL_CLIENT_ID", "account")
+        monkeypatch.setenv("ZONECTL_CLIENT_SECRET", "s3cret")
+        assert find_connection(server=None, known=known).server == "https://other.example"
+
+    def test_the_environment_may_not_name_another(
+        self, monkeypatch: pytest.MonkeyPatch, known: KnownServers
+    ) -> None:
+        """Only the command line sends a known credential elsewhere."""
+        known.remember("zwk_key", "https://id.example")
+        monkeypatch.setenv("ZONECTL_SERVER", "https://id.example")
+        assert find_connection(server=None, known=known).server == "https://id.example"
+
+        monkeypatch.setenv("ZONECTL_SERVER", "https://other.example")
+        with pytest.raises(ServerRefused, match=re.escape("--server https://other.example")):
+            find_connection(server=None, known=known)
+        found = find_connection(server="https://other.example", known=known)
+        assert found.server == "https://other.example"
+
+    @pytest.mark.parametrize(
+        "claimed", ["https://evil.example", "http://id.example", "https://id.example:444", "nonsense"]
+    )
+    def test_a_repository_may_only_agree(
+        self, monkeypatch: pytest.MonkeyPatch, known: KnownServers, claimed: str
+    ) -> None:
+        """With the environment, and with the record; the command line overrules it."""
+        claim = Claim(claimed, "`zonectl.yaml`")
+        monkeypatch.setenv("ZONECTL_SERVER", "https://id.example/")
+        assert find_connection(server=None, known=known, claim=self.CLAIM).server == "https://id.example"
+        with pytest.raises(ServerRefused, match=re.escape("ZONECTL_SERVER is `https://id.example`")):
+            find_connection(server=None, known=known, claim=claim)
+
+        known.remember("zwk_key", "https://id.example")
+        monkeypatch.delenv("ZONECTL_SERVER")
+        with pytest.raises(ServerRefused, match=re.escape("this API key was used with `https://id.example`")):
+            find_connection(server=None, known=known, claim=claim)
+        named = find_connection(server="https://id.example", known=known, claim=claim)
+        assert named.server == "https://id.example"
+
+    def test_the_record_is_this_users_alone(self, known: KnownServers, tmp_path: Path) -> None:
+        """Mode 0600, no secret in it; one that others could have written is not believed."""
+        known.remember("zwk_key", "https://id.example")
+        (file,) = (tmp_path / "state").rglob("*.json")
+
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert "zwk_key" not in file.read_text() + file.name
+
+        file.chmod(0o666)
+        with pytest.raises(ServerRefused, match="other users can write to it"):
+            find_connection(server=None, known=known)
+        file.chmod(0o600)
+        file.write_text("{")
+        with pytest.raises(ServerRefused, match="is damaged"):
+            find_connection(server=None, known=known)
+        known.remember("zwk_key", "https://new.example")
+        assert find_connection(server=None, known=known).server == "https://new.example"
+
+    def test_a_record_in_the_repository_is_none(self, tmp_path: Path) -> None:
+        """Whoever changes the repository could have put it there."""
+        inside = KnownServers(tmp_path / "state", Root(tmp_path))
+        KnownServers(tmp_path / "state", Root(tmp_path / "other")).remember("zwk_key", "https://evil.example")
+
+        with pytest.raises(ConnectionIncomplete, match="no server"):
+            find_connection(server=None, known=inside)
+
+    def test_only_a_server_that_took_the_credential_is_remembered(
+        self, server: FakeServer, known: KnownServers
+    ) -> None:
+        """A typing mistake is not."""
+        for key, expected in (("zwk_wrong", None), (API_KEY, server.url)):
+            connection = Connection(server.url, api_key=key)
+
+            def remember(key: str = key) -> None:
+                known.remember(key, server.url)
+
+            with Api.open(connection, writes=False, accepted=remember) as api, suppress(Rejected):
+                api.snapshot()
+            assert known.find(key) == expected

@@ -285,7 +285,7 @@ class TestFiles:
         )
         (found,) = load_configuration(find_source([config.path]), kinds).diagnostics
 
-        assert "is outside the repository" in found.message
+        assert "leads out of the repository through a symbolic link" in found.message
 
     def test_a_file_may_lie_elsewhere_in_the_repository(
         self, config: Any, tmp_path: Path, kinds: Kinds

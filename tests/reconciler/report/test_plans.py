@@ -4,8 +4,13 @@ import click
 import pytest
 
 from reconciler.plan.model import Action, FieldChange, Op, Plan, State
-from reconciler.report.diagnostics import printable
-from reconciler.report.plans import MOST_ACTIONS, plan_text, shown
+from reconciler.report.plans import MOST_ACTIONS, plan_lines, shown
+from reconciler.terminal import rendered
+
+
+def plan_text(made: Plan) -> str:
+    """A plan as it is printed on a terminal."""
+    return "\n".join(rendered(line) for line in plan_lines(made))
 
 
 def plan(*actions: Action) -> Plan:
@@ -67,7 +72,8 @@ def test_nothing_acts_upon_the_terminal() -> None:
 
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert printable("a\x1bb\nc") == "a\\x1bb\\x0ac"
+    assert "g\\x1b[31m" in text
+    assert 'name: "\\u001b[2J\\u202e"' in text
 
 
 def test_a_long_value_is_cut() -> None:

@@ -22,7 +22,7 @@ _SECRET: Schema = {
                 "from_env": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "Name of an environment variable.",
+                    "description": "Name of an environment variable; none of zonectl's own.",
                 },
                 "version": {"type": "string", "description": "Any text; a new one means a new value."},
             },
@@ -32,7 +32,11 @@ _SECRET: Schema = {
         {
             "type": "object",
             "properties": {
-                "from_file": {"type": "string", "minLength": 1, "description": "Path of a file."},
+                "from_file": {
+                    "type": "string",
+                    "minLength": 1,
+                    "description": "Path of a file in the repository, relative to the manifest.",
+                },
                 "version": {"type": "string", "description": "Any text; a new one means a new value."},
             },
             "required": ["from_file"],

@@ -1,0 +1,219 @@
+"""Files that a repository names: its manifests, and what they refer to.
+
+A repository may hold what a stranger proposed, and planning it must be safe on a machine with secrets. So
+what is read lies inside the root, with every link resolved; it is a regular file, visible, and small enough.
+
+A directory that is exchanged for a link while zonectl runs is not defended against: who can do that runs as
+this user already.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+MAX_TOTAL_BYTES = 128 * 1024 * 1024  # of all files together: a few bytes of links can name a large file often
+
+_CHUNK_BYTES = 64 * 1024
+# No link as the last step, no waiting for a FIFO's writer, no terminal that becomes ours.
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_TYPES = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+class FileRefused(Exception):
+    """A file is not read.
+
+    Attributes:
+        path: the file as it was named.
+        code: `no-file`, `outside`, `hidden`, `ending`, `not-regular`, `too-large` or `unreadable`.
+        reason: what is wrong, to follow the path.
+    """
+
+    def __init__(self, path: str, code: str, reason: str) -> None:
+        super().__init__(f"`{path}` {reason}")
+        self.path, self.code, self.reason = path, code, reason
+
+
+class Root:
+    """A directory, and all that may be read when something in it names a file.
+
+    Args:
+        path: the directory; links in its own path are followed.
+        named: directories in it that the command line named: what they hold is not hidden, whatever they are
+            called.
+        hidden: read hidden files, too.
+    """
+
+    def __init__(self, path: str | Path, named: Iterable[str | Path] = (), *, hidden: bool = False) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._prefix = _as_prefix(str(self.path))
+        visible = (_as_prefix(os.path.realpath(each)) for each in named)
+        self._prefixes = (self._prefix, *(each for each in visible if each.startswith(self._prefix)))
+        self._hidden = hidden
+        self._folders: dict[str, str | None] = {}
+        self._left = MAX_TOTAL_BYTES
+
+    def __contains__(self, path: str | Path) -> bool:
+        """Tell whether a path, with its links resolved, is the root or lies in it."""
+        try:
+            return _as_prefix(os.path.realpath(path)).startswith(self._prefix)
+        except ValueError:
+            return False
+
+    def place(self, name: str, folder: str = "") -> str:
+        """Where a file is that is named from *folder* (relative to the root), with its links resolved.
+
+        Raises:
+            FileRefused: it is outside, or hidden.
+        """
+        try:
+            real = os.path.realpath(self._joined(name, folder))
+        except ValueError as error:
+            raise _unreadable(name, "its name is none that a file can have") from error
+        if self._admits(real):
+            return real
+        if real not in self:
+            lexical = os.path.normpath(self._joined(name, folder))
+            linked = lexical.startswith(self._prefix)
+            how = (
+                "leads out of the repository through a symbolic link"
+                if linked
+                else "is outside the repository"
+            )
+            raise FileRefused(name, "outside", how)
+        raise FileRefused(
+            name,
+            "hidden",
+            "is hidden: nothing is read from files and directories whose names begin with a dot",
+        )
+
+    def read(
+        self,
+        name: str,
+        folder: str = "",
+        *,
+        at_most: int,
+        endings: str | tuple[str, ...] = "",
+        again: bool = False,
+    ) -> bytes:
+        """The content of a file that is named from *folder* (relative to the root).
+
+        Args:
+            at_most: bytes.
+            endings: what the file's own name must end with, and that of a link to it; one of them.
+            again: it was read before, and counts once towards `MAX_TOTAL_BYTES`.
+
+        Raises:
+            FileRefused: it is not there, not to be read from here, not a regular file, or too large.
+        """
+        place = self._quick_place(name, folder)
+        if not name.endswith(endings):
+            raise _wrong_ending(name, endings)
+        try:
+            content = _read_regular(name, place, at_most)
+        except FileRefused as refused:
+            if refused.code != "link":
+                raise
+            place = self.place(name, folder)
+            if not place.endswith(endings):
+                raise _wrong_ending(name, endings) from None
+            content = _read_regular(name, place, at_most)
+        self._left -= 0 if again else len(content)
+        if self._left < 0:
+            raise FileRefused(
+                name, "too-large", f"is not read: all files together have more than {MAX_TOTAL_BYTES} bytes"
+            )
+        return content
+
+    def _quick_place(self, name: str, folder: str) -> str:
+        """Where the file is unless it is a link: its folder resolved, and remembered for those beside it."""
+        above, base = os.path.split(self._joined(name, folder))
+        if above not in self._folders:
+            self._folders[above] = self._folder(above)
+        real = self._folders[above]
+        if real is None or not base or base[0] == "." or "\0" in base:
+            return self.place(name, folder)
+        return real + base
+
+    def _folder(self, path: str) -> str | None:
+        """A folder with its links resolved, as a prefix; None when nothing may be read there."""
+        try:
+            real = os.path.realpath(path)
+        except ValueError:
+            return None
+        return _as_prefix(real) if self._admits(real) else None
+
+    def _joined(self, name: str, folder: str) -> str:
+        return os.path.join(self.path, folder, name)  # noqa: PTH118 - ten thousand in a moment
+
+    def _admits(self, real: str) -> bool:
+        """Tell whether a path without links is inside, and visible from the root or from what was named."""
+        path = _as_prefix(real)
+        return any(
+            path.startswith(prefix) and (self._hidden or not _is_hidden(path[len(prefix) :]))
+            for prefix in self._prefixes
+        )
+
+
+def _as_prefix(path: str) -> str:
+    return path if path.endswith(os.sep) else path + os.sep
+
+
+def _is_hidden(below: str) -> bool:
+    """Tell whether a part begins with one dot. Two are how Kubernetes names what it mounts: `..data`."""
+    return any(part[:1] == "." and part[:2] != ".." for part in below.split(os.sep))  # noqa: PTH206
+
+
+def _read_regular(name: str, place: str, at_most: int) -> bytes:
+    """The content of a regular file at a path that is not a link. Raises FileRefused, with code `link`."""
+    try:
+        handle = os.open(place, _FLAGS)
+    except OSError as error:
+        if os.path.islink(place):  # noqa: PTH114
+            raise FileRefused(name, "link", "is a symbolic link") from error
+        if isinstance(error, FileNotFoundError):
+            raise FileRefused(name, "no-file", "is not there") from error
+        raise _unreadable(name, error.strerror or "the system does not say why") from error
+    except ValueError as error:
+        raise _unreadable(name, "its name is none that a file can have") from error
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            what = next((words for test, words in _TYPES if test(found.st_mode)), "a device")
+            raise FileRefused(name, "not-regular", f"is {what}, not a regular file")
+        return _read_at_most(name, handle, found.st_size, at_most)
+    except OSError as error:
+        raise _unreadable(name, error.strerror or "the system does not say why") from error
+    finally:
+        os.close(handle)
+
+
+def _read_at_most(name: str, handle: int, size: int, at_most: int) -> bytes:
+    """All of an open file. What it says of its size is where reading begins, not what is relied on."""
+    content = os.read(handle, size + 1) if size <= at_most else b""
+    while size <= at_most and len(content) <= at_most:
+        more = os.read(handle, _CHUNK_BYTES)
+        if not more:
+            return content
+        content += more
+    raise FileRefused(name, "too-large", f"is larger than {at_most} bytes")
+
+
+def _wrong_ending(name: str, endings: str | tuple[str, ...]) -> FileRefused:
+    known = " or ".join(f"`{each}`" for each in ((endings,) if isinstance(endings, str) else endings))
+    return FileRefused(name, "ending", f"does not end with {known}, or is a link to a file that does not")
+
+
+def _unreadable(name: str, why: str) -> FileRefused:
+    return FileRefused(name, "unreadable", f"cannot be read: {why}")

@@ -1,0 +1,133 @@
+"""All that zonectl prints goes through here, and what came from outside arrives as harmless text.
+
+File names, manifests and answers of a server may hold anything. A terminal would act upon control characters,
+and a CI system upon lines that look like its commands. So the rest of the package hands over lines of plain
+text, with styles as values beside it; escapes are made here, once, and nowhere else.
+"""
+
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import click
+import orjson
+
+
+class Styled(NamedTuple):
+    """A part of a line that looks different from the rest."""
+
+    text: str
+    color: str | None = None
+    bold: bool = False
+    dim: bool = False
+
+
+Line = str | Styled | Sequence[str | Styled]
+"""One line. A line's end inside its text is escaped like any other control character."""
+
+# What CI systems act upon: GitHub takes `::name::` at the beginning of a line and `##[name]` anywhere, Azure
+# Pipelines `##vso[name]`, TeamCity `##teamcity[name`.
+_COMMAND = re.compile(r"##(?:\[|vso\[|teamcity\[)", re.IGNORECASE)
+
+
+def printable(text: str) -> str:
+    """The text with every character written out that is not seen as itself: `\\x1b`, `\\u202e`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\t" else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte of a file's name that is not UTF-8
+        return f"\\x{number - 0xDC00:02x}"
+    return (
+        f"\\x{number:02x}"
+        if number < 0x100
+        else f"\\u{number:04x}"
+        if number < 0x10000
+        else f"\\U{number:08x}"
+    )
+
+
+def rendered(line: Line) -> str:
+    """A line as it is written, with its styles; no more than one line, and no command of a CI system."""
+    parts = [part if isinstance(part, Styled) else Styled(part) for part in _parts(line)]
+    parts = _defused([part._replace(text=printable(part.text)) for part in parts])
+    return "".join(
+        click.style(text, fg=color, bold=bold or None, dim=dim or None) if color or bold or dim else text
+        for text, color, bold, dim in parts
+    )
+
+
+def _defused(parts: list[Styled]) -> list[Styled]:
+    whole = "".join(part.text for part in parts)
+    if _COMMAND.search(whole):
+        parts = [part._replace(text=part.text.replace("#", "\\x23")) for part in parts]
+    if whole.lstrip().startswith("::"):
+        first = next(number for number, part in enumerate(parts) if part.text.strip())
+        parts[first] = parts[first]._replace(text=parts[first].text.replace(":", "\\x3a", 1))
+    return parts
+
+
+def say(*lines: Line, err: bool = False) -> None:
+    """Print lines, on standard error with *err*."""
+    for line in lines:
+        click.echo(rendered(line), err=err)
+
+
+def say_error(*lines: Line) -> None:
+    """Print what went wrong on standard error; the first line says that it did."""
+    say(*tagged(Styled("error", "red", bold=True), *lines), err=True)
+
+
+def tagged(tag: Styled, first: Line, *rest: Line, between: str = ": ") -> Sequence[Line]:
+    """The lines with a tag before the first."""
+    return (tag, between, *_parts(first)), *rest
+
+
+def _parts(line: Line) -> Sequence[str | Styled]:
+    return [line] if isinstance(line, str | Styled) else line
+
+
+def say_json(content: Any, *, indent: bool = True) -> None:
+    """Print a value as JSON that no terminal and no CI system acts upon."""
+    text = orjson.dumps(content, option=orjson.OPT_INDENT_2 if indent else 0).decode()
+    text = re.sub(r"[^\n -~]", _json_escape, text)
+    click.echo(_COMMAND.sub(lambda found: "\\u0023" + found[0][1:], text))
+
+
+def _json_escape(found: "re.Match[str]") -> str:
+    character = found[0]
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+
+
+def ask(question: str) -> bool:
+    """Ask on standard error; no is the default. Raises click.Abort."""
+    return click.confirm(rendered(question), default=False, err=True)
+
+
+def prepare() -> None:
+    """Make ready for the length of the process: no text is too strange to be printed, not even a defect's."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.excepthook = _say_defect
+
+
+def _say_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    for block in traceback.format_exception(kind, error, trace):
+        first, *rest = block.rstrip("\n").split("\n")
+        say(first, *(f"  {line}" for line in rest), err=True)
+
+
+def can_ask() -> bool:
+    """Tell whether somebody sits at the terminal."""
+    return sys.stdin.isatty()

@@ -1,0 +1,148 @@
+"""What a stranger proposes in a repository, and `zonectl` as a process with a key in its environment."""
+
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.reconciler.fake_server import API_KEY, FakeServer
+
+CANARY = "canary-7f3a9c51"
+MEMORY_BYTES = 2 * 1024**3
+
+
+class Listener:
+    """Somebody else's server: it keeps every byte that arrives, and answers nothing."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.connections = 0
+        self.received = b""
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                self.connections += 1
+                with connection:
+                    connection.settimeout(5)
+                    self.received += connection.recv(65536)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+
+
+@dataclass
+class Repository:
+    """A git repository with a configuration in it, and a user's machine around it."""
+
+    machine: Path
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The repository."""
+        return self.machine / "work" / "repository"
+
+    @property
+    def config(self) -> Path:
+        """The configuration that the commands are called with, as `config`."""
+        return self.path / "config"
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the repository."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def link(self, name: str, target: Path | str) -> None:
+        """Make a symbolic link in the repository."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(target)
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """What the commands run with: the user's own directories, and a key."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.machine / "home"),
+            "ZONECTL_API_KEY": API_KEY,
+            **self.settings,
+            **settings,
+        }
+
+    def command(self, *arguments: object) -> list[str]:
+        """A `zonectl` command."""
+        return [str(Path(sys.executable).parent / "zonectl"), *(str(each) for each in arguments)]
+
+    def run(
+        self, *arguments: object, seconds: float = 60, **settings: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run one command in the repository, to its end, within bounds of time and memory."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.path,
+            env=self.environment(**settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            preexec_fn=_bound_memory,
+        )
+
+
+def _bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+@pytest.fixture
+def attacker() -> Iterator[Listener]:
+    """Where nothing may arrive."""
+    listener = Listener()
+    yield listener
+    listener.close()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A valid configuration of one zone in a repository; the user has a home."""
+    made = Repository(tmp_path)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "outside").mkdir()
+    made.write(".git/HEAD", "ref: refs/heads/main\n")
+    made.write("config/zonectl.yaml", "owner: acme/identity\n")
+    made.write(
+        "config/zone.yaml",
+        "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: workforce}\nspec: {name: workforce}\n",
+    )
+    return made
+
+
+@pytest.fixture
+def trusting(repository: Repository, server: FakeServer) -> Repository:
+    """The same, where the environment names the server."""
+    repository.settings["ZONECTL_SERVER"] = server.url
+    return repository
+
+
+@pytest.fixture
+def git(repository: Repository) -> Repository:
+    """The same as a repository that git knows."""
+    if shutil.which("git") is None:  # pragma: no cover - git is there wherever this is developed
+        pytest.skip("git is not installed")
+    shutil.rmtree(repository.path / ".git")
+    subprocess.run(["git", "init", "-q", "."], cwd=repository.path, check=True)
+    return repository

@@ -1,0 +1,468 @@
+"""A repository does not read the machine of whoever validates, plans or applies it."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.reconciler.fake_server import API_KEY, FakeServer, World
+from tests.reconciler.hostile.conftest import CANARY, Repository
+
+from reconciler.exits import CHANGES, REFUSED, USAGE
+
+HEAD = "apiVersion: zonewright/v1\n"
+POLICY = HEAD + "kind: Policy\nmetadata: {zone: workforce, name: p}\nspec: {cedar_file: NAME}\n"
+PROVIDER = (
+    HEAD + "kind: Provider\nmetadata: {zone: workforce, name: okta}\n"
+    "spec: {name: Okta, identifier: https://okta.example, client_secret: {from_file: NAME}}\n"
+)
+CEDAR = "permit (principal, action, resource);\n"
+GIB = 1024**3
+
+
+def outside(repository: Repository, name: str, text: str = f"{CANARY}: [\n") -> Path:
+    """A file of the user's that is none of the repository's business."""
+    file = repository.machine / "outside" / name
+    file.write_text(text)
+    return file
+
+
+class Attempt:
+    """What one way to name a file came to, by every command that might read it."""
+
+    def __init__(self, repository: Repository, server: FakeServer, world: World) -> None:
+        self.repository, self.server, self.world = repository, server, world
+
+    def validates(self, *named: str) -> bool:
+        """Tell whether `validate` takes it."""
+        return self.repository.run("validate", *(named or ["config"])).returncode == 0
+
+    def refused(self, *messages: str, code: int = 1, every: bool = False) -> None:
+        """The commands, *every* one or two of them, refuse, say which file, show and send nothing of it."""
+        self.server.requests.clear()
+        commands = [("validate", "config", "--output", "json"), ("plan", "config")]
+        if every:
+            commands += [("validate", "config"), ("drift", "config"), ("apply", "config", "--yes")]
+        for arguments in commands:
+            done = self.repository.run(*arguments)
+            said = done.stdout + done.stderr
+            assert done.returncode == code, said
+            for message in messages:
+                assert message in said
+            assert CANARY not in said
+            assert API_KEY not in said
+        assert not self.server.requests
+
+    def secret_refused(self, *messages: str) -> None:
+        """A plan says that it cannot be applied, and an apply sends nothing that changes anything."""
+        self.server.bodies.clear()
+        for arguments in (("plan", "config", "--output", "json"), ("apply", "config", "--yes")):
+            done = self.repository.run(*arguments)
+            said = done.stdout + done.stderr
+            assert done.returncode in ((1, REFUSED) if "apply" in arguments else (REFUSED, CHANGES)), said
+            if "apply" in arguments:
+                for message in messages:
+                    assert message in said
+            assert CANARY not in said
+            assert API_KEY not in said
+        sent = json.dumps(self.server.bodies)
+        assert CANARY not in sent
+        assert API_KEY not in sent
+        assert not self.world.entities
+
+
+@pytest.fixture
+def attempt(trusting: Repository, server: FakeServer, world: World) -> Attempt:
+    """The repository, with a server that would take what it describes."""
+    return Attempt(trusting, server, world)
+
+
+@pytest.mark.threat("38a")
+@pytest.mark.threat("38k")
+@pytest.mark.threat("38l")
+@pytest.mark.parametrize("target", ["file", "/proc/self/environ", "relative", "chain"])
+def test_a_manifest_that_leads_out(attempt: Attempt, target: str) -> None:
+    """A link inside the repository is followed; one that leads out is refused with its path, not read."""
+    file = outside(attempt.repository, "kubeconfig.yaml")
+    attempt.repository.write("shared/role.yaml", HEAD + "kind: Role\nmetadata: {zone: workforce, name: r}\n")
+    attempt.repository.link("config/x.yaml", "../shared/role.yaml")
+    assert attempt.validates()
+    (attempt.repository.config / "x.yaml").unlink()
+
+    if target == "chain":
+        attempt.repository.link("shared/y.yaml", file)
+        attempt.repository.link("config/x.yaml", "../shared/y.yaml")
+    else:
+        where = {"file": str(file), "relative": os.path.relpath(file, attempt.repository.config)}
+        attempt.repository.link("config/x.yaml", where.get(target, target))
+
+    attempt.refused("config/x.yaml", "leads out of the repository through a symbolic link", every=True)
+
+
+@pytest.mark.threat("38a")
+def test_a_manifest_that_leads_out_and_is_named_itself(attempt: Attempt) -> None:
+    """As where a job validates each changed file by its name."""
+    assert attempt.validates("config/zone.yaml")
+    attempt.repository.link("config/x.yaml", outside(attempt.repository, "kubeconfig.yaml"))
+    attempt.repository.link("config/y.yaml", "/proc/self/environ")
+
+    for name in ("config/x.yaml", "config/y.yaml"):
+        done = attempt.repository.run("validate", name)
+        assert done.returncode == 1
+        assert f"{name}: error: leads out of the repository" in done.stdout
+        assert CANARY not in done.stdout + done.stderr
+
+
+@pytest.mark.threat("38a")
+@pytest.mark.parametrize("repository_of_git", [True, False])
+def test_a_directory_that_leads_out(attempt: Attempt, repository_of_git: bool) -> None:
+    """The directory that is planned is exchanged for a link: to a directory, or to another repository."""
+    if not repository_of_git:  # as some checkouts are
+        (attempt.repository.path / ".git" / "HEAD").unlink()
+        (attempt.repository.path / ".git").rmdir()
+    assert attempt.validates()
+    target = attempt.repository.machine / "outside"
+    outside(attempt.repository, "kubeconfig.yaml")
+    (target / ".git").mkdir()
+    attempt.repository.config.rename(attempt.repository.path / "before")
+    attempt.repository.link("config", target)
+
+    attempt.refused("leads out of", "config", code=USAGE)
+    attempt.repository.link("before/below", target)
+    (target / "sub").mkdir()
+    done = attempt.repository.run("validate", "before/below/sub")
+    assert done.returncode == USAGE
+    assert "leads out of" in done.stderr
+
+
+@pytest.mark.threat("38a")
+@pytest.mark.parametrize("name", [".git/config", ".npmrc", ".secrets/kubeconfig.yaml"])
+def test_a_manifest_that_leads_to_what_is_hidden(attempt: Attempt, name: str) -> None:
+    """A checkout holds tokens, too: what has a name that begins with a dot is not read."""
+    attempt.repository.write(name, f"{CANARY}: [\n")
+    assert attempt.validates()
+    attempt.repository.link("config/x.yaml", attempt.repository.path / name)
+
+    attempt.refused("config/x.yaml", "is hidden" if name.endswith(".yaml") else "x.yaml")
+
+
+@pytest.mark.threat("38a")
+def test_a_manifest_that_leads_to_another_kind_of_file(attempt: Attempt) -> None:
+    """Nor is what an earlier step of the job has put beside the configuration shown as a broken manifest."""
+    attempt.repository.write("credentials.json", f'{{"{CANARY}": 1')
+    assert attempt.validates()
+    attempt.repository.link("config/x.yaml", "../credentials.json")
+
+    attempt.refused("config/x.yaml", "does not end with `.yaml` or `.yml`")
+
+
+@pytest.mark.threat("38a")
+def test_settings_that_lead_out(attempt: Attempt) -> None:
+    """zonectl.yaml is a file like the others."""
+    settings = attempt.repository.config / "zonectl.yaml"
+    attempt.repository.write("shared.yaml", settings.read_text())
+    settings.unlink()
+    attempt.repository.link("config/zonectl.yaml", "../shared.yaml")
+    assert attempt.repository.run("plan", "config").returncode == CHANGES
+    attempt.server.requests.clear()
+    settings.unlink()
+    attempt.repository.link(
+        "config/zonectl.yaml", outside(attempt.repository, "x.yaml", f"owner: {CANARY}\n")
+    )
+
+    done = attempt.repository.run("plan", "config")
+
+    assert done.returncode == USAGE
+    assert "config/zonectl.yaml: leads out of the repository" in done.stderr
+    assert CANARY not in done.stdout + done.stderr
+    assert not attempt.server.requests
+
+
+NAMES: dict[str, Callable[[Repository, Path], str]] = {
+    "link": lambda repository, file: repository.link(f"config/x{file.suffix}", file) or f"x{file.suffix}",
+    "folder": lambda repository, file: repository.link("config/f", file.parent) or f"f/{file.name}",
+    "up": lambda repository, file: os.path.relpath(file, repository.config),
+    "up through a file": lambda repository, file: f"zone.yaml/../{os.path.relpath(file, repository.config)}",
+    "absolute": lambda repository, file: str(file),
+}
+
+
+@pytest.mark.threat("38b")
+@pytest.mark.threat("38g")
+@pytest.mark.threat("38h")
+@pytest.mark.threat("38l")
+@pytest.mark.parametrize("way", NAMES)
+def test_a_policy_outside(attempt: Attempt, way: str) -> None:
+    """`cedar_file` of the repository is put in; one outside is refused, however it is named."""
+    attempt.repository.write("policies/inside.cedar", CEDAR)
+    attempt.repository.write("config/p.yaml", POLICY.replace("NAME", "../policies/inside.cedar"))
+    assert attempt.validates()
+    name = NAMES[way](attempt.repository, outside(attempt.repository, "secret.cedar", CANARY))
+    attempt.repository.write("config/p.yaml", POLICY.replace("NAME", name))
+
+    attempt.refused("config/p.yaml", f"`{name}`", "repository")
+
+
+@pytest.mark.threat("38b")
+@pytest.mark.parametrize("name", ["../.git/config", "../.env", "../credentials.json", "zonectl.yaml"])
+def test_a_policy_that_is_something_else(attempt: Attempt, name: str) -> None:
+    """The plan would show the text of whatever the checkout holds: only visible policies are read."""
+    attempt.repository.write("config/a.cedar", CEDAR)
+    attempt.repository.write("config/p.yaml", POLICY.replace("NAME", "a.cedar"))
+    assert attempt.validates()
+    if not (attempt.repository.config / name).exists():
+        attempt.repository.write(f"config/{name}", CANARY)
+    attempt.repository.write("config/p.yaml", POLICY.replace("NAME", name))
+    attempt.refused(f"`{name}`")
+
+    (attempt.repository.config / "a.cedar").unlink()
+    attempt.repository.link("config/a.cedar", name)
+    attempt.repository.write("config/p.yaml", POLICY.replace("NAME", "a.cedar"))
+    attempt.refused("`a.cedar`")
+
+
+@pytest.mark.threat("38c")
+@pytest.mark.threat("38g")
+@pytest.mark.threat("38h")
+@pytest.mark.threat("38l")
+@pytest.mark.parametrize("way", NAMES)
+def test_a_secret_outside(attempt: Attempt, way: str) -> None:
+    """`from_file` reads the repository; a file outside goes to no provider, however it is named."""
+    name = NAMES[way](attempt.repository, outside(attempt.repository, "token.txt", CANARY))
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", name))
+    attempt.secret_refused(f"{name}`", "repository", "Provider workforce/okta", "`--secrets-from`")
+
+    attempt.repository.write("secrets/okta.txt", "from the repository\n")
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", "../secrets/okta.txt"))
+    assert attempt.repository.run("apply", "config", "--yes").returncode == 0
+    assert list(attempt.world.secrets.values()) == ["from the repository"]
+
+
+@pytest.mark.threat("38c")
+def test_a_directory_of_secrets_is_named_on_the_command_line(attempt: Attempt) -> None:
+    """With it, files outside are read, as Kubernetes mounts them; links out of it are not followed either."""
+    mounted = attempt.repository.machine / "outside" / "secrets"
+    (mounted / "..data").mkdir(parents=True)
+    (mounted / "..data" / "okta").write_text("mounted\n")
+    (mounted / "okta").symlink_to("..data/okta")
+    (mounted / "out").symlink_to(outside(attempt.repository, "token.txt", CANARY))
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", str(mounted / "out")))
+    apply = ("apply", "config", "--yes", "--secrets-from", mounted)
+    assert attempt.repository.run(*apply).returncode == REFUSED
+    attempt.repository.link("secrets", "/")
+    linked = attempt.repository.run("apply", "config", "--yes", "--secrets-from", "secrets")
+    assert linked.returncode == REFUSED
+    assert "symbolic link in the repository" in linked.stderr
+    assert not attempt.world.entities
+
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", str(mounted / "okta")))
+    assert attempt.repository.run("plan", "config", "--secrets-from", mounted).returncode == CHANGES
+    assert attempt.repository.run(*apply).returncode == 0
+    assert list(attempt.world.secrets.values()) == ["mounted"]
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "fifo": os.mkfifo,
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "directory": lambda path: path.mkdir(),
+    "huge": lambda path: path.touch() or os.truncate(path, 50 * GIB),
+    "circle": lambda path: path.symlink_to(path),
+}
+
+
+def device(path: Path) -> None:
+    """A device without an end, where this user may make one."""
+    try:
+        os.mknod(path, 0o666 | 0o020000, os.makedev(1, 5))
+        with path.open("rb") as stream:
+            stream.read(1)
+    except OSError:
+        path.unlink(missing_ok=True)
+        pytest.skip("only a privileged user makes devices")
+
+
+SPECIAL["device"] = device
+
+
+@pytest.mark.threat("38e")
+@pytest.mark.threat("38f")
+@pytest.mark.threat("38i")
+@pytest.mark.threat("38m")
+@pytest.mark.parametrize("what", SPECIAL)
+@pytest.mark.parametrize("role", ["manifest", "policy", "secret", "settings"])
+def test_what_is_no_ordinary_file(attempt: Attempt, what: str, role: str) -> None:
+    """It is neither waited for nor read into memory; the message names it."""
+    attempt.repository.write("config/a.cedar", CEDAR)
+    attempt.repository.write("config/policy.yaml", POLICY.replace("NAME", "a.cedar"))
+    attempt.repository.write("config/okta.txt", "a secret\n")
+    attempt.repository.write("config/provider.yaml", PROVIDER.replace("NAME", "okta.txt"))
+    attempt.repository.write("config/role.yaml", HEAD + "kind: Role\nmetadata: {zone: workforce, name: r}\n")
+    assert attempt.repository.run("plan", "config").returncode == CHANGES
+    name = {"manifest": "role.yaml", "policy": "a.cedar", "secret": "okta.txt", "settings": "zonectl.yaml"}[
+        role
+    ]
+    (attempt.repository.config / name).unlink()
+    if role == "manifest" and what == "directory":
+        pytest.skip("a directory is looked into, whatever its name")
+    SPECIAL[what](attempt.repository.config / name)
+
+    started = time.monotonic()
+    done = attempt.repository.run("apply", "config", "--yes", seconds=20)
+
+    assert done.returncode in (1, REFUSED, USAGE), done.stdout
+    assert name in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not attempt.world.entities
+    assert time.monotonic() - started < 15
+
+
+@pytest.mark.threat("38m")
+def test_many_names_of_one_large_file(attempt: Attempt) -> None:
+    """A few bytes of links do not make zonectl read gigabytes."""
+    attempt.repository.write("shared/large.yaml", "# nothing here\n" * 500_000)
+    for number in range(10):
+        attempt.repository.link(f"config/{number}.yaml", "../shared/large.yaml")
+    assert attempt.validates()
+    for number in range(10, 1000):
+        attempt.repository.link(f"config/{number}.yaml", "../shared/large.yaml")
+
+    started = time.monotonic()
+    done = attempt.repository.run("validate", "config", seconds=60)
+
+    assert done.returncode == 1
+    assert "all files together have more than" in done.stdout
+    assert time.monotonic() - started < 45
+
+
+@pytest.mark.threat("38j")
+@pytest.mark.parametrize("variable", ["ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET", "zonectl_api_key", "COPY"])
+def test_own_credentials_from_the_environment(attempt: Attempt, variable: str) -> None:
+    """Neither by their names nor under another one."""
+    text = PROVIDER.replace("from_file: NAME", "from_env: NAME")
+    attempt.repository.settings |= {"COPY": f"Bearer {API_KEY}", "ZONECTL_CLIENT_SECRET": "s3cret-s3cret"}
+    attempt.repository.write("config/p.yaml", text.replace("NAME", variable))
+    attempt.secret_refused(f"`{variable}`", "zonectl's own")
+
+    attempt.repository.settings["OKTA"] = "a provider's"
+    attempt.repository.write("config/p.yaml", text.replace("NAME", "OKTA"))
+    assert attempt.repository.run("apply", "config", "--yes").returncode == 0
+    assert list(attempt.world.secrets.values()) == ["a provider's"]
+
+
+@pytest.mark.threat("38j")
+@pytest.mark.parametrize("way", [*NAMES, "inside", "hidden", "hard link", "among others"])
+def test_own_key_from_a_file(attempt: Attempt, way: str) -> None:
+    """What `--api-key-file` names is no secret of a manifest, wherever it lies and whoever names it."""
+    attempt.repository.settings["ZONECTL_API_KEY"] = ""
+    inside = {"inside": "config/key.txt", "hidden": "config/.key", "among others": "config/keys.txt"}
+    if way in inside:
+        name = Path(inside[way]).name
+        key = attempt.repository.write(inside[way], f"{API_KEY}\n")
+        if way == "among others":
+            attempt.repository.write("config/keys.txt", f"KEY={API_KEY}\nother=1\n")
+            key = outside(attempt.repository, "key.txt", f"{API_KEY}\n")
+    else:
+        key = outside(attempt.repository, "key.txt", f"{API_KEY}\n")
+        name = "h.txt"
+        if way == "hard link":
+            (attempt.repository.config / name).hardlink_to(key)
+        else:
+            name = NAMES[way](attempt.repository, key)
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", name))
+    for extra in ((), ("--secrets-from", key.parent)):
+        done = attempt.repository.run("apply", "config", "--yes", "--api-key-file", key, *extra)
+        assert done.returncode in (1, REFUSED), done.stdout
+        assert name in done.stderr
+        assert API_KEY not in done.stdout + done.stderr
+    assert not attempt.world.entities
+
+    attempt.repository.write("config/okta.txt", "a provider's\n")
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", "okta.txt"))
+    done = attempt.repository.run("apply", "config", "--yes", "--api-key-file", key)
+    assert done.returncode == 0
+    assert list(attempt.world.secrets.values()) == ["a provider's"]
+
+
+def test_a_saved_plan_names_no_file_outside(attempt: Attempt) -> None:
+    """Its secrets are read when it is applied, and by the same rules."""
+    from reconciler.plan.model import digest_of
+
+    attempt.repository.write("config/okta.txt", "a provider's\n")
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("NAME", "okta.txt"))
+    assert attempt.repository.run("plan", "config", "--out", "plan.json").returncode == CHANGES
+    text = (attempt.repository.path / "plan.json").read_text()
+    file = outside(attempt.repository, "token.txt", CANARY)
+    for actions in (True, False):  # what people are shown says so, or leaves it out
+        content = json.loads(text.replace('"config/okta.txt"', json.dumps(str(file))))
+        if not actions:
+            content["actions"] = json.loads(text)["actions"]
+        del content["digest"]
+        forged = {**content, "digest": digest_of(content)}
+        (attempt.repository.path / "forged.json").write_text(json.dumps(forged))
+        done = attempt.repository.run("apply", "forged.json")
+        assert done.returncode in (1, REFUSED)
+        assert "is outside the repository" in done.stderr
+    assert not attempt.world.entities
+
+    assert attempt.repository.run("apply", "plan.json").returncode == 0
+    assert list(attempt.world.secrets.values()) == ["a provider's"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--receipt", "--secrets-dir"])
+@pytest.mark.parametrize("way", ["itself", "folder"])
+def test_nothing_is_written_through_a_link(attempt: Attempt, option: str, way: str) -> None:
+    """Where an option names something in the repository, no link there takes it elsewhere."""
+    command = ("plan", "config") if option == "--out" else ("apply", "config", "--yes")
+    target = attempt.repository.machine / "outside" / "target"
+    if way == "folder" or option == "--secrets-dir":
+        target.mkdir()
+    attempt.repository.link("written", target)
+    place = "written/x" if way == "folder" else "written"
+
+    done = attempt.repository.run(*command, option, place)
+
+    assert done.returncode == REFUSED
+    assert f"`{option}`: `{place}`" in done.stderr
+    assert not attempt.world.entities
+    assert not target.exists() or not list(target.iterdir())
+    (attempt.repository.path / "written").unlink()
+    (attempt.repository.path / "written").mkdir()
+    assert attempt.repository.run(*command, option, "written/x").returncode in (0, CHANGES)
+
+
+@pytest.mark.parametrize("name", [".vscode", ".vscode/settings.json", ".vscode/zonewright.schema.json"])
+def test_an_editors_settings_are_not_written_through_a_link(repository: Repository, name: str) -> None:
+    """`zonectl schema` in somebody's branch changes files of that branch alone."""
+    target = repository.machine / "outside" / "target"
+    (target.mkdir if name == ".vscode" else target.touch)()
+    repository.link(name, target)
+
+    done = repository.run("schema")
+
+    assert done.returncode == 1
+    assert "symbolic link" in done.stderr
+    assert target.is_dir() or target.read_text() == ""
+    (repository.path / name).unlink()
+    assert repository.run("schema").returncode == 0
+
+
+def test_a_cache_that_a_repository_brings_along_is_not_used(attempt: Attempt) -> None:
+    """Else its documents would count as checked."""
+    attempt.repository.write("config/x.yaml", HEAD + "kind: Zone\nmetadata: {name: other}\nspec: {name: A}\n")
+    elsewhere = attempt.repository.machine / "cache"
+    assert attempt.repository.run("validate", "config", ZONECTL_CACHE_DIR=str(elsewhere)).returncode == 0
+    (made,) = (elsewhere / "manifests").iterdir()
+    known = json.loads(made.read_bytes())
+    (entry,) = (entry for entry in known.values() if entry[0][1]["metadata"]["name"] == "other")
+    entry[0][1]["spec"]["name"] = 7
+    copy = attempt.repository.path / ".cache" / "manifests" / made.name
+    copy.parent.mkdir(parents=True)
+    copy.write_text(json.dumps(known))
+    copy.chmod(0o600)
+
+    for place in (".cache", str(attempt.repository.path / ".cache")):
+        done = attempt.repository.run("plan", "config", "--output", "json", ZONECTL_CACHE_DIR=place)
+        assert json.loads(done.stdout)["operations"][0]["spec"]["name"] in ("A", "workforce")
+        assert ": 7" not in done.stdout
