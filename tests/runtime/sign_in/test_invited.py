@@ -207,6 +207,37 @@ class TestOtherZones:
         assert isinstance(refused, Page)
         assert_page(refused.response, 403)
 
+    def test_an_accepted_invitation_opens_nothing(self, site: Site, browser: Browser) -> None:
+        """Neither while its person is a user of the organization nor afterwards; nor does an open page."""
+        zone, email = site.zone(), address()
+        made, token = invite(site, email)
+        waiting = opened(browser, link(zone, token))
+        assert_page(waiting.response, 200)
+        person = accept(site, token).json()["user_id"]
+
+        for _ in range(2):
+            assert_page(opened(Browser(), link(zone, token)).response, 403)
+            call(site, "DELETE", f"/users/{person}")
+        assert email not in people(site)
+        refused = browser.send(waiting, password=PASSWORD)
+        assert isinstance(refused, Page)
+        assert_page(refused.response, 403)
+        ok(site, "DELETE", f"/invitations/{made}")
+        assert_page(opened(Browser(), link(zone, token)).response, 403)
+
+    def test_an_invitation_taken_back_meanwhile(self, site: Site, browser: Browser) -> None:
+        """The page that was open when it was revoked makes nobody a user."""
+        zone = site.zone()
+        good, taken_back = [invite(site, address()) for _ in range(2)]
+        pages = [
+            (each, opened(each, link(zone, token)))
+            for each, (_, token) in ((browser, good), (Browser(), taken_back))
+        ]
+        ok(site, "DELETE", f"/invitations/{taken_back[0]}")
+
+        statuses = [visitor.post(page, password=PASSWORD).status_code for visitor, page in pages]
+        assert statuses == [200, 403]
+
     @pytest.mark.threat("26k")
     def test_another_organizations_invitation(self, site: Site, browser: Browser) -> None:
         """It opens nothing here."""

@@ -1,6 +1,7 @@
 """Registration with an invitation: the address is the one it was sent to, and counts as verified.
 
 In the organization's own zone that accepts the invitation; in its other zones it only lets the person in.
+Once it has been accepted it does neither.
 Between the pages an invitation is known by the hash of its token: the token is kept nowhere.
 """
 
@@ -82,7 +83,7 @@ async def register(parts: Parts, view: ZoneView, invited: Invited, password: str
     try:
         if invited.joins:
             return await _join(parts, invited, password)
-        return await users.create_local_user(parts, view.id, invited.email, password, verified=True)
+        return await _let_in(parts, view, invited, password)
     except Conflict:
         raise SignInRefused(_KNOWN) from None
     except PasswordsBusy:
@@ -92,9 +93,21 @@ async def register(parts: Parts, view: ZoneView, invited: Invited, password: str
 def _require_open(invitation: Invitation, *, joins: bool, expired: bool) -> None:
     if expired or invitation.status is InvitationStatus.REVOKED:
         raise SignInRefused(_OVER)
-    used = invitation.status is InvitationStatus.ACCEPTED and invitation.zone_user_id is None
-    if joins and used:
+    waits_for_password = joins and invitation.zone_user_id is not None
+    if invitation.status is not InvitationStatus.PENDING and not waits_for_password:
         raise SignInRefused(_USED)
+
+
+async def _let_in(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
+    """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
+    hashed = await parts.passwords.hash(users.checked_password(password))
+    invitation, now = invited.invitation, parts.clock()
+    async with parts.database.transaction() as conn:
+        current = await invitations.held(conn, invitation)
+        if current is None:
+            raise SignInRefused(_OVER)
+        _require_open(current, joins=False, expired=now >= current.expires_at)
+        return await users.add_local_user(conn, view, current.email, hashed, verified=True, now=now)
 
 
 async def _join(parts: Parts, invited: Invited, password: str) -> User:

@@ -29,6 +29,19 @@ async def by_token(conn: AsyncConnection, token_hash: bytes) -> tuple[Invitation
     return Invitation.model_validate(stored), name
 
 
+async def held(conn: AsyncConnection, invitation: Invitation) -> Invitation | None:
+    """The invitation as it stands, which nobody changes before the transaction ends; None when it is gone."""
+    found = await conn.execute(
+        select(_invitations)
+        .where(
+            _invitations.c.organization_id == invitation.organization_id, _invitations.c.id == invitation.id
+        )
+        .with_for_update()
+    )
+    row = found.mappings().one_or_none()
+    return None if row is None else Invitation.model_validate(dict(row))
+
+
 async def pending(
     conn: AsyncConnection, organization_id: str, address: str, *, now: datetime
 ) -> Invitation | None:

@@ -67,13 +67,14 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def revoke(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
-    """Take an invitation back; it stays in the list. Raises Conflict when it has been accepted."""
+    """Take an invitation back, whatever has become of it: it opens nothing any more, and stays in the list.
+
+    Who has accepted it stays a user of the organization.
+    """
     scope, _ = await entities.for_change(unit, INVITATION, parents, entity_id, Verb.DELETE)
     await unit.revision()
     before = cast(Invitation, await storage.get(unit.conn, INVITATION, entity_id, within=scope))
-    if before.status is InvitationStatus.ACCEPTED:
-        raise Conflict(f"Invitation `{before.id}` has been accepted: remove the user instead")
-    after = before.model_copy(update={"status": InvitationStatus.REVOKED})
+    after = before.model_copy(update={"status": InvitationStatus.REVOKED, "zone_user_id": None})
     await entities.change(unit, INVITATION, scope, before, after, action="delete")
 
 
