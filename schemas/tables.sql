@@ -2,17 +2,25 @@
 
 CREATE TABLE api_keys (
     id VARCHAR NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    revision BIGINT NOT NULL,
     organization_id VARCHAR NOT NULL,
+    created_by VARCHAR NOT NULL,
     name VARCHAR NOT NULL,
     role VARCHAR NOT NULL,
-    secret_hash BYTEA NOT NULL,
-    created_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE,
     last_used_at TIMESTAMP WITH TIME ZONE,
-    CONSTRAINT api_keys_pkey PRIMARY KEY (id),
+    secret_hash BYTEA NOT NULL,
+    person_id VARCHAR,
+    person_zone_id VARCHAR,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT api_keys_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );
 
-CREATE INDEX api_keys_organization_id_idx ON api_keys (organization_id);
+CREATE INDEX api_keys_created_at_idx ON api_keys (organization_id, created_at, id);
+
+CREATE UNIQUE INDEX api_keys_id_key ON api_keys (id);
 
 CREATE TABLE application_credentials (
     id VARCHAR NOT NULL,

@@ -140,7 +140,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
     "schedule": frozenset(
-        {"clients", "decisions", "epochs", "jobs", "management.zones"}
+        {"clients", "decisions", "epochs", "jobs", "management.organizations", "management.zones"}
         | {"outbox", "retention", "revocation_list"}
     ),
 }

@@ -45,6 +45,8 @@ def test_operations_are_unique() -> None:
         ("policy_set_versions.update", 200),
         ("secrets.create", 200),
         ("secrets.delete", 204),
+        ("api_keys.create", 201),
+        ("api_keys.delete", 204),
         ("invitations.create", 201),
         ("invitations.delete", 204),
         ("sso_connection.enable", 201),
@@ -63,6 +65,7 @@ def test_status_of_success(operation: str, status: int) -> None:
         ("applications.list_credentials", Envelope.ZONE_FULL),
         ("resources.list", Envelope.ZONE),
         ("service_accounts.list", Envelope.ORGANIZATION),
+        ("api_keys.list", Envelope.ORGANIZATION),
         ("changesets.list", Envelope.ORGANIZATION),
     ],
 )
@@ -114,11 +117,16 @@ def test_components_are_valid_schemas() -> None:
 def test_no_answer_shows_a_secret() -> None:
     """Secrets appear in bodies, and in the answers of the operations that are there to show one."""
     shown = {"PasswordCredentialCreated": "password", "ServiceAccountCredentialCreated": "client_secret"}
-    shown["SecretPassword"] = "password"
+    shown |= {"SecretPassword": "password", "ApiKeyCreated": "api_key"}
     for name, component in DOCUMENT["components"]["schemas"].items():
         if name.endswith(("Create", "Update", "Input", "Form")):
             continue
-        secrets = set(component.get("properties", {})) & {"client_secret", "password", "secret_hash"}
+        secrets = set(component.get("properties", {})) & {
+            "api_key",
+            "client_secret",
+            "password",
+            "secret_hash",
+        }
         assert secrets == ({shown[name]} if name in shown else set())
 
 

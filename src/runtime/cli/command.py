@@ -8,8 +8,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from runtime.app import UnsafeSettings, check
+from runtime.cli.api_keys import api_key
 from runtime.cli.connected import Refused
-from runtime.cli.organizations import api_key, organization, organization_user
+from runtime.cli.organizations import organization, organization_user
 from runtime.cli.reading import audit, openapi
 from runtime.cli.serving import serve
 from runtime.cli.setting_up import doctor, init, migrate

@@ -1,16 +1,17 @@
-"""`zoned organization`, `organization-user` and `api-key`: who the service is for, and who acts for them."""
+"""`zoned organization` and `organization-user`: who the service is for, and who acts for them."""
 
 import json
 import sys
 
 import click
 
+from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import Reading
 from runtime.cli.connected import with_parts
 from runtime.cli.operators import this_operator
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.management.members import first_people
-from runtime.services.management.organizations import api_keys, organizations
+from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 
@@ -24,13 +25,16 @@ def organization() -> None:
 
 @organization.command("add")
 @click.option("--name", required=True, help="Its display name.")
+@key_expires_in
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def add_organization(settings: Settings, name: str, as_json: bool) -> None:
+def add_organization(settings: Settings, name: str, key_expires_in: int | None, as_json: bool) -> None:
     """Create an organization and its API key. The key is shown once."""
 
     async def create(parts: Parts) -> tuple[str, str, str]:
-        made, api_key = await organizations.create_organization(parts, name, by=this_operator())
+        made, api_key = await organizations.create_organization(
+            parts, name, key_expires_in_seconds=key_expires_in, by=this_operator()
+        )
         return made.id, made.label, api_key
 
     organization_id, label, api_key = with_parts(settings, create)
@@ -83,22 +87,3 @@ def add_organization_user(
         return made.id
 
     click.echo(with_parts(settings, add))
-
-
-@click.group("api-key")
-def api_key() -> None:
-    """Keys that call the management API."""
-
-
-@api_key.command("add")
-@click.option("--organization", required=True, metavar="ID", help="The organization's id or label.")
-@click.option("--name", required=True)
-@click.option("--role", type=click.Choice(["org_admin", "org_member", "org_viewer"]), default="org_admin")
-@click.pass_obj
-def add_api_key(settings: Settings, organization: str, name: str, role: str) -> None:
-    """Add an API key and print it; it is shown once."""
-
-    async def create(parts: Parts) -> str:
-        return await api_keys.create(parts, organization, name=name, role=role, by=this_operator())
-
-    click.echo(with_parts(settings, create))

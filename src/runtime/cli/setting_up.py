@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime import files
 from runtime.app import key_encryption_of
+from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import Reading
 from runtime.cli.connected import Refused, in_one_line, with_parts
 from runtime.cli.operators import this_operator
@@ -24,9 +25,10 @@ from runtime.storage.sql import names
 
 @click.command()
 @click.option("--organization", default="Default organization", show_default=True, help="Its display name.")
+@key_expires_in
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def init(settings: Settings, organization: str, as_json: bool) -> None:
+def init(settings: Settings, organization: str, key_expires_in: int | None, as_json: bool) -> None:
     """Create storage, keys and an organization.
 
     The organization comes with an API key, which is shown once.
@@ -40,9 +42,11 @@ def init(settings: Settings, organization: str, as_json: bool) -> None:
         if (label := await organizations.any_label(parts)) is not None:
             raise Refused(
                 "this service is set up already; another key for its organization: "
-                f"`zoned api-key add --organization {label} --name NAME`"
+                f"`zoned api-key create --organization {label} --name NAME`"
             )
-        made, api_key = await organizations.create_organization(parts, organization, by=this_operator())
+        made, api_key = await organizations.create_organization(
+            parts, organization, key_expires_in_seconds=key_expires_in, by=this_operator()
+        )
         return made.id, api_key
 
     organization_id, api_key = with_parts(settings, create)

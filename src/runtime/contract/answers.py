@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from runtime.domain.kinds.api_key import ApiKey
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.domain.kinds.base import PERMISSIONS, Entity, Kind, Permissions
 from runtime.domain.kinds.marks import Mark, Member, members
@@ -112,6 +113,14 @@ class ServiceAccountCredentialCreated(ServiceAccountCredential):
     """A new credential of a service account, with the one showing of its secret."""
 
     client_secret: str
+    last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
+    permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
+
+
+class ApiKeyCreated(ApiKey):
+    """A new API key, with the one showing of the key itself."""
+
+    api_key: str
     last_used_at: Annotated[Timestamp | None, Mark.INTERNAL] = None
     permissions: Annotated[Permissions | None, Mark.INTERNAL] = None
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from runtime.services import epochs, retention, revocation_list
 from runtime.services.clients import unused
 from runtime.services.jobs.runner import Job
+from runtime.services.management.organizations import api_keys
 from runtime.services.management.zones import signing_keys
 from runtime.services.outbox import JOB as OUTBOX
 
@@ -12,6 +13,7 @@ JOBS: tuple[Job, ...] = (
     Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused.run),
     Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda parts: parts.outbox.tend()),
     Job(signing_keys.JOB, timedelta(minutes=10), timedelta(minutes=10), signing_keys.rotate_due),
+    Job(api_keys.JOB, timedelta(hours=6), timedelta(minutes=10), api_keys.forget_expired),
     Job(epochs.JOB, timedelta(minutes=5), timedelta(minutes=5), epochs.prune),
     Job(retention.JOB, timedelta(hours=1), timedelta(minutes=10), retention.run),
     Job(revocation_list.JOB, timedelta(hours=1), timedelta(minutes=5), revocation_list.prune),

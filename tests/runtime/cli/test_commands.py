@@ -4,11 +4,14 @@ A new command fails here until it is declared as one that only looks, or has a r
 """
 
 import asyncio
+import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +148,8 @@ RECIPES: dict[str, Recipe] = {
         stdin=PASSWORD,
     ),
     "api-key add": Recipe((*_OF_ORGANIZATION, "--name", "ci"), "api_keys.create"),
+    "api-key create": Recipe((*_OF_ORGANIZATION, "--name", "ci", "--expires-in", "12h"), "api_keys.create"),
+    "api-key revoke": Recipe(("{key}",), "api_keys.delete"),
     "user add": Recipe(
         (*_OF_ZONE, "--email", "bob@acme.example", "--password-stdin"), "users.create", stdin=PASSWORD
     ),
@@ -155,6 +160,7 @@ RECIPES: dict[str, Recipe] = {
 
 # Commands that only look -> what they are asked.
 LOOKING: dict[str, tuple[str, ...]] = {
+    "api-key list": _OF_ORGANIZATION,
     "audit verify": (),
     "doctor": (),
     "keys list": _OF_ZONE,
@@ -180,7 +186,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Site:
     site = Site(tmp_path_factory.mktemp("template"))
     site.ok("init")
     ((organization, zone),) = site.sql("SELECT id, zone_id FROM organizations")
-    site.names = {"organization": organization, "zone": zone}
+    ((key,),) = site.sql("SELECT id FROM api_keys")
+    site.names = {"organization": organization, "zone": zone, "key": key}
     return site
 
 
@@ -269,7 +276,8 @@ def test_all_of_them_on_postgresql(postgres: PostgresServer, tmp_path: Path) -> 
     site = Site(tmp_path, {"ZONED_DATABASE_URL": asyncio.run(postgres.empty())})
     organization, *_ = site.ok("init").partition("\napi key")[0].split()[1:]
     ((zone, *_),) = [line.rsplit("/", 1)[1].split() for line in site.ok("organization", "list").splitlines()]
-    site.names = {"organization": organization, "zone": zone}
+    key, *_ = site.ok("api-key", "list", "--organization", organization).split()
+    site.names = {"organization": organization, "zone": zone, "key": key}
     for name, recipe in RECIPES.items():
         if recipe.begin is None:
             assert _done(site, name).exit_code == recipe.exits, name
@@ -278,6 +286,71 @@ def test_all_of_them_on_postgresql(postgres: PostgresServer, tmp_path: Path) -> 
 
     assert "  ok  " in verdict
     assert int(verdict.split()[2]) > len(RECIPES) - 3
+
+
+class TestApiKeys:
+    def test_are_listed_with_their_life(self, set_up: Site) -> None:
+        """Id, role, end, last use, maker and name; as JSON with nothing of the secret."""
+        of = ("--organization", "{organization}")
+        made = set_up.ok(
+            "api-key", "create", *of, "--name", "ci", "--role", "org_viewer", "--expires-in", "2h"
+        )
+        key_id, secret = made.strip().removeprefix("zwk_").split("_", 1)
+
+        first, second = set_up.ok("api-key", "list", *of).splitlines()
+        assert first.startswith(set_up.names["key"])
+        assert first.endswith("never expires  never used  by " + this_operator().name + "  first key")
+        assert re.match(rf"{key_id}  org_viewer  expires 2\S+Z  never used  by \S+  ci$", second)
+        told = json.loads(set_up.ok("api-key", "list", *of, "--json"))
+        assert [one["id"] for one in told] == [set_up.names["key"], key_id]
+        assert secret not in str(told)
+        assert "secret_hash" not in told[0]
+
+        set_up.sql(f"UPDATE api_keys SET expires_at = '2026-01-01T00:00:00.000000Z' WHERE id = '{key_id}'")
+        assert "expired 2026-01-01T00:00:00" in set_up.ok("api-key", "list", *of)
+
+    def test_are_revoked(self, set_up: Site) -> None:
+        """By id, or by the whole key; once."""
+        of = ("--organization", "{organization}")
+        made = set_up.ok("api-key", "add", *of, "--name", "ci").strip()
+        assert set_up.ok("api-key", "revoke", made) == "revoked\n"
+        assert len(set_up.ok("api-key", "list", *of).splitlines()) == 1
+
+        again = set_up.run("api-key", "revoke", made)
+        assert (again.exit_code, "there is no ApiKey" in again.output) == (1, True)
+        assert made not in again.output, "the secret of a key is not repeated"
+
+    @pytest.mark.parametrize(
+        ("duration", "seconds"), [("1m", 60), ("12h", 43_200), ("90d", 7_776_000), ("52w", 31_449_600)]
+    )
+    def test_end_when_it_is_said(self, set_up: Site, duration: str, seconds: int) -> None:
+        """In minutes, hours, days or weeks; the first key of an organization, too."""
+        set_up.ok("organization", "add", "--name", "Other", "--key-expires-in", duration)
+        (key,) = json.loads(set_up.ok("api-key", "list", "--organization", "other", "--json"))
+        life = datetime.fromisoformat(key["expires_at"]) - datetime.fromisoformat(key["created_at"])
+        assert life.total_seconds() == seconds
+
+    @pytest.mark.parametrize(
+        "duration", ["", "0d", "90", "d", "1.5h", "-1d", "90 d", "1y", "5000d", "9" * 30 + "d"]
+    )
+    def test_end_at_no_other_time(self, set_up: Site, duration: str) -> None:
+        """What is no duration, or is longer than a key lasts, makes none."""
+        of = ("--organization", "{organization}", "--name", "ci")
+        set_up.ok("api-key", "create", *of, "--expires-in", "90d")
+        before = set_up.content()
+
+        refused = set_up.run("api-key", "create", *of, "--expires-in", duration)
+
+        assert refused.exit_code == 2
+        assert f"`{duration}` is no" in refused.output
+        assert set_up.content() == before
+
+    def test_of_a_new_service_can_end(self, tmp_path: Path) -> None:
+        """`init` takes the same."""
+        site = Site(tmp_path)
+        told = json.loads(site.ok("init", "--json", "--key-expires-in", "1w"))
+        (key,) = json.loads(site.ok("api-key", "list", "--organization", told["organization_id"], "--json"))
+        assert datetime.fromisoformat(key["expires_at"]) > datetime.fromisoformat(key["created_at"])
 
 
 @pytest.mark.parametrize(

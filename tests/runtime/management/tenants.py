@@ -24,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "application-credentials": {"type": "public", "application_id": "t"},
     "service-accounts": {"name": "t"},
     "sso-connection": {"client_id": "t", "identifier": "https://login.t.example"},
+    "api-keys": {"name": "t", "role": "org_viewer"},
     "invitations": {"email": "t@t.example", "role": "org_viewer"},
     "credentials": {"name": "t"},
     "members": {"user_id": "t"},
@@ -69,6 +70,7 @@ def fill(zone: Zone) -> Tenant:
     member = {"organization_user_id": made["organization-users"]["id"], "role": "zone_viewer"}
     api.ok("POST", zone.path("/members"), member, status=200)
     made["invitations"] = api.invite()
+    made["api-keys"] = {"id": api.key("org_viewer")[0]}
     made["user-agents"] = zone.user_agent()
     made["sessions"] = {"id": zone.session(made["users"]["id"])}
     made["delegated-grants"] = {"id": zone.grant(made["users"]["id"], made["resources"]["id"])}

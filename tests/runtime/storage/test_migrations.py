@@ -13,7 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import JSON, Connection, MetaData, insert, inspect, select, text
 from tests.support.postgres import PostgresServer
 
-from runtime.storage.sql import ddl
+from runtime.storage.sql import api_keys, ddl
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import is_current, migrate
@@ -142,6 +142,61 @@ def _one_of_each_before_user_agents(connection: Connection) -> None:
         values |= {"id": own} if "id" in reflected.tables[name].c else {}
         values |= {"scopes": ["read"]} if name == "consents" else {}
         connection.execute(insert(reflected.tables[name]), values)
+
+
+async def test_api_keys_go_on_when_they_learn_to_end(postgres, tmp_path):
+    """Each is the key it was, an operator's that never ends; a name that could not be shown is made plain."""
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/keys.db", await postgres.empty()):
+        older = Database.open(url, migrating=True)
+        async with older.transaction() as conn:
+            await conn.run_sync(_with_api_keys)
+        await older.close()
+
+        await migrate(url)
+
+        newer = Database.open(url)
+        async with newer.reading() as conn:
+            for key_id, name in (("plain", "ci"), ("strange", "c_i _b_"), ("empty", "unnamed")):
+                found = await api_keys.find(conn, key_id)
+                assert found is not None
+                key = found.key
+                assert (key.name, key.role, key.secret_hash, key.organization_id) == (
+                    name,
+                    "org_admin",
+                    b"hash",
+                    "acme",
+                )
+                assert (key.created_by, key.expires_at, key.person_id) == ("zoned", None, None)
+                assert key.created_at == key.updated_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        await newer.close()
+
+
+def _with_api_keys(connection: Connection) -> None:
+    config = migrations._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0017")
+    reflected = MetaData()
+    reflected.reflect(connection)
+    for table, given in (
+        ("organizations", [{"id": "acme"}]),
+        (
+            "api_keys",
+            [
+                {"id": key_id, "organization_id": "acme", "name": name, "role": "org_admin"}
+                for key_id, name in (("plain", "ci"), ("strange", "c\ni <b>"), ("empty", ""))
+            ],
+        ),
+    ):
+        columns = reflected.tables[table].columns
+        at = "2026-01-02T03:04:05.000000Z" if connection.dialect.name == "sqlite" else None
+        moment = at or datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        rest = {
+            column.name: moment if column.name.endswith("_at") else _anything(column)
+            for column in columns
+            if not column.nullable
+        }
+        rest |= {"secret_hash": b"hash"} if table == "api_keys" else {}
+        connection.execute(insert(reflected.tables[table]), [{**rest, **one} for one in given])
 
 
 def _anything(column: Any) -> Any:

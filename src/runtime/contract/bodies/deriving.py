@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SecretStr, c
 from runtime.contract.bodies.members import is_mixed, is_taken, nullable_in_patch, settable
 from runtime.contract.bodies.written import ActivationBody, PolicyVersionBody, RevocationBody
 from runtime.contract.secrets import SecretInput
+from runtime.domain.kinds.api_key import KeySeconds
 from runtime.domain.kinds.base import Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members, part_of
 from runtime.domain.kinds.values import Id, Name
@@ -32,6 +33,7 @@ _WRITTEN: dict[tuple[str, Verb], type[BaseModel]] = {
 }
 # Members of bodies that no entity has: name -> (type, default).
 _ADDED: dict[tuple[str, Verb], dict[str, tuple[Any, Any]]] = {
+    ("ApiKey", Verb.CREATE): {"expires_in_seconds": (KeySeconds, None)},
     ("Zone", Verb.CREATE): {
         "default_mcp_gateway_application": (bool, None),
         "organization_id": (Id, None),

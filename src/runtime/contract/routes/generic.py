@@ -21,6 +21,7 @@ _SUMMARIES = {
 # Answers of creates that show a secret once, in place of the plain entity.
 _CREATED: dict[str, tuple[type[BaseModel], ...]] = {
     "ServiceAccountCredential": (answers.ServiceAccountCredentialCreated,),
+    "ApiKey": (answers.ApiKeyCreated,),
     "ApplicationCredential": (answers.PasswordCredentialCreated, *kinds.APPLICATION_CREDENTIAL.classes[1:]),
 }
 

@@ -1,5 +1,6 @@
 """The kinds the management API keeps: one module each group of them, and the list of all, parents first."""
 
+from runtime.domain.kinds.api_key import API_KEY
 from runtime.domain.kinds.application import APPLICATION, APPLICATION_CREDENTIAL
 from runtime.domain.kinds.base import Entity, Envelope, Kind, Listing, Verb
 from runtime.domain.kinds.invitation import INVITATION
@@ -24,6 +25,7 @@ ALL: tuple[Kind, ...] = (
     INVITATION,
     SERVICE_ACCOUNT,
     SERVICE_ACCOUNT_CREDENTIAL,
+    API_KEY,
     ZONE,
     PROVIDER,
     APPLICATION,
@@ -47,6 +49,7 @@ BY_NAME: dict[str, Kind] = {kind.name: kind for kind in ALL}
 
 __all__ = [
     "ALL",
+    "API_KEY",
     "APPLICATION",
     "APPLICATION_CREDENTIAL",
     "BY_NAME",

@@ -1,19 +1,37 @@
-"""Tokens that were issued to what goes: they are told to be revoked, to those who cannot ask.
+"""What was issued to what goes: tokens are told to be revoked, to those who cannot ask; API keys go as well.
 
 Sessions, users and grants tell so themselves where they end, in storage.
 """
 
 from typing import cast
 
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, USER_AGENT, Entity, Kind
+from runtime.domain.kinds import (
+    API_KEY,
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    ORGANIZATION_USER,
+    USER_AGENT,
+    Entity,
+    Kind,
+)
+from runtime.domain.kinds.api_key import ApiKey
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import revocations
+from runtime.storage.sql import api_keys, entities, revocations
 from runtime.storage.sql.parties import Party
 
 
 async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
-    """Keep that tokens of a client, or of one credential of an application, are worth nothing without it."""
+    """Keep that tokens of a client, or of one credential of an application, are worth nothing without it.
+
+    An API key lives no longer than what made it: it goes with the key that made it, or with the person.
+    """
+    if kind is API_KEY:
+        for key in await api_keys.made_by(unit.conn, unit.organization_id, [before.id]):
+            await _remove_key(unit, key)
+    if kind is ORGANIZATION_USER:
+        for key in await api_keys.of_person(unit.conn, unit.organization_id, before.id):
+            await _remove_key(unit, key, with_those_it_made=False)
     if kind not in (APPLICATION, APPLICATION_CREDENTIAL, USER_AGENT):
         return
     zone_id = cast(ZoneEntity, before).zone_id
@@ -23,3 +41,10 @@ async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
     is_managed = kind is APPLICATION
     party = Party(application_id=before.id) if is_managed else Party(user_agent_id=before.id)
     await revocations.add_party(unit.conn, zone_id, party, now=unit.now)
+
+
+async def _remove_key(unit: Unit, key: ApiKey, *, with_those_it_made: bool = True) -> None:
+    if with_those_it_made:
+        await revoke(unit, API_KEY, key)
+    await entities.remove(unit.conn, API_KEY, key.id, within={"organization_id": key.organization_id})
+    await unit.write(API_KEY, "api_keys.delete", key, None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.domain.kinds import (
     ALL,
+    API_KEY,
     APPLICATION,
     APPLICATION_CREDENTIAL,
     DELEGATED_GRANT,
@@ -31,7 +32,7 @@ from runtime.domain.kinds import (
 )
 from runtime.services.management import entities
 from runtime.services.management.members import invitations, organization_users
-from runtime.services.management.organizations import organizations, service_accounts
+from runtime.services.management.organizations import api_keys, organizations, service_accounts
 from runtime.services.management.people import delegated_grants, groups, sessions, users
 from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
 from runtime.services.management.zones import applications, credentials, providers, resources, secrets, zones
@@ -55,6 +56,7 @@ _OWN: dict[tuple[str, Verb], Operation] = {
     (ORGANIZATION_USER.name, Verb.UPDATE): organization_users.update,
     (ORGANIZATION_USER.name, Verb.DELETE): organization_users.delete,
     (SERVICE_ACCOUNT_CREDENTIAL.name, Verb.CREATE): service_accounts.create_credential,
+    (API_KEY.name, Verb.CREATE): api_keys.create,
     (INVITATION.name, Verb.LIST): invitations.list_,
     (INVITATION.name, Verb.CREATE): invitations.create,
     (INVITATION.name, Verb.DELETE): invitations.revoke,

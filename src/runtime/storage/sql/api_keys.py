@@ -1,48 +1,79 @@
-"""API keys: looked up by id, recognised by a hash."""
+"""API keys: looked up by an id that comes without a tenant, together with whom they were made for."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.tables import METADATA
+from runtime.domain.kinds import API_KEY
+from runtime.domain.kinds.api_key import ApiKey
+from runtime.domain.kinds.values import OrganizationStatus, UserStatus
+from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.tables import TABLES
 
-_keys = METADATA.tables["api_keys"]
+_keys, _people, _users = TABLES["ApiKey"], TABLES["OrganizationUser"], TABLES["User"]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A key as it is kept: without the secret."""
+class Found:
+    """A key, and what has become of the person at whose word it was made.
 
-    id: str
-    organization_id: str
-    name: str
-    role: str
-    secret_hash: bytes
-    created_at: datetime
-    last_used_at: datetime | None = None
+    Attributes:
+        person_role: what they are in the organization today; None when they, or their account at home, are
+            gone or disabled, and for a key without such a person.
+    """
+
+    key: ApiKey
+    person_role: str | None
 
 
-async def find(conn: AsyncConnection, key_id: str) -> ApiKey | None:
+async def find(conn: AsyncConnection, key_id: str) -> Found | None:
     """The key with that id, of whatever organization: it is the key that says which."""
-    row = (await conn.execute(select(_keys).where(_keys.c.id == key_id))).mappings().one_or_none()
-    return ApiKey(**row) if row else None
-
-
-async def add(conn: AsyncConnection, key: ApiKey) -> None:
-    """Keep a new key."""
-    await conn.execute(
-        insert(_keys).values(
-            id=key.id,
-            organization_id=key.organization_id,
-            name=key.name,
-            role=key.role,
-            secret_hash=key.secret_hash,
-            created_at=key.created_at,
-            last_used_at=key.last_used_at,
-        )
+    person = and_(_people.c.organization_id == _keys.c.organization_id, _people.c.id == _keys.c.person_id)
+    # Where it is at home, the account is the user of that id.
+    account = and_(_users.c.zone_id == _keys.c.person_zone_id, _users.c.id == _keys.c.person_id)
+    query = (
+        select(*_keys.c, _people.c.role, _people.c.status, _users.c.status)
+        .outerjoin_from(_keys, _people, person)
+        .outerjoin(_users, account)
+        .where(_keys.c.id == key_id)
     )
+    row = (await conn.execute(query)).one_or_none()
+    if row is None:
+        return None
+    *columns, role, status, account_status = row
+    is_active = (status, account_status) == (OrganizationStatus.ACTIVE, UserStatus.ACTIVE)
+    return Found(_read(columns), role if is_active else None)
+
+
+async def made_by(conn: AsyncConnection, organization_id: str, makers: Collection[str]) -> list[ApiKey]:
+    """The keys of an organization that any of these made, oldest first."""
+    return await _some(conn, organization_id, _keys.c.created_by.in_(makers))
+
+
+async def of_person(conn: AsyncConnection, organization_id: str, person_id: str) -> list[ApiKey]:
+    """The keys of an organization that were made at a person's word, oldest first."""
+    return await _some(conn, organization_id, _keys.c.person_id == person_id)
+
+
+async def expired(conn: AsyncConnection, organization_id: str, by: datetime, *, limit: int) -> list[ApiKey]:
+    """Keys of an organization whose time was over by then, oldest first."""
+    return await _some(conn, organization_id, _keys.c.expires_at <= by, limit=limit)
+
+
+async def organizations_with_expired(conn: AsyncConnection, by: datetime, *, limit: int) -> list[str]:
+    """Ids of organizations with keys whose time was over by then."""
+    found = select(_keys.c.organization_id).distinct().where(_keys.c.expires_at <= by).limit(limit)
+    return [row[0] for row in await conn.execute(found)]
+
+
+async def count(conn: AsyncConnection, organization_id: str) -> int:
+    """How many keys an organization has, expired ones included."""
+    query = select(func.count()).select_from(_keys).where(_keys.c.organization_id == organization_id)
+    return int((await conn.execute(query)).scalar_one())
 
 
 async def record_use(conn: AsyncConnection, key_id: str, *, now: datetime, every: timedelta) -> None:
@@ -52,3 +83,15 @@ async def record_use(conn: AsyncConnection, key_id: str, *, now: datetime, every
         .where(_keys.c.id == key_id, or_(_keys.c.last_used_at.is_(None), _keys.c.last_used_at <= now - every))
         .values(last_used_at=now)
     )
+
+
+async def _some(
+    conn: AsyncConnection, organization_id: str, where: ColumnElement[bool], limit: int | None = None
+) -> list[ApiKey]:
+    query = select(_keys).where(_keys.c.organization_id == organization_id, where)
+    query = query.order_by(_keys.c.created_at, _keys.c.id).limit(limit)
+    return [_read(row) for row in await conn.execute(query)]
+
+
+def _read(row: object) -> ApiKey:
+    return cast(ApiKey, converter(API_KEY).entity(cast(list[object], row)))

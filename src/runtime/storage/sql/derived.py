@@ -26,6 +26,7 @@ EVERYWHERE = {("ServiceAccountCredential", "client_id"), ("Invitation", "token_h
 _TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
     "PolicyVersion": {"version": ("zone_id", "policy_id", "version")},
     "PolicySetVersion": {"version": ("zone_id", "policy_set_id", "version")},
+    "ApiKey": {"id": ("id",)},  # it arrives without a tenant
     "OrganizationUser": {
         # The account comes first: it is asked for in every organization too.
         "account": ("account_issuer", "account_subject", "organization_id"),

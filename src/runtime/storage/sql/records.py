@@ -39,21 +39,6 @@ organization_heads = Table(
     primary_key("organization_heads", "organization_id"),
 )
 
-api_keys = Table(
-    "api_keys",
-    METADATA,
-    text("id"),
-    text("organization_id"),
-    text("name"),
-    text("role"),
-    binary("secret_hash"),
-    instant("created_at"),
-    instant("last_used_at", nullable=True),
-    primary_key("api_keys", "id"),
-    belongs("api_keys", "organization_id", "organizations id"),
-)
-Index("api_keys_organization_id_idx", api_keys.c.organization_id)
-
 zone_internals = Table(
     "zone_internals",
     METADATA,

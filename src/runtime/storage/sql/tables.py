@@ -4,7 +4,6 @@ from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.derived import TABLES
 from runtime.storage.sql.name_records import assigned_names, subjects
 from runtime.storage.sql.records import (
-    api_keys,
     application_dependencies,
     audit_events,
     changesets,
@@ -25,7 +24,6 @@ from runtime.storage.sql.upkeep import epoch_changes, jobs, revocations, withdra
 __all__ = [
     "METADATA",
     "TABLES",
-    "api_keys",
     "application_dependencies",
     "assigned_names",
     "audit_events",

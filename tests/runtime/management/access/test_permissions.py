@@ -86,6 +86,8 @@ def _expendable(api: Api, tenant: Tenant, route: Route) -> Tenant:
         return Tenant(api.zone(), {**ids, "zones": {"id": api.zone().id}})
     if collection == "users" and route.path.startswith("/organizations"):
         return Tenant(zone, {**ids, "organization-users": {"id": api.person().id}})
+    if collection == "api-keys":
+        return Tenant(zone, {**ids, collection: {"id": api.key("org_viewer")[0]}})
     if collection == "invitations":
         return Tenant(zone, {**ids, collection: api.invite()})
     if collection in _ANOTHER:

@@ -9,7 +9,6 @@ from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 
 TOKEN_TYPE = "m2m+jwt"
-KEY_PREFIX = "zwk_"
 REFUSED = "the bearer credential is not valid"
 
 # The organization's own zone decides who acts for the organization: whoever could write there could make

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from runtime.domain.errors import Forbidden, NotFound
 from runtime.domain.kinds import ALL, Kind, Verb
+from runtime.domain.kinds.values import OrganizationRole
 
 Roles = str | tuple[str, ...]  # one role, or several whose rights add up
 
@@ -25,6 +26,7 @@ sso_connection               crud      r          r          -            -     
 invitations                  lcd       l          l          -            -           l
 service_accounts             lcrud     lr         lr         -            -           lcrud
 service_account_credentials  lcrud     lr         lr         -            -           lr
+api_keys                     lcd       -          -          -            -           -
 zones                        lcrud     lcru       lr         lru          lr          lcrud
 zone_members                 lcrud     lcrud      lr         lcrud        lr          lcrud
 providers                    lcrud     lcrud      lr         lcrud        lr          lcrud
@@ -56,6 +58,9 @@ snapshot                     r         r          r          r            r     
 
 # What holds for a kind without a row of its own: in a zone, and in an organization.
 _ORDINARY = {True: "lcrud lcrud lr lcrud lr lcrud", False: "lcrud lr lr - - lcrud"}
+
+# The roles of an organization from the least to the most.
+_RANKS = [role.value for role in (OrganizationRole.VIEWER, OrganizationRole.MEMBER, OrganizationRole.ADMIN)]
 
 _LETTERS = {
     "l": Verb.LIST,
@@ -134,6 +139,11 @@ def require(roles: Roles, subject: str, verb: Verb) -> None:
         held = list(dict.fromkeys(_each(roles)))
         named = ("role " if len(held) == 1 else "roles ") + ", ".join(f"`{role}`" for role in held)
         raise Forbidden(f"the {named} may not {verb.value} `{subject}`")
+
+
+def reaches(role: str, wanted: str) -> bool:
+    """Tell whether an organization's role is that one or above it: nobody gives what is above their own."""
+    return role in _RANKS and wanted in _RANKS and _RANKS.index(wanted) <= _RANKS.index(role)
 
 
 def children_of(kind: Kind) -> list[str]:

@@ -9,15 +9,17 @@ from sqlalchemy.exc import SQLAlchemyError
 from runtime.adapters.keys.signing import InvalidToken
 from runtime.domain.errors import NotFound, Unauthorized
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
+from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.organization import Organization, ServiceAccount
+from runtime.domain.kinds.values import rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
 from runtime.services.clients.dpop import Presented
-from runtime.services.management.access.caller import KEY_PREFIX, REFUSED, TOKEN_TYPE, Caller
+from runtime.services.management.access import permissions
+from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller
 from runtime.services.management.authentication import unverified, user_tokens, verified
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys, entities
-from runtime.storage.sql.api_keys import ApiKey
 
 _KEY_ID_CHARS = 26
 _SECRET_CHARS = 43
@@ -49,11 +51,23 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
     if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
         raise Unauthorized(REFUSED)
     async with parts.database.querying() as conn:
-        key = await api_keys.find(conn, key_id)
-    if key is None or not parts.hasher.matches(secret, key.secret_hash):
+        found = await api_keys.find(conn, key_id)
+    if found is None or not parts.hasher.matches(secret, found.key.secret_hash):
         raise Unauthorized(REFUSED)
+    key, role = found.key, _role_of(found)
+    if key.expires_at is not None and key.has_expired(parts.clock()):
+        raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
     _note_use(parts, key)
-    return Caller(key.id, "api_key", key.organization_id, key.role, key.name)
+    return Caller(key.id, "api_key", key.organization_id, role, key.name)
+
+
+def _role_of(found: api_keys.Found) -> str:
+    """What a key may do today: at most what the person at whose word it was made may. Raises Unauthorized."""
+    if found.key.person_id is None:
+        return found.key.role
+    if found.person_role is None:
+        raise Unauthorized(REFUSED, internal="whoever had the key made does not act for the organization now")
+    return found.key.role if permissions.reaches(found.person_role, found.key.role) else found.person_role
 
 
 def _note_use(parts: Parts, key: ApiKey) -> None:

@@ -24,8 +24,6 @@ from runtime.storage.sql import invitations
 INVITATIONS_A_DAY = 500
 INVITATIONS_A_DAY_TO_ONE = 5
 _DAY = 24 * 3600
-# From the least to the most: nobody gives what is above their own.
-_RANKS = [role.value for role in (OrganizationRole.VIEWER, OrganizationRole.MEMBER, OrganizationRole.ADMIN)]
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
@@ -79,7 +77,7 @@ async def revoke(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
 
 
 def _require_reach(inviter: str, role: OrganizationRole) -> None:
-    if inviter not in _RANKS or _RANKS.index(role.value) > _RANKS.index(inviter):
+    if not permissions.reaches(inviter, role.value):
         raise Forbidden(f"the role `{inviter}` may not invite anybody as `{role.value}`")
 
 

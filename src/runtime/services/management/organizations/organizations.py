@@ -175,12 +175,16 @@ async def complete_own_zones(parts: Parts, *, by: Actor = SERVICE) -> None:
             await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
 
-async def create_organization(parts: Parts, name: str, *, by: Actor = SERVICE) -> tuple[Organization, str]:
+async def create_organization(
+    parts: Parts, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
+) -> tuple[Organization, str]:
     """Make an organization with its own zone, and an administrator's API key; the key in clear."""
     async with unit_of_work(parts, by.within(new_id()), new_id()) as unit:
         made = await _found(unit, name)
-        clear = await api_keys.add(unit, name="first key", role="org_admin")
-    return made, clear
+        key = await api_keys.add(
+            unit, name="first key", role="org_admin", expires_in_seconds=key_expires_in_seconds
+        )
+    return made, unit.shown_once[key.id]["api_key"]
 
 
 async def _found(unit: Unit, name: str) -> Organization:

@@ -1,0 +1,110 @@
+"""`zoned api-key`: the keys that call the management API, made, looked at and ended."""
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from runtime.cli.commands import Reading
+from runtime.cli.connected import with_parts
+from runtime.cli.operators import this_operator
+from runtime.domain.kinds.api_key import MAX_SECONDS, MIN_SECONDS, ApiKey
+from runtime.domain.kinds.values import OrganizationRole, rfc3339
+from runtime.services.management.organizations import api_keys
+from runtime.services.parts import Parts
+from runtime.settings import Settings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_MEMBERS = ("id", "name", "role", "created_at", "created_by", "expires_at", "last_used_at")
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """How long something lasts, from `12h` or `90d`. Raises BadParameter."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([mhdw])", value)
+    if found is None:
+        raise click.BadParameter(f"`{value}` is no duration, as in `12h`, `90d` or `52w`")
+    seconds = int(found[1]) * _UNITS[found[2]]
+    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
+        least, most = f"{MIN_SECONDS // 60}m", f"{MAX_SECONDS // 86_400}d"
+        raise click.BadParameter(f"`{value}` is not between `{least}` and `{most}`")
+    return seconds
+
+
+def _expiry(name: str, about: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        name, metavar="DURATION", callback=_seconds, help=f"{about}, as in `12h` or `90d`; never when absent."
+    )
+
+
+key_expires_in = _expiry("--key-expires-in", "When the API key ends by itself")
+_of_organization = click.option(
+    "--organization", required=True, metavar="ID", help="The organization's id or label."
+)
+
+
+@click.group("api-key")
+def api_key() -> None:
+    """Keys that call the management API."""
+
+
+@api_key.command("create")
+@_of_organization
+@click.option("--name", required=True)
+@click.option("--role", type=click.Choice([role.value for role in OrganizationRole]), default="org_admin")
+@_expiry("--expires-in", "When it ends by itself")
+@click.pass_obj
+def create_api_key(
+    settings: Settings, organization: str, name: str, role: str, expires_in: int | None
+) -> None:
+    """Make an API key and print it; it is shown once."""
+
+    async def create(parts: Parts) -> str:
+        return await api_keys.create_for(
+            parts, organization, name=name, role=role, expires_in_seconds=expires_in, by=this_operator()
+        )
+
+    click.echo(with_parts(settings, create))
+
+
+api_key.add_command(create_api_key, "add")  # what it was called first
+
+
+@api_key.command("list", cls=Reading)
+@_of_organization
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+@click.pass_obj
+def list_api_keys(settings: Settings, organization: str, as_json: bool) -> None:
+    """Print an organization's API keys, oldest first: id, role, end, last use, maker and name."""
+    found = with_parts(settings, lambda parts: api_keys.every(parts, organization))
+    if as_json:
+        click.echo(json.dumps([key.model_dump(mode="json", include=set(_MEMBERS)) for key in found]))
+        return
+    for key in found:
+        click.echo("  ".join((key.id, f"{key.role:10}", *_life(key), f"by {key.created_by}", key.name)))
+
+
+def _life(key: ApiKey) -> tuple[str, str]:
+    """When a key ends, and when it was last used."""
+    end = "never expires"
+    if key.expires_at is not None:
+        verb = "expired" if key.has_expired(datetime.now(UTC)) else "expires"
+        end = f"{verb} {rfc3339(key.expires_at)}"
+    return end, "never used" if key.last_used_at is None else f"used {rfc3339(key.last_used_at)}"
+
+
+@api_key.command("revoke")
+@click.argument("key")
+@click.pass_obj
+def revoke_api_key(settings: Settings, key: str) -> None:
+    """End a key at once, and the keys that were made with it.
+
+    KEY is its id, as `list` prints it. A whole key that was found where it should not be will do as well.
+    """
+    ended = with_parts(settings, lambda parts: api_keys.revoke(parts, key, by=this_operator()))
+    click.echo("revoked" if ended == 1 else f"revoked, and {ended - 1} made with it")
