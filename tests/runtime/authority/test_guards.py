@@ -81,11 +81,15 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
     assert issued.status_code == 200, issued.text
     api.ok("DELETE", f"{path}/{credential['id']}")
     scene = make_sign_in(site)
+    keys = f"/organizations/{api.organization_id}/api-keys"
+    revoked = api.ok("POST", keys, {"name": "revoked", "role": "org_admin"})
+    api.ok("DELETE", f"{keys}/{revoked['id']}")
     nobody = at("x")
     del nobody.client.headers["authorization"]
     return {
         "nobody": nobody,
         "unknown key": at(f"{site.server.api_key[:-4]}AAAA"),
+        "revoked key": at(revoked["api_key"]),
         "session ended": at(signed_out),
         "user disabled": at(disabled),
         "membership ended": at(left),
