@@ -101,6 +101,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "decisions": frozenset({"attached", "limits", "parties", "refusals"}),
     "jobs": frozenset({"attached"}),
     "keys": frozenset(),
+    "stored_secrets": frozenset(),
     "outbox": frozenset({"attached"}),
     "zones": frozenset({"attached", "epochs", "kept", "keys", "parties"}),
     "revocation_list": frozenset({"kept", "zones"}),
@@ -117,13 +118,14 @@ ROOMS: dict[str, frozenset[str]] = {
     "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization"},
     "management.issued": frozenset({"management.unit"}),
-    "management.entities": (_ANY_KIND - {"management.entities"}) | {"keys", "management.issued"},
+    "management.entities": (_ANY_KIND - {"management.entities"})
+    | {"keys", "management.issued", "stored_secrets"},
     "management.audit": _ANY_KIND,
     "management.authentication": _GROUND
     | {"authority", "clients", "decisions", "issuing", "management.access"},
     "management.people": _ANY_KIND | {"authority", "epochs", "outbox"},
     "management.policies": _ANY_KIND | {"keys"},
-    "management.zones": _ANY_KIND | {"keys", "management.people", "management.policies"},
+    "management.zones": _ANY_KIND | {"keys", "management.people", "management.policies", "stored_secrets"},
     "management.members": _ANY_KIND
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
@@ -136,7 +138,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "bundles": _ANY_KIND | {"epochs", "management.policies"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities"}
-    | {"management.members", "management.unit"},
+    | {"management.members", "management.unit", "stored_secrets"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
     "schedule": frozenset(

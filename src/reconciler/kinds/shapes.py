@@ -42,6 +42,7 @@ class Shape:
         unordered: an array compared as a set.
         kept: once given it may change but not be cleared.
         sole: true for one object of a zone at most.
+        bound_to: of a secret: dotted paths of the members that say where it is sent.
         address: a URI that may be given as the address of another zone.
     """
 
@@ -55,6 +56,7 @@ class Shape:
     array: bool = False
     kept: bool = False
     sole: bool = False
+    bound_to: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
     default: Any = ABSENT
 
@@ -165,7 +167,7 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
         reference = Ref(ref["kind"], ref["field"], bool(ref.get("late")), many)
         return Shape(ref=reference, **{**common, "array": many})
     if marks.get("x-secret"):
-        return Shape(secret=True, **common)
+        return Shape(secret=True, bound_to=tuple(marks.get("x-bound-to", ())), **common)
     if marks.get("x-address"):
         return Shape(address=True, **common)
     members: dict[str, Shape] = {}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import orjson
@@ -108,7 +109,8 @@ def compare(
             changes.append(FieldChange(path, value, value, State.RELEASE))
         elif not shape.secret:
             changes.append(_compare_removed(path, shape, value, applied))
-    changes.extend(_compare_secrets(kind, secrets, found))
+    moved = {change.path for change in changes if change.state not in (State.RELEASE, State.CLAIM)}
+    changes.extend(_compare_secrets(kind, secrets, found, moved))
     if record is not None and record.protect != protect:
         changes.append(FieldChange(PROTECT, record.protect, protect, State.PENDING))
     return sorted(changes, key=lambda change: change.path)
@@ -147,9 +149,15 @@ def _compare_removed(path: str, shape: Shape, found: Any, applied: Mapping[str, 
 
 
 def _compare_secrets(
-    kind: Kind, secrets: Mapping[str, Mapping[str, Any]], found: Entity
+    kind: Kind, secrets: Mapping[str, Mapping[str, Any]], found: Entity, moved: AbstractSet[str]
 ) -> Iterator[FieldChange]:
-    """Secrets are compared by the version of their source: nobody reads a value back."""
+    """Secrets are compared by the version of their source: nobody reads a value back.
+
+    One that is sent to an address is given again when that changes: the server keeps none for another.
+
+    Args:
+        moved: paths of the members that change.
+    """
     versions = found.ownership.secret_versions if found.ownership else {}
     for path, reference in secrets.items():
         if "keep" in reference:
@@ -158,7 +166,7 @@ def _compare_secrets(
         if path not in found.secrets_set:
             state = State.DRIFT if before == {"version": reference["version"]} else State.PENDING
             yield FieldChange(path, None, {"secret": dict(reference)}, state)
-        elif before != {"version": reference["version"]}:
+        elif before != {"version": reference["version"]} or _is_moved(kind.leaf(path).bound_to, moved):
             yield FieldChange(path, before or {"set": True}, {"secret": dict(reference)}, State.PENDING)
     owned = found.ownership.fields if found.ownership else frozenset()
     for path in owned - secrets.keys():
@@ -167,6 +175,11 @@ def _compare_secrets(
                 yield FieldChange(path, {"version": versions[path]}, None, State.PENDING)
             else:
                 yield FieldChange(path, None, None, State.RELEASE)
+
+
+def _is_moved(bound_to: tuple[str, ...], moved: AbstractSet[str]) -> bool:
+    """Tell whether one of these members changes, by itself or with an object around it."""
+    return any(address == path or address.startswith(f"{path}.") for address in bound_to for path in moved)
 
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:

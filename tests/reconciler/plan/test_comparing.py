@@ -1,5 +1,8 @@
 """What differs between git and the server, and whose doing it is."""
 
+from typing import Any
+
+import pytest
 from tests.reconciler.factories import carry_out, changed, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
 
@@ -148,6 +151,38 @@ class TestSecrets:
         }
         settle(world, newer)
         assert plan_for(world, newer).empty
+
+    @pytest.mark.parametrize(
+        "move",
+        [
+            {"identifier": "https://okta.other.example"},
+            {
+                "protocols": {
+                    "oauth2": {
+                        "authorization_parameters": {"prompt": "login", "hd": "acme"},
+                        "token_endpoint": "https://okta.other.example/token",
+                    }
+                }
+            },
+        ],
+    )
+    def test_a_secret_is_given_again_for_another_address(
+        self, world: World, company: list[Manifest], move: dict[str, Any]
+    ) -> None:
+        """The server keeps none for it; the plan shows that it is sent, and only then."""
+        settle(world, company)
+        assert plan_for(world, company).empty
+        renamed = changed(company, "Provider", "okta", name="Another name")
+        assert "client_secret" not in plan_for(world, renamed).operations[0]["spec"]
+
+        moved = changed(company, "Provider", "okta", **move)
+        plan = plan_for(world, moved)
+
+        secret = {"secret": {"from_env": "OKTA", "version": "3"}}
+        assert plan.operations[0]["spec"]["client_secret"] == secret
+        assert {change.path for change in plan.actions[0].changes} >= {"client_secret"}
+        settle(world, moved)
+        assert plan_for(world, moved).empty
 
     def test_a_kept_secret_is_never_written(self, world: World, company: list[Manifest]) -> None:
         """`{keep: true}` leaves what is there, also when it was ours before."""

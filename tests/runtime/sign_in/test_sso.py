@@ -298,7 +298,11 @@ def test_without_a_session_of_before(site: Site, app: Client, foreign: Foreign) 
 
 @pytest.mark.threat("18m", "22g")
 @pytest.mark.parametrize(
-    "change", [("PATCH", {"identifier": "https://login.acme.example"}), ("DELETE", None)]
+    "change",
+    [
+        ("PATCH", {"identifier": "https://login.acme.example", "client_secret": "of another"}),
+        ("DELETE", None),
+    ],
 )
 def test_a_provider_that_is_changed_while_it_answers(
     site: Site,

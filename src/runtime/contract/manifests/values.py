@@ -119,7 +119,8 @@ def _owner_type(name: str) -> dict[str, Schema]:
 
 def _value(member: Member) -> Schema:
     if member.has(Mark.SEALED):
-        return {**_SECRET, "x-secret": True}
+        bound_to = member.bound_to
+        return {**_SECRET, "x-secret": True, **({"x-bound-to": bound_to.paths} if bound_to else {})}
     return _with_addresses(schema.of(member.annotation, _part))
 
 

@@ -56,6 +56,35 @@ class Embed:
 
 
 @dataclass(frozen=True)
+class BoundTo:
+    """The member is a secret that is sent to these addresses alone: whoever changes one gives it again.
+
+    Attributes:
+        addresses: each by its dotted paths; the first one that has a value says it.
+    """
+
+    addresses: tuple[tuple[str, ...], ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """Every path, in order."""
+        return [path for paths in self.addresses for path in paths]
+
+    def of(self, entity: BaseModel) -> tuple[str | None, ...]:
+        """The addresses, as the entity has them."""
+        return tuple(
+            next(filter(None, (_at(entity, path) for path in paths)), None) for paths in self.addresses
+        )
+
+
+def _at(entity: BaseModel, path: str) -> str | None:
+    value: Any = entity
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return None if value is None else str(value)
+
+
+@dataclass(frozen=True)
 class Member:
     """One member of an entity or of a part of one, with its marks read.
 
@@ -70,6 +99,7 @@ class Member:
     ref: Ref | None
     expand: Expand | None
     embed: Embed | None
+    bound_to: BoundTo | None
     required: bool  # has no default
     nullable: bool  # admits None
 
@@ -93,6 +123,7 @@ def members(model: type[BaseModel]) -> dict[str, Member]:
             ref=next((note for note in notes if isinstance(note, Ref)), None),
             expand=next((note for note in notes if isinstance(note, Expand)), None),
             embed=next((note for note in notes if isinstance(note, Embed)), None),
+            bound_to=next((note for note in notes if isinstance(note, BoundTo)), None),
             required=field.is_required(),
             nullable=type(None) in get_args(_bare(hints[name])),
         )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import model_validator
 
 from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
-from runtime.domain.kinds.marks import Mark
+from runtime.domain.kinds.marks import BoundTo, Mark
 from runtime.domain.kinds.values import (
     Description,
     Identifier,
@@ -61,6 +61,16 @@ class ProviderProtocols(Part):
     openid: ProviderOpenID | None = None
 
 
+# Where a client secret goes, and whose word counts about who it is that takes it there.
+_ADDRESSES = BoundTo(
+    (
+        ("protocols.oauth2.issuer", "identifier"),
+        ("protocols.oauth2.token_endpoint",),
+        ("protocols.oauth2.jwks_uri",),
+    )
+)
+
+
 class Provider(ZoneEntity):
     """Signs a zone's users in, or issues the tokens a resource accepts."""
 
@@ -70,7 +80,7 @@ class Provider(ZoneEntity):
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     type: Annotated[ProviderType, Mark.SERVER] = ProviderType.EXTERNAL
     client_id: NonEmpty | None = None
-    client_secret: Annotated[bytes | None, Mark.SEALED] = None
+    client_secret: Annotated[bytes | None, Mark.SEALED, _ADDRESSES] = None
     description: Description | None = None
     metadata: ProviderMetadata | None = None
     protocols: ProviderProtocols | None = None

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.identity_providers.answers import ProviderIdentity, ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
-from runtime.adapters.keys.sealing import new_secret
+from runtime.adapters.keys.sealing import SealBroken, new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import (
     AccessDenied,
@@ -27,7 +27,9 @@ from runtime.domain.errors import (
     TemporarilyUnavailable,
     UnmetAuthenticationRequirements,
 )
+from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
+from runtime.services import stored_secrets
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Parameters
@@ -197,10 +199,14 @@ def leaves_together(provider: Provider) -> bool:
 
 
 def provider_settings(view: ZoneView, provider: Provider) -> ProviderSettings:
-    """How to talk to a provider of the zone, its secret opened."""
-    sealed = provider.client_secret
-    place = f"providers/{provider.id}/client_secret"
-    secret = view.sealer.open(sealed, bound_to=place).decode() if sealed is not None else None
+    """How to talk to a provider of the zone, its secret opened.
+
+    Raises: SignInUnavailable where the secret was given for other addresses than the provider has.
+    """
+    try:
+        secret = stored_secrets.opened(view.sealer, PROVIDER, provider, "client_secret")
+    except SealBroken:
+        raise SignInUnavailable(_UNUSABLE, internal="the secret was given for other addresses") from None
     return settings_of(provider, client_secret=secret)
 
 

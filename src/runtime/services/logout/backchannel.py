@@ -3,13 +3,13 @@
 import asyncio
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
 from runtime.services import epochs
 from runtime.services.authority import end_events, revocation
 from runtime.services.authority.end_events import Ending
-from runtime.services.login import upstream
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions
@@ -29,7 +29,7 @@ async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
     provider = await view.user_provider()
     if provider is None:
         raise InvalidRequest(_REFUSED, internal="the zone has no provider")
-    settings = upstream.provider_settings(view, provider)
+    settings = settings_of(provider, client_secret=None)
     now = parts.clock()
     try:
         said = await parts.openid.logout_token(settings, token, now=now)

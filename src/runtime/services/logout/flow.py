@@ -5,6 +5,7 @@ every exchange that starts there. What was granted for offline use goes on: that
 """
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
+from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
@@ -85,10 +86,13 @@ async def _to_provider(
         "post_logout_redirect_uri": view.zone.protocols.oauth2.post_logout_redirect_uri,
         "state": await requests.keep(parts, view.id, request, pre_login),
     }
-    if (id_token := browser_sessions.open_id_token(view, session)) is not None:
+    settings = settings_of(provider, client_secret=None)
+    # What an issuer said of the user is for that issuer, also when the provider has another one by now.
+    id_token = browser_sessions.open_id_token(view, session) if session.issuer == settings.issuer else None
+    if id_token is not None:
         query["id_token_hint"] = id_token
     try:
-        address = await parts.openid.end_session_address(upstream.provider_settings(view, provider), query)
+        address = await parts.openid.end_session_address(settings, query)
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         log.warning("signed out of the zone alone", zone_id=view.id, reason=str(failure))
         return None

@@ -16,11 +16,12 @@ from runtime.contract.bodies import apply_patch, refusal
 from runtime.domain.errors import Forbidden, NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import BY_NAME, ORGANIZATION, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
-from runtime.services import keys
+from runtime.services import keys, stored_secrets
 from runtime.services.management import issued
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
@@ -31,6 +32,7 @@ from runtime.storage.sql.directory import any_text
 
 Parents = Mapping[str, str]
 _SLUGS_ONE_BY_ONE = 5
+_TO_SEAL = b""
 E_ = TypeVar("E_", bound=Entity)
 
 
@@ -162,18 +164,24 @@ async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
     return slug
 
 
-async def sealed(
-    unit: Unit, kind: Kind, zone_id: str | None, entity_id: str, values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The values with secrets sealed for the row and column they will stand in."""
-    done = dict(values)
-    for name, member in kind.members().items():
-        value = values.get(name)
-        if not member.has(Mark.SEALED) or not isinstance(value, str):
-            continue
-        sealer = await keys.sealer(unit.parts, unit.conn, cast(str, zone_id))
-        done[name] = sealer.seal(value.encode(), bound_to=f"{kind.table}/{entity_id}/{name}")
-    return done
+def without_secrets(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with something in place of each secret: what it is sealed for is known afterwards."""
+    return {name: _TO_SEAL if name in _secrets(kind, values) else value for name, value in values.items()}
+
+
+async def with_secrets(unit: Unit, kind: Kind, entity: E_, values: Mapping[str, Any]) -> E_:
+    """The entity with the secrets of a body, sealed for the place and the addresses that it has."""
+    given = _secrets(kind, values)
+    if not given:
+        return entity
+    sealer = await keys.sealer(unit.parts, unit.conn, cast(ZoneEntity, entity).zone_id)
+    done = {name: stored_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()}
+    return entity.model_copy(update=done)
+
+
+def _secrets(kind: Kind, values: Mapping[str, Any]) -> dict[str, str]:
+    sealed = (name for name, member in kind.members().items() if member.has(Mark.SEALED))
+    return {name: values[name] for name in sealed if isinstance(values.get(name), str)}
 
 
 async def new_entity(
@@ -191,9 +199,10 @@ async def new_entity(
     zone_id = scope.get("zone_id")
     if zone_id is not None:
         await check_references(unit, kind, zone_id, body)
-    values = await sealed(unit, kind, zone_id, entity_id, body)
     values = {
-        name: value for name, value in values.items() if name in members and not members[name].has(Mark.INPUT)
+        name: value
+        for name, value in without_secrets(kind, body).items()
+        if name in members and not members[name].has(Mark.INPUT)
     }
     if "slug" in members and "slug" not in decided:
         decided["slug"] = await free_slug(unit, kind, scope, str(body.get("name") or body.get("identifier")))
@@ -208,11 +217,12 @@ async def new_entity(
     }
     model = kind.variant(values["type"]) if kind.variants else kind.entity
     try:
-        return model.model_validate(
+        made = model.model_validate(
             {name: value for name, value in values.items() if name in model.model_fields}
         )
     except ValidationError as invalid:
         raise refusal(invalid, model) from None
+    return await with_secrets(unit, kind, made, body)
 
 
 async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
@@ -227,12 +237,25 @@ async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
 async def change(
     unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update"
 ) -> E_:
-    """Store another version of an entity and record it; nothing at all when nothing differs."""
+    """Store another version of an entity and record it; nothing at all when nothing differs.
+
+    Raises: as `store`.
+    """
     if after == before:
         return before
+    after = await store(unit, kind, scope, before, after)
+    await unit.write(kind, f"{kind.operations}.{action}", before, after)
+    return after
+
+
+async def store(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
+    """Store another version of an entity, which the caller records.
+
+    Raises: Conflict; ValidationFailed, also where a secret would follow an address that it was not given for.
+    """
+    stored_secrets.refuse_new_addresses(kind, before, after)
     after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
     await storage.replace(unit.conn, kind, after, within=scope)
-    await unit.write(kind, f"{kind.operations}.{action}", before, after)
     return after
 
 
@@ -332,7 +355,8 @@ async def patched(unit: Unit, kind: Kind, scope: Parents, before: E_, patch: Map
     zone_id = scope.get("zone_id")
     if zone_id is not None:
         await check_references(unit, kind, zone_id, patch)
-    return apply_patch(kind, before, await sealed(unit, kind, zone_id, before.id, patch))
+    after = apply_patch(kind, before, without_secrets(kind, patch))
+    return await with_secrets(unit, kind, after, patch)
 
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:

@@ -61,20 +61,13 @@ async def update(unit: Unit, parents: Parents, patch: Mapping[str, Any]) -> SSOC
     await _admit(unit, parents, Verb.UPDATE)
     await unit.revision()
     zone, provider = await _present(unit)
-    sealed = await entities.sealed(unit, PROVIDER, zone.id, provider.id, patch)
     before = connection_of(provider)
-    after = apply_patch(SSO_CONNECTION, before, sealed)
+    after = apply_patch(SSO_CONNECTION, before, entities.without_secrets(PROVIDER, patch))
     if after == before:
         return before
-    moved = Provider.model_validate(
-        {
-            **provider.model_dump(),
-            **provider_of(after.model_dump()),
-            "updated_at": unit.now,
-            "revision": await unit.revision(),
-        }
-    )
-    await storage.replace(unit.conn, PROVIDER, moved, within={"zone_id": zone.id})
+    moved = Provider.model_validate({**provider.model_dump(), **provider_of(after.model_dump())})
+    moved = await entities.with_secrets(unit, PROVIDER, moved, patch)
+    moved = await entities.store(unit, PROVIDER, {"zone_id": zone.id}, provider, moved)
     await end_what_rested_on(unit, provider, moved)
     after = connection_of(moved)
     await _record(unit, "update", zone, before, after)

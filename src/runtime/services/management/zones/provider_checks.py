@@ -9,12 +9,13 @@ from typing import Any, Literal, cast
 
 from runtime.adapters.identity_providers.answers import ProviderRefused, endpoints_of, metadata_address
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
+from runtime.adapters.keys.sealing import SealBroken
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import ProviderType
-from runtime.services import keys
+from runtime.services import keys, stored_secrets
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit import Unit
@@ -86,11 +87,11 @@ async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> P
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
-    secret = None
-    if provider.client_secret is not None:
-        sealer = await keys.sealer(unit.parts, unit.conn, provider.zone_id)
-        place = f"{PROVIDER.table}/{provider.id}/client_secret"
-        secret = sealer.open(provider.client_secret, bound_to=place).decode()
+    sealer = await keys.sealer(unit.parts, unit.conn, provider.zone_id)
+    try:
+        secret = stored_secrets.opened(sealer, PROVIDER, provider, "client_secret")
+    except SealBroken:
+        secret = None
     return settings_of(provider, client_secret=secret)
 
 
@@ -197,7 +198,7 @@ async def _credentials(
     if not isinstance(grants, list) or _GRANT not in grants:
         return _beside_the_point(f"the provider does not advertise the {_GRANT} grant")
     if settings.client_id is None or settings.client_secret is None:
-        return _skip("no client id with a secret is stored")
+        return _skip("no client id with a secret is stored for these addresses")
     try:
         await parts.openid.use_own_credentials(settings, published)
     except ProviderRefused as refused:
