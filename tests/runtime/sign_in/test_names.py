@@ -66,7 +66,7 @@ def test_somebody_new_is_not_called_as_an_application_or_another_user(
     assert {user.identifier for user in users_of(site, zone)} == {"ada", "bob"}
 
 
-@pytest.mark.threat("47e")
+@pytest.mark.threat("47e", "47i")
 def test_a_user_who_is_gone_leaves_the_name_to_nobody_else(site: Site, zone: Zone, client: Client) -> None:
     """Who had it gets it again, and nothing else of what they had; who is new has another one."""
     browser = Browser()

@@ -139,10 +139,12 @@ def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> S
 
 
 async def own_authority(view: ZoneView, subject: Subject) -> Application:
-    """The application whose own token starts the chain. Raises InvalidGrant when it is gone."""
+    """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
     found = await view.application_named(subject.sub)
     if found is None or not await view.is_principal(found):
         raise refused("the application is gone, or is called as a user is")
+    if await _has_gone(view, subject, "actor", subject.sub):
+        raise refused("another application was called so when the token was issued")
     return found
 
 

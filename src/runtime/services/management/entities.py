@@ -256,6 +256,7 @@ async def store(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -
     stored_secrets.refuse_new_addresses(kind, before, after)
     after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
     await storage.replace(unit.conn, kind, after, within=scope)
+    await issued.rename(unit, before, after)
     return after
 
 

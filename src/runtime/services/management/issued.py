@@ -15,10 +15,19 @@ from runtime.domain.kinds import (
     Kind,
 )
 from runtime.domain.kinds.api_key import ApiKey
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import api_keys, entities, revocations
 from runtime.storage.sql.parties import Party
+
+
+async def rename(unit: Unit, before: Entity, after: Entity) -> None:
+    """Keep that tokens with the former name of an application are worth nothing: another may have it next."""
+    if not (isinstance(before, Application) and isinstance(after, Application)):
+        return
+    if before.identifier != after.identifier:
+        await revocations.add_renamed(unit.conn, before.zone_id, before.identifier, now=unit.now)
 
 
 async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:

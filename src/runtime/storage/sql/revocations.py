@@ -130,6 +130,13 @@ async def add_party(conn: AsyncConnection, zone_id: str, party: Party, *, now: d
     await add(conn, zone_id, [*entries, *(Revocation(now, row.expires_at, {"sid": row.id}) for row in found)])
 
 
+async def add_renamed(conn: AsyncConnection, zone_id: str, name: str, *, now: datetime) -> None:
+    """Keep that an application is not called so any more: chains that name it mean nobody who is next."""
+    entry = Revocation(now, await _longest(conn, zone_id, now), {"actor": name})
+    await add(conn, zone_id, [entry])
+    await _withdraw(conn, zone_id, [entry])
+
+
 async def add_between(
     conn: AsyncConnection, zone_id: str, party: Party, sessions: Mapping[str, datetime], *, now: datetime
 ) -> None:

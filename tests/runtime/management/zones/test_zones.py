@@ -175,6 +175,7 @@ def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: P
 
 @pytest.mark.threat("47a")
 @pytest.mark.threat("47b")
+@pytest.mark.threat("47j")
 async def test_an_issuer_made_of_a_slug_is_never_given_again(database_url: str, tmp_path: Path) -> None:
     """A zone that is made again under its name has another address; where the old one was, there is nothing.
 
