@@ -135,7 +135,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.surroundings": _ANY_KIND | {"management.zones"},
     "management.operations": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
-    "bundles": _ANY_KIND | {"epochs", "management.policies"},
+    "bundles": _ANY_KIND | {"authority", "epochs", "management.policies", "parties", "zones"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities"}
     | {"management.members", "management.unit", "stored_secrets"},

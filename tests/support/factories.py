@@ -30,8 +30,10 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import Group, User
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.policy import schema
+from runtime.services import epochs
 from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.operations import OPERATIONS
@@ -40,8 +42,12 @@ from runtime.services.management.people import groups
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.settings import Settings
+from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import sessions
+from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
+from runtime.storage.sql.parties import Party
+
+POLICY_SCOPES = ("openid", scope_strings.POLICY_BUNDLE)
 
 
 @asynccontextmanager
@@ -221,6 +227,18 @@ class Company:
         """Make a user a member of a group."""
         async with unit_of_work(self.parts, self.caller, new_id()) as unit:
             await groups.add_member(unit, {"zone_id": zone.id}, group.id, member.id)
+
+    async def agree(self, zone: Zone, party: Party, user: User, *scopes: str) -> None:
+        """A user lets a client do what these sign-in scopes allow."""
+        now, given = self.parts.clock(), [ConsentRecord(SIGN_IN, frozenset(scopes), "app.example")]
+        async with epochs.transaction(self.parts) as (conn, bumped):
+            bumped.update(await epochs.bump_user(conn, zone.id, user.id))
+            await consents.record(conn, given, zone_id=zone.id, user_id=user.id, party=party, now=now)
+
+    async def policy_token(self, zone: Zone, app: App, person: Person) -> str:
+        """The token of somebody who has let an application change the policies that are their own."""
+        await self.agree(zone, Party(application_id=app.id), person.user, *POLICY_SCOPES)
+        return await self.token(zone, app, person, scopes=POLICY_SCOPES)
 
     async def token(
         self,

@@ -1,4 +1,4 @@
-"""An access token for a zone itself, as its user has it after signing in."""
+"""An access token for a zone itself, with all that its user can agree to."""
 
 from tests.support.factories import company_of
 from tests.support.server import Server
@@ -14,6 +14,6 @@ def zone_token(server: Server) -> str:
         company = company_of(server)
         zone = await company.zone(f"zone-{new_id()[:8]}")
         app = await company.app(zone, "app")
-        return await company.token(zone, app, await company.person(zone, "ada@acme.example"))
+        return await company.policy_token(zone, app, await company.person(zone, "ada@acme.example"))
 
     return server.call(signed_in)

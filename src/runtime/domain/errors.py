@@ -134,9 +134,24 @@ class Unauthorized(ManagementError):
 
 
 class Forbidden(ManagementError):
-    """The caller may see this but not do that."""
+    """The caller may see this but not do that.
+
+    Attributes:
+        scope: what the caller's token lacks, where that is it; the answer's challenge tells.
+    """
 
     code, status = "forbidden", 403
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        problems: Sequence[Problem] = (),
+        internal: str = "",
+        scope: str | None = None,
+    ) -> None:
+        super().__init__(detail, problems=problems, internal=internal)
+        self.scope = scope
 
 
 class NotFound(ManagementError):

@@ -64,7 +64,7 @@ class SignIn:
     links: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        page = self.browser.open(self.agent.url(resources=[TOOLS]))
+        page = self.browser.open(self.agent.url(resources=[TOOLS], scope="openid email policy_bundle"))
         self.tokens = self.redeemed(self.agent, self.browser.sign_in(page), resource=self.agent.issuer)
         asked = self.browser.open(self.offline.url(scope="openid offline_access"))
         assert isinstance(asked, Page)

@@ -50,7 +50,7 @@ class Ways:
         )
         site.run(site.company.policies(self.zone, "permit (principal, action, resource);"))
         self.browser = Browser()
-        self.tokens = self.notes.sign_in(self.browser)
+        self.tokens = self.notes.sign_in(self.browser, scope="openid email policy_bundle")
         self.ada = someone(caller(site.server, site.server.api_key, site.server.organization_id))
         management = self.ada.tokens()["access_token"]
         self.mine = self.ada.with_token(management)

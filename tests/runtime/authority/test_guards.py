@@ -275,6 +275,7 @@ def test_bearers(site: Site) -> None:
     elsewhere, scene = make_sign_in(site), make_sign_in(site)
     shown = {
         "its token": scene.subject,
+        "its token, without `policy_bundle`": scene.agent.redeem(scene.code()).json()["access_token"],
         "nothing": None,
         "token of another zone": elsewhere.subject,
         "token for a resource": scene.links[0],

@@ -190,7 +190,8 @@ def test_nonces_where_a_zone_wants_them(
     zone, other = site.zone(), site.zone()
     site.user(zone)
     tool = bound(site, zone, "tool", public=True)
-    assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser)).headers
+    scope = "openid policy_bundle"
+    assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser, scope=scope)).headers
     for each in (zone, other):
         site.run(set_switch(site.parts, each.id, "require-dpop-nonce", "on"))
     view, foreign = (site.run(site.parts.zones.view(each.id)) for each in (zone, other))
@@ -198,7 +199,7 @@ def test_nonces_where_a_zone_wants_them(
     current, last, older = (dpop.nonce(site.parts, view, now, windows_ago=ago) for ago in (0, 1, 2))
     form = {
         "grant_type": "authorization_code",
-        "code": tool.code(browser),
+        "code": tool.code(browser, scope=scope),
         "redirect_uri": tool.redirect_uri,
         "code_verifier": tool.verifier,
     }

@@ -1,7 +1,7 @@
 """The policy bundle over HTTP: an archive that belongs to whoever the token was issued to.
 
-The caller is a user of a zone, with an access token for the zone itself; an API key is none. The session and
-the user behind the token must still stand, as at userinfo.
+The caller is a user of a zone, with an access token for the zone itself that carries the bundle's own scope;
+an API key is none. The session and the user behind the token must still stand, as at userinfo.
 
 Spec: service interface, "Policy bundle"; zone interface, section 3.
 """
@@ -20,7 +20,6 @@ from runtime.api.shared.etags import seen
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.bundles import MEDIA_TYPE, Bundle
 from runtime.domain.errors import (
-    Forbidden,
     NonceRequired,
     NotAcceptable,
     NotFound,
@@ -28,12 +27,11 @@ from runtime.domain.errors import (
     Unauthorized,
     UnsupportedMedia,
 )
-from runtime.domain.kinds.role import User
 from runtime.domain.policy import bundle_archive
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
 from runtime.services.bundles import keeping, reading
+from runtime.services.bundles.holders import Holder
 from runtime.services.management.authentication import unverified
-from runtime.services.parties import ApplicationClient
 from runtime.services.parts import Parts
 from runtime.storage.sql import exchange
 
@@ -46,9 +44,9 @@ Handler = Callable[[Request], Coroutine[Any, Any, HTTPResponse]]
 
 async def retrieve(request: Request) -> HTTPResponse:
     """The bundle that is in force for the user; the first time it is made."""
-    parts, user = await _user(request)
+    parts, holder = await _holder(request)
     _require_acceptable(request.headers.get("accept"))
-    bundle = await keeping.fetch(parts, user, request_id_of(request))
+    bundle = await keeping.fetch(parts, holder, request_id_of(request))
     if seen(request.headers.get("if-none-match"), bundle.etag):
         return HTTPResponse(status=304, headers=_headers(bundle))
     return await _send(bundle)
@@ -56,17 +54,17 @@ async def retrieve(request: Request) -> HTTPResponse:
 
 async def update(request: Request) -> HTTPResponse:
     """Replace the bundle by the one that is sent; answers what is stored."""
-    parts, user, proved = await _user_with_key(request)
+    parts, holder = await _holder(request)
+    user = await keeping.admit(parts, holder)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
-    await keeping.admit(parts, user)
     data = await _body(request)
     # That may have taken its time, in which the sign-in may have ended.
-    parts, user, _ = await _user_with_key(request, proved=proved)
+    parts, holder = await _holder(request, proved=holder.subject.jkt)
     wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
     bundle = await keeping.replace(
         parts,
-        user,
+        holder,
         wanted,
         if_match=request.headers.get("if-match"),
         request_id=request_id_of(request),
@@ -76,26 +74,18 @@ async def update(request: Request) -> HTTPResponse:
 
 async def reset(request: Request) -> HTTPResponse:
     """Go back to the default policies; the same when nothing was ever changed."""
-    parts, user = await _user(request)
-    await keeping.admit(parts, user)
-    await keeping.reset(parts, user, request_id_of(request))
+    parts, holder = await _holder(request)
+    await keeping.admit(parts, holder)
+    await keeping.reset(parts, holder, request_id_of(request))
     return HTTPResponse(status=204)
 
 
-async def _user(request: Request) -> tuple[Parts, User]:
-    """Whose bundle it is. Raises as below."""
-    parts, user, _ = await _user_with_key(request)
-    return parts, user
-
-
-async def _user_with_key(request: Request, *, proved: str | None = None) -> tuple[Parts, User, str | None]:
-    """Whose bundle it is, and the key that was proved.
-
-    Applications that registered themselves act under the user's policies, and so do not write them.
+async def _holder(request: Request, *, proved: str | None = None) -> tuple[Parts, Holder]:
+    """Whose token it is that the request carries.
 
     Args:
         proved: as in `Presented`.
-    Raises: Unauthorized; Forbidden for applications that registered themselves.
+    Raises: Unauthorized.
     """
     parts: Parts = request.app.ctx.parts
     presented = presented_of(request, f"{parts.settings.public_url}{request.path}")
@@ -110,10 +100,8 @@ async def _user_with_key(request: Request, *, proved: str | None = None) -> tupl
     except (OAuthError, NotFound) as refused:
         nonce = refused.nonce if isinstance(refused, NonceRequired) else None
         raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
-    if not isinstance(bearer.client, ApplicationClient):
-        raise Forbidden("an application that registered itself has no say in policies")
     check_client_request_id(request, uuid=False)
-    return parts, bearer.root.user.user, bearer.subject.jkt
+    return parts, Holder(view, bearer.subject, bearer.root, bearer.client)
 
 
 def _require_acceptable(accept: str | None) -> None:

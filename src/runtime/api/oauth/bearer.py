@@ -78,8 +78,8 @@ async def require_bearer(
 
 
 async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: str) -> Bearer:
-    if subject.audience != audience or subject.session_id is None:
-        raise InvalidToken(_REFUSED, internal="another audience, or no user")
+    if subject.audience != audience or subject.session_id is None or subject.actors:
+        raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
     require_not_denied(view, subject.token_id)
     root = require_root(await view.root(subject.session_id), subject, parts.clock())
     client = await check_chain(view, subject)

@@ -16,13 +16,14 @@ from sanic.response import HTTPResponse
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
 from runtime.domain.oauth import assertions
+from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization.requests import PROMPTS
 from runtime.services.grants.token_requests import GRANT_TYPES
 from runtime.services.zones import ZoneView
 
 MAX_AGE_SECONDS = 300
-SCOPES = ("openid", "profile", "email", "offline_access")
+SCOPES = ("openid", "profile", "email", "offline_access", POLICY_BUNDLE)
 _CLAIMS = (
     *("sub", "iss", "aud", "exp", "iat", "auth_time", "acr", "amr", "nonce", "sid", "at_hash"),
     *("email", "email_verified", *PROFILE_CLAIMS),

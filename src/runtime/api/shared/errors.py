@@ -20,6 +20,8 @@ from runtime.api.resource_metadata import challenge_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
     Conflict,
+    Forbidden,
+    InsufficientScope,
     ManagementError,
     OAuthError,
     Problem,
@@ -78,6 +80,10 @@ def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     )
     if isinstance(refusal, Conflict):
         response.headers["x-should-retry"] = "false"
+    elif isinstance(refusal, Forbidden) and refusal.scope is not None:
+        response.headers["WWW-Authenticate"] = (
+            f'Bearer error="{InsufficientScope.code}", scope="{refusal.scope}"'
+        )
     elif isinstance(refusal, Unauthorized):
         public_url = request.app.ctx.settings.public_url
         challenge = challenge_of(public_url, request.path)

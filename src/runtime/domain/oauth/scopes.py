@@ -6,10 +6,16 @@ from dataclasses import dataclass
 
 from runtime.domain.errors import InvalidScope
 
+# To see and replace the policies with which a user limits what applications may do for them.
+POLICY_BUNDLE = "policy_bundle"
+# Scopes that no administrator can agree to in a user's place: whatever the application's setting, the user is
+# asked. What keeps an application within bounds must not be theirs to give it.
+ALWAYS_ASKED = frozenset({POLICY_BUNDLE})
 # What signing in asks for, of no resource. Spec: OpenID Connect Core sections 5.4 and 11.
-SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access"})
+SIGN_IN_SCOPES = frozenset({"openid", "profile", "email", "offline_access", POLICY_BUNDLE})
 MAX_SCOPES = 200
 MAX_SCOPE_CHARS = 8192
+
 _TOKEN = r"[\x21\x23-\x5B\x5D-\x7E]+"
 _SCOPE = re.compile(rf"{_TOKEN}(?: {_TOKEN})*\Z")
 

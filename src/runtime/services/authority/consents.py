@@ -14,6 +14,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent
 from runtime.domain.oauth.resources import RequestedResource
+from runtime.domain.oauth.scopes import ALWAYS_ASKED
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
@@ -115,7 +116,7 @@ async def covers_sign_in(
     Args:
         user: as read in this request.
     """
-    if client.consent is Consent.IMPLICIT:
+    if client.consent is Consent.IMPLICIT and not (scopes := scopes & ALWAYS_ASKED):
         return True
     given = (await agreed_by(parts, view, client, user)).given.get(SIGN_IN)
     return given is not None and scopes <= given.scopes

@@ -11,6 +11,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
+from runtime.domain.oauth.scopes import ALWAYS_ASKED, POLICY_BUNDLE
 from runtime.services import epochs
 from runtime.services.authority.consents import agreed_by
 from runtime.services.authorization.requests import AuthorizationRequest
@@ -27,6 +28,7 @@ _IN_WORDS = {
     "profile": "see your name and profile",
     "email": "see your e-mail address",
     "offline_access": "keep acting for you after you have signed out, until you withdraw this",
+    POLICY_BUNDLE: "see and change the policies with which you limit what applications may do for you",
 }
 _ORDER = tuple(_IN_WORDS)
 
@@ -72,13 +74,14 @@ async def is_needed(
     if "consent" in request.prompts:
         return True
     asked = [each.id for each in request.resources]
-    if not asked and client.consent is Consent.IMPLICIT:
+    implied = client.consent is Consent.IMPLICIT and not request.scopes & ALWAYS_ASKED
+    if implied and not asked:
         return False
     agreed = await agreed_by(parts, view, client, user)
     # A grant that has ended starts again only with the user's word, whatever the application's setting.
     if agreed.is_withdrawn(asked, parts.clock()):
         return True
-    return client.consent is not Consent.IMPLICIT and not _covers(agreed.given, request)
+    return not implied and not _covers(agreed.given, request)
 
 
 async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:

@@ -22,6 +22,7 @@ from runtime.domain.errors import (
     UnsupportedResponseType,
 )
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.oauth import dpop, pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.resources import RequestedResource
@@ -201,6 +202,8 @@ async def asked_for(
     Raises: InvalidTarget, InvalidScope.
     """
     served = SIGN_IN_SCOPES if client.may_refresh else SIGN_IN_SCOPES - {"offline_access"}
+    if client.registration is not Registration.MANAGED:
+        served -= {scope_strings.POLICY_BUNDLE}
     return _scopes(scope, await _resources(view, client, named), served)
 
 

@@ -22,6 +22,7 @@ from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
 from runtime.services import epochs
+from runtime.services.bundles.holders import Holder, owner
 from runtime.services.bundles.reading import Wanted, WantedPolicy
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
@@ -60,8 +61,12 @@ class _InForce:
         )
 
 
-async def fetch(parts: Parts, user: User, request_id: str) -> Bundle:
-    """The bundle that is in force for a user; the first time it is made from the default policies."""
+async def fetch(parts: Parts, holder: Holder, request_id: str) -> Bundle:
+    """The bundle that is in force for a user; the first time it is made from the default policies.
+
+    Raises: Forbidden for an application that has no say in it.
+    """
+    user = await owner(parts, holder)
     async with parts.database.reading() as conn:
         found = await _in_force(conn, user)
     if found is None:
@@ -70,20 +75,27 @@ async def fetch(parts: Parts, user: User, request_id: str) -> Bundle:
     return found.bundle
 
 
-async def admit(parts: Parts, user: User) -> None:
-    """Count a write. Raises RateLimited: each reads policies, and makes the organization's others wait."""
+async def admit(parts: Parts, holder: Holder) -> User:
+    """Count a write of the user whose set it is.
+
+    Raises: Forbidden for an application that has no say in it; RateLimited: each write reads policies, and
+        makes the organization's others wait.
+    """
+    user = await owner(parts, holder)
     if await parts.state.count(f"bundle-writes:{user.id}", ttl_seconds=60) > WRITES_A_MINUTE:
         raise RateLimited("too many changes of the policy bundle; wait a minute")
+    return user
 
 
 async def replace(
-    parts: Parts, user: User, wanted: Wanted, *, if_match: str | None, request_id: str
+    parts: Parts, holder: Holder, wanted: Wanted, *, if_match: str | None, request_id: str
 ) -> Bundle:
     """Make this the bundle of a user; what it does not list any more is archived.
 
-    Raises: PreconditionFailed, when the caller has not seen what is in force; BundleInvalid for a policy that
-        is not one of the user's.
+    Raises: Forbidden for an application that has no say in it; PreconditionFailed, when the caller has not
+        seen what is in force; BundleInvalid for a policy that is not one of the user's.
     """
+    user = await owner(parts, holder)
     async with _writing(parts, user, request_id) as unit:
         present = await _in_force(unit.conn, user)
         _require_match(present, if_match)
@@ -104,8 +116,12 @@ async def replace(
     return made.bundle
 
 
-async def reset(parts: Parts, user: User, request_id: str) -> None:
-    """Archive a user's policy set with its policies; nothing at all when there is none."""
+async def reset(parts: Parts, holder: Holder, request_id: str) -> None:
+    """Archive a user's policy set with its policies; nothing at all when there is none.
+
+    Raises: Forbidden for an application that has no say in it.
+    """
+    user = await owner(parts, holder)
     async with parts.database.reading() as conn:
         if await _in_force(conn, user) is None:
             return

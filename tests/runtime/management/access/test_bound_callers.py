@@ -18,7 +18,8 @@ HOLDER, THIEF = Holder(), Holder()
 def signed_in(api: Api, resource: str) -> str:
     """An access token, bound to the holder's key, of somebody who has just signed in."""
     ada = someone(api)
-    url = ada.client.url(resources=[resource] if resource else [], scope="openid", nonce=None)
+    scope = "openid" if resource else "openid policy_bundle"
+    url = ada.client.url(resources=[resource] if resource else [], scope=scope, nonce=None)
     place = ada.browser.open(url)
     answer = place if isinstance(place, Answer) else ada.browser.sign_in(place, ada.email)
     endpoint = f"{ada.client.issuer}/oauth/token"

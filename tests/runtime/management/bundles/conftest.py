@@ -30,7 +30,7 @@ def make(api: Api, company: Company, shared: Zone) -> Callable[..., Holder]:
         async def build(parts: Parts) -> Holder:
             app = await company.app(zone, api.named("app"))
             person = await company.person(zone, f"{api.named('ann')}@acme.test")
-            return Holder(api, company, zone, app, person, await company.token(zone, app, person))
+            return Holder(api, company, zone, app, person, await company.policy_token(zone, app, person))
 
         return api.server.call(build)
 

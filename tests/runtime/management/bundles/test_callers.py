@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from tests.runtime.management.bundles.holding import Holder, archive_of
 from tests.runtime.management.conftest import Zone as Zone_
-from tests.support.factories import Company
+from tests.support.factories import POLICY_SCOPES, Company
 
 from runtime.contract.routes import ROUTES
-from runtime.storage.sql import consents
-from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
 from runtime.storage.sql.parties import Party
 
 
@@ -34,6 +32,7 @@ class TestWhoMayAsk:
             claims = {"iss": view.issuer, "aud": view.issuer, "sub": ann.person.user.identifier}
             claims |= {"iat": int(now.timestamp()), "exp": int(now.timestamp()) + 60, "jti": "j"}
             claims |= {"client_id": ann.app.client_id, "sid": ann.person.session_id}
+            claims |= {"scope": " ".join(POLICY_SCOPES)}
             key = view.signing(view.access_token_algorithm)
             return {
                 "right": key.sign(claims, typ="at+jwt"),
@@ -81,6 +80,7 @@ class TestWhoMayAsk:
                 "sid": ann.person.session_id,
                 "jti": "j",
                 "exp": now + 60,
+                "scope": " ".join(POLICY_SCOPES),
             }
             return other.signing(other.access_token_algorithm).sign(claims, typ="at+jwt")
 
@@ -92,8 +92,9 @@ class TestWhoMayAsk:
         before = ann.bundle()
         agent = Zone_(ann.api, ann.api.ok("GET", f"/zones/{ann.zone.id}")).user_agent()
         other = replace(ann.app, client_id=agent["identifier"])
-        ann.run(lambda company: _agree(company, ann, Party(user_agent_id=agent["id"])))
-        token = ann.run(lambda company: company.token(ann.zone, other, ann.person))
+        party, scopes = Party(user_agent_id=agent["id"]), POLICY_SCOPES
+        ann.run(lambda company: company.agree(ann.zone, party, ann.person.user, *scopes))
+        token = ann.run(lambda company: company.token(ann.zone, other, ann.person, scopes=scopes))
         assert self.both(ann, token) == {403}
         assert ann.bundle() == before
 
@@ -101,7 +102,9 @@ class TestWhoMayAsk:
         """A token that is over, a session that was revoked, a user who is disabled, an application gone."""
         ann = make()
         before = ann.api.server.parts.clock() - timedelta(hours=2)
-        expired = ann.run(lambda company: company.token(ann.zone, ann.app, ann.person, now=before))
+        expired = ann.run(
+            lambda company: company.token(ann.zone, ann.app, ann.person, now=before, scopes=POLICY_SCOPES)
+        )
         assert self.both(ann, expired) == {401}
         endings: dict[str, Callable[[Holder], tuple[Any, ...]]] = {
             "session": lambda one: ("DELETE", f"/sessions/{one.person.session_id}"),
@@ -114,11 +117,3 @@ class TestWhoMayAsk:
             method, path, *body = end(holder)
             ann.api.ok(method, f"/zones/{ann.zone.id}{path}", *body)
             assert self.both(holder, holder.token) == {401}, name
-
-
-async def _agree(company: Company, ann: Holder, party: Party) -> None:
-    """Ann lets a client know who she is."""
-    given = [ConsentRecord(SIGN_IN, frozenset({"openid"}), "app.example")]
-    of_ann = {"zone_id": ann.zone.id, "user_id": ann.person.user.id}
-    async with company.parts.database.transaction() as conn:
-        await consents.record(conn, given, party=party, now=company.parts.clock(), **of_ann)

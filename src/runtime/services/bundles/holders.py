@@ -1,0 +1,45 @@
+"""Whose policies a token opens: the user's who has agreed that the application may see and change them.
+
+A user limits applications by policies of their own. So no token opens these that an application can get by
+itself: it carries a scope that each user is asked for, whatever an administrator has decided about consent.
+"""
+
+from dataclasses import dataclass
+
+from runtime.domain.errors import Forbidden
+from runtime.domain.kinds.role import User
+from runtime.domain.oauth.scopes import POLICY_BUNDLE
+from runtime.services.authority import consents
+from runtime.services.authority.subject import Subject
+from runtime.services.parties import ApplicationClient, Client
+from runtime.services.parts import Parts
+from runtime.services.zones import SessionRoot, ZoneView
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A user whose token an application shows, which was issued for the zone itself and has been verified.
+
+    Attributes:
+        root: the sign-in behind it, which stands.
+    """
+
+    view: ZoneView
+    subject: Subject
+    root: SessionRoot
+    client: Client
+
+
+async def owner(parts: Parts, holder: Holder) -> User:
+    """The user whose policies these are, who has agreed. Raises Forbidden."""
+    if not isinstance(holder.client, ApplicationClient):
+        raise Forbidden("an application that registered itself has no say in policies")
+    if POLICY_BUNDLE not in holder.subject.scopes:
+        raise Forbidden(
+            f"the access token lacks the scope `{POLICY_BUNDLE}`: ask the user for it when they sign in",
+            scope=POLICY_BUNDLE,
+        )
+    user, asked = holder.root.user.user, frozenset({POLICY_BUNDLE})
+    if not await consents.covers_sign_in(parts, holder.view, holder.client, user, asked):
+        raise Forbidden("the user has not agreed that the application changes their policies")
+    return user
