@@ -130,7 +130,7 @@ ROOMS: dict[str, frozenset[str]] = {
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
     "management.organizations": _ANY_KIND
-    | {"clients", "decisions", "management.authentication"}
+    | {"authority", "clients", "decisions", "management.authentication"}
     | {"management.members", "management.people", "management.zones"},
     "management.surroundings": _ANY_KIND | {"management.zones"},
     "management.operations": _ANY_KIND

@@ -10,6 +10,7 @@ from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
+from runtime.services.authority import admission
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Visit
@@ -31,7 +32,7 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_pages
 async def show_sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
     """The page that asks for address and password."""
-    local.require_local(view)
+    admission.require_local(view.zone)
     handle = request.args.get("request")
     interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
     return await _page(parts, view, handle, interaction)

@@ -15,7 +15,8 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.api.pages import Mistake
 from runtime.domain.errors import BadLink, ValidationFailed
-from runtime.services.authority.users import MIN_PASSWORD_CHARS
+from runtime.services.authority import admission
+from runtime.services.authority.credentials import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Visit
@@ -43,7 +44,7 @@ async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPRe
     if handle is None and token is not None:
         return await _show_without_application(parts, view, token)
     if token is None:
-        local.require_local(view)
+        admission.require_local(view.zone)
     interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
     if token is not None:
         known_as = invitation.remembered(parts, token)
@@ -78,10 +79,10 @@ async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
 
 async def _who(parts: Parts, view: ZoneView, interaction: Interaction) -> Invited | None:
     """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
-    local.require_local(view)
+    admission.require_local(view.zone)
     if interaction.request.invitation is not None:
         return await invitation.find(parts, view, interaction.request.invitation)
-    local.require_open_registration(view)
+    admission.require_open_registration(view.zone)
     return None
 
 
@@ -95,7 +96,7 @@ async def _show_without_application(parts: Parts, view: ZoneView, token: str) ->
 async def _register_without_application(
     parts: Parts, view: ZoneView, form: Any, address: str
 ) -> HTTPResponse:
-    local.require_local(view)
+    admission.require_local(view.zone)
     token = form["invitation"]
     known_as = invitation.remembered(parts, token)
     await interactions.take_form(parts, view.id, known_as, "sign-up", form.get("form_token"))

@@ -6,26 +6,24 @@ can prove who it is, gets an access token as if that user had signed in to it ju
 Spec: RFC 7523 sections 2.1 and 3; RFC 7521 section 4.1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from typing import Any, TypeVar
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient, Unavailable
+from runtime.domain.errors import InvalidGrant, InvalidRequest, SignInRefused, UnauthorizedClient, Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
-from runtime.services.authority import active
-from runtime.services.authority.active import NotActive
+from runtime.services.authority import admission
+from runtime.services.authority.admission import Assertion
 from runtime.services.authorization import requests
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
@@ -33,10 +31,11 @@ from runtime.services.issuing.responses import Authority
 from runtime.services.parties import ApplicationClient, require_application
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import sessions, users
+from runtime.storage.sql import sessions
 from runtime.storage.sql.sessions import Session
 
 REFUSED = "the assertion is not valid"
+_T = TypeVar("_T")
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
@@ -59,15 +58,13 @@ class Vouched:
     """What a verified assertion says.
 
     Attributes:
-        subject: what the provider calls the user, by the claim that it is configured with.
+        way: whom it is about: the subject is by the claim that the provider is configured with.
         told_subject: `sub`, by which it speaks of the user when it ends a session.
         at: when the user proved to the provider who they are.
         ends, made_at: seconds since 1970; it cannot have been used before the latter.
     """
 
-    provider: Provider
-    issuer: str
-    subject: str
+    way: Assertion
     told_subject: str
     at: datetime
     acr: str | None
@@ -98,7 +95,8 @@ async def redeem(
     if (assertion := form.get("assertion")) is None:
         raise InvalidRequest("`assertion` is missing")
     vouched = await _verified(parts, view, client, assertion, now)
-    user = await _user(parts, view, vouched)
+    async with parts.database.reading() as conn:
+        user = await _admissible(admission.foresee(conn, view.zone, vouched.way))
     asked, resources = await requests.asked_for(view, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     session = _session(parts, view, client, user, vouched, now)
@@ -107,7 +105,9 @@ async def redeem(
     await _use_once(parts, view, vouched, now)
     answer = await responses.answer(parts, view, authority, target, nonce=None, now=now)
     async with parts.database.transaction() as conn:
-        await _require_unchanged(conn, vouched, user)
+        admitted = await _admissible(admission.admit(conn, view.zone, vouched.way, now=now))
+        if admitted.user.id != user.id:
+            raise InvalidGrant(REFUSED, internal="it speaks of somebody else by now")
         await sessions.add(conn, authority.session)
     return answer, authority
 
@@ -153,13 +153,10 @@ def _read(
     ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
     if claims.get("client_id", client.client_id) != client.client_id:
         raise rules.NotAcceptable("meant for another client")
-    if settings.external_id_claim == "email" and claims.get("email_verified") not in (True, "true"):
-        raise rules.NotAcceptable("an address that nobody has verified tells users apart")
+    subject = rules.named(claims, settings.external_id_claim)
     acr, amr = claims.get("acr"), claims.get("amr")
     return Vouched(
-        provider=provider,
-        issuer=settings.issuer,
-        subject=rules.named(claims, settings.external_id_claim),
+        way=Assertion(provider, settings.issuer, subject, claims),
         told_subject=rules.named(claims, "sub"),
         at=_authenticated_at(claims, now),
         acr=acr if isinstance(acr, str) else None,
@@ -178,33 +175,17 @@ def _authenticated_at(claims: Mapping[str, Any], now: datetime) -> datetime:
     return min(datetime.fromtimestamp(told, UTC), now)
 
 
-async def _user(parts: Parts, view: ZoneView, vouched: Vouched) -> User:
-    """The user, who has signed in before and may still. Raises InvalidGrant."""
-    async with parts.database.reading() as conn:
-        user = await users.find_by_subject(
-            conn, zone_id=view.id, issuer=vouched.issuer, subject=vouched.subject
-        )
-    if user is None:
-        raise InvalidGrant(REFUSED, internal="no such user")
+async def _admissible(asked: Coroutine[Any, Any, _T]) -> _T:
+    """What admission says. Raises InvalidGrant, with one text for whomever it refuses."""
     try:
-        active.require_user_active(user)
-    except NotActive as failure:
-        raise InvalidGrant(REFUSED, internal=str(failure)) from None
-    return user
-
-
-async def _require_unchanged(conn: AsyncConnection, vouched: Vouched, user: User) -> None:
-    """Check that provider and user are still what they were, and keep them so until the session stands.
-
-    Raises: InvalidGrant.
-    """
-    if not (await users.hold_provider(conn, vouched.provider) and await users.hold_active(conn, user)):
-        raise InvalidGrant(REFUSED, internal="the provider was changed, or the user disabled, meanwhile")
+        return await asked
+    except SignInRefused as refusal:
+        raise InvalidGrant(REFUSED, internal=refusal.internal or refusal.detail) from None
 
 
 async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetime) -> None:
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
-    digest = sha256(f"{vouched.issuer}\0{vouched.token_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    digest = sha256(f"{vouched.way.issuer}\0{vouched.token_id}".encode("utf-8", "surrogatepass")).hexdigest()
     lasts = int(vouched.ends - now.timestamp()) + 1
     if not await parts.state.use_once(
         f"vouched:{view.id}:{digest}", made_at=vouched.made_at, ttl_seconds=lasts
@@ -230,9 +211,9 @@ def _session(
         updated_at=now,
         acr=vouched.acr,
         amr=vouched.amr,
-        provider_id=vouched.provider.id,
-        issuer=vouched.issuer,
-        subject=vouched.subject,
+        provider_id=vouched.way.provider.id,
+        issuer=vouched.way.issuer,
+        subject=vouched.way.subject,
         provider_subject=vouched.told_subject,
         metadata={"name": client.application.name},
     )

@@ -16,7 +16,8 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import redirect_uris
 from runtime.services import epochs
-from runtime.services.authority import browser_sessions, users
+from runtime.services.authority import admission, browser_sessions
+from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
 from runtime.services.authority.browser_sessions import Authentication, Browser, SignedIn
 from runtime.services.authorization import codes, consent, interactions, next_step, rate_limits, requirements
 from runtime.services.authorization.codes import CodeGrant
@@ -53,7 +54,7 @@ async def signed_in_locally(
     """Go on after the right password."""
     now = parts.clock()
     async with parts.database.transaction() as conn:
-        await users.touch(conn, user, now=now)
+        await admission.admit(conn, view.zone, PasswordSignIn(user), now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
             parts,
@@ -91,19 +92,18 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
         id_token=back.id_token,
     )
     async with epochs.transaction(parts) as (conn, bumped):
-        user, moved = await users.admit_federated(
-            conn, view, back.provider, back.identity, back.claims, now=now
-        )
+        by = UpstreamSignIn(back.provider, back.identity.issuer, back.identity.subject, back.claims)
+        admitted = await admission.admit(conn, view.zone, by, now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
             parts,
             view,
-            user,
+            admitted.user,
             how,
             started_by=await started_by(view, back.interaction),
             previous_cookie=browser.session,
         )
-        bumped.update(moved)
+        bumped.update(admitted.epochs)
     return await _after_sign_in(parts, view, back.handle, back.interaction, signed_in, browser, cookie)
 
 

@@ -16,7 +16,9 @@ from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
-from runtime.services.authority import users
+from runtime.services.authority import admission
+from runtime.services.authority.admission import FirstPassword, Registrar, Registration
+from runtime.services.authority.credentials import checked_password
 from runtime.services.login import rate_limits
 from runtime.services.management import entities
 from runtime.services.management.members import acceptance, organization_users
@@ -25,7 +27,6 @@ from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
-from runtime.storage.sql import users as user_storage
 
 _BUSY = "too many people are registering at this moment; try again shortly"
 _OVER = "this invitation is not good any more; ask whoever invited you for another one"
@@ -82,7 +83,7 @@ async def register(parts: Parts, view: ZoneView, invited: Invited, password: str
     await rate_limits.admit(parts, view.id, f"invitation {invited.invitation.id}", address)
     try:
         if invited.joins:
-            return await _join(parts, invited, password)
+            return await _join(parts, view, invited, password)
         return await _let_in(parts, view, invited, password)
     except Conflict:
         raise SignInRefused(_KNOWN) from None
@@ -100,49 +101,43 @@ def _require_open(invitation: Invitation, *, joins: bool, expired: bool) -> None
 
 async def _let_in(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
     """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
-    hashed = await parts.passwords.hash(users.checked_password(password))
+    hashed = await parts.passwords.hash(checked_password(password))
     invitation, now = invited.invitation, parts.clock()
     async with parts.database.transaction() as conn:
         current = await invitations.held(conn, invitation)
         if current is None:
             raise SignInRefused(_OVER)
         _require_open(current, joins=False, expired=now >= current.expires_at)
-        return await users.add_local_user(conn, view, current.email, hashed, verified=True, now=now)
+        by = Registration(current.email, hashed, Registrar.INVITED, verified=True)
+        return (await admission.admit(conn, view.zone, by, now=now)).user
 
 
-async def _join(parts: Parts, invited: Invited, password: str) -> User:
+async def _join(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
     """Make the user, or give the one whom an acceptance has made already their first credential."""
-    hashed = await parts.passwords.hash(users.checked_password(password))
+    hashed = await parts.passwords.hash(checked_password(password))
     invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()
     async with unit_of_work(parts, acceptance.actor(invitation, user_id), new_id()) as unit:
         current = await acceptance.locked(unit, invitation)
         _require_open(current, joins=True, expired=unit.now >= current.expires_at)
         if current.status is InvitationStatus.PENDING:
-            user = await _accept(unit, current, user_id)
+            user_id = await _accept(unit, current, user_id)
         else:
-            user = await _complete(unit, current)
-        await user_storage.add_password(unit.conn, user, password_hash=hashed, now=unit.now)
-    return user
+            user_id = await _complete(unit, current)
+        by = FirstPassword(user_id, hashed)
+        return (await admission.admit(unit.conn, view.zone, by, now=unit.now)).user
 
 
-async def _accept(unit: Unit, invitation: Invitation, user_id: str) -> User:
+async def _accept(unit: Unit, invitation: Invitation, user_id: str) -> str:
     zone = await organization_users.own_zone(unit)
     await acceptance.claim(unit, invitation)
     user = await acceptance.new_user(unit, zone, invitation, user_id)
     await organization_users.join(unit, user, invitation.role)
-    return user
+    return user.id
 
 
-async def _complete(unit: Unit, invitation: Invitation) -> User:
-    """The user whom an acceptance has made. Raises SignInRefused when they have a credential, or are gone."""
-    zone = await organization_users.own_zone(unit)
-    found = await user_storage.without_credential(
-        unit.conn, cast(str, invitation.zone_user_id), zone_id=zone.id
-    )
-    if found is None:
-        raise SignInRefused(_USED)
-    users.require_active(found)
+async def _complete(unit: Unit, invitation: Invitation) -> str:
+    """Use up what is left of an accepted invitation: the user it has made has no credential yet."""
     after = invitation.model_copy(update={"zone_user_id": None})
     scope = {"organization_id": unit.organization_id}
     await entities.change(unit, INVITATION, scope, invitation, after, action="register")
-    return found
+    return cast(str, invitation.zone_user_id)

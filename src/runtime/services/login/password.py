@@ -3,9 +3,10 @@
 from contextlib import suppress
 
 from runtime.adapters.passwords import PasswordsBusy
-from runtime.domain.errors import Conflict, SignInRefused, SignInUnavailable, ValidationFailed
+from runtime.domain.errors import Conflict, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
-from runtime.services.authority import users
+from runtime.services.authority import admission, users
+from runtime.services.authority.admission import Registrar
 from runtime.services.login import rate_limits
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
@@ -19,18 +20,14 @@ class WrongPassword(Exception):
     """No such user, or not this password: which of them is not told."""
 
 
-def require_local(view: ZoneView) -> None:
-    """Refuse a zone whose users sign in elsewhere. Raises SignInRefused."""
-    if view.zone.user_identity_provider_id is not None:
-        raise SignInRefused("people sign in to this zone with their identity provider")
-
-
 async def authenticate(parts: Parts, view: ZoneView, email: str, password: str, *, address: str) -> User:
     """The user with that address and password. An unknown user costs as much time as a wrong password.
 
-    Raises: WrongPassword; TooManyTries; SignInRefused for a disabled user; SignInUnavailable.
+    Whether they may sign in is decided when their session begins.
+
+    Raises: WrongPassword; TooManyTries; SignInRefused where nobody has a password; SignInUnavailable.
     """
-    require_local(view)
+    admission.require_local(view.zone)
     account = email.strip()
     await rate_limits.admit(parts, view.id, account, address)
     async with parts.database.reading() as conn:
@@ -42,7 +39,6 @@ async def authenticate(parts: Parts, view: ZoneView, email: str, password: str, 
     if found is None or not matches:
         raise WrongPassword
     await rate_limits.forgive(parts, view.id, account, address)
-    users.require_active(found.user)
     with suppress(PasswordsBusy):  # then at another sign-in
         await _renew_hash(parts, found, password)
     return found.user
@@ -54,25 +50,17 @@ async def register(parts: Parts, view: ZoneView, email: str, password: str, *, a
     Raises: SignInRefused when the zone wants an invitation; ValidationFailed; TooManyTries;
         SignInUnavailable.
     """
-    require_open_registration(view)
+    admission.require_open_registration(view.zone)
     await rate_limits.admit(parts, view.id, "registration", address)
     await rate_limits.admit_new_user(parts, view.id)
     try:
-        return await users.create_local_user(parts, view.id, email, password, verified=False)
+        return await users.create_local_user(
+            parts, view.id, email, password, verified=False, registrar=Registrar.THEMSELVES
+        )
     except Conflict:
         raise ValidationFailed.of("email", "cannot be registered; if it is yours, sign in instead") from None
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
-
-
-def require_open_registration(view: ZoneView) -> None:
-    """Refuse registration where it takes an invitation. Raises SignInRefused."""
-    require_local(view)
-    if view.zone.requires_invitation:
-        raise SignInRefused(
-            "registration here needs an invitation; ask the people who run this zone for one, and open the "
-            "address in its mail"
-        )
 
 
 async def _renew_hash(parts: Parts, found: PasswordUser, password: str) -> None:

@@ -228,6 +228,11 @@ async def new_entity(
 async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
     """Store a new entity and record it. Raises Conflict when a unique value is taken."""
     await storage.insert(unit.conn, kind, entity)
+    return await added(unit, kind, entity)
+
+
+async def added(unit: Unit, kind: Kind, entity: E_) -> E_:
+    """Record an entity that something else has stored in the unit."""
     if (zone_id := getattr(entity, "zone_id", None)) is not None:
         unit.known.add((zone_id, kind.name, entity.id))
     await unit.write(kind, f"{kind.operations}.create", None, entity)

@@ -51,9 +51,17 @@ async def actors(conn: AsyncConnection, organization_id: str, ids: Collection[st
     return {row.id: ActorUser(id=row.zone_user_id, email=row.email, zone_id=row.zone_id) for row in found}
 
 
-def belongs_to(**account: str) -> ColumnElement[bool]:
-    """The condition that an organization is one for which an account acts, not disabled there."""
-    return _organizations.c.id.in_(select(_people.c.organization_id).where(*_is(**account)))
+def belongs_to(*, home_id: str, source: str | None, **account: str) -> ColumnElement[bool]:
+    """The condition that an organization is one for which an account acts, not disabled there.
+
+    Args:
+        home_id: of the organization that the account belongs to.
+        source: only others that know the account by that issuer's sign-ins; None for all.
+    """
+    mine = select(_people.c.organization_id).where(*_is(**account))
+    if source is not None:
+        mine = mine.where(or_(_people.c.organization_id == home_id, _people.c.source == source))
+    return _organizations.c.id.in_(mine)
 
 
 def _is(*, account_id: str, issuer: str, subject: str) -> tuple[ColumnElement[bool], ...]:
@@ -174,17 +182,22 @@ async def change_email(conn: AsyncConnection, organization_id: str, zone_user_id
     )
 
 
-async def acts_elsewhere(conn: AsyncConnection, organization_id: str, *, issuer: str, subject: str) -> bool:
-    """Tell whether an account acts for another organization than that one."""
-    found = await conn.execute(
-        select(_people.c.id)
-        .where(
-            _people.c.account_issuer == issuer,
-            _people.c.account_subject == subject,
-            _people.c.organization_id != organization_id,
-        )
-        .limit(1)
-    )
+async def acts_elsewhere(
+    conn: AsyncConnection, organization_id: str, *, issuer: str, subject: str, agreed: str | None
+) -> bool:
+    """Tell whether an account acts for another organization than that one.
+
+    Args:
+        agreed: those do not count that know the account by that issuer's sign-ins; None where all do.
+    """
+    elsewhere = [
+        _people.c.account_issuer == issuer,
+        _people.c.account_subject == subject,
+        _people.c.organization_id != organization_id,
+    ]
+    if agreed is not None:
+        elsewhere.append(_people.c.source != agreed)
+    found = await conn.execute(select(_people.c.id).where(*elsewhere).limit(1))
     return found.first() is not None
 
 

@@ -9,11 +9,12 @@ from tests.support.factories import operator
 from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.management.access.caller import Account
+from runtime.services.authority.admission import JoiningAccount, ManagementToken
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import organizations
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
+from runtime.storage.sql import users
 
 
 @pytest.fixture
@@ -139,14 +140,17 @@ def test_who_is_disabled_is_signed_out_and_who_is_deleted_is_gone(company: Api) 
 def test_an_account_joins_an_organization_once(company: Api, api: Api) -> None:
     """The account of another organization has its id here too, with a user who stands for it."""
     at_home = api.person()
-    account = Account(at_home.id, at_home.account_issuer, at_home.account_subject)
+    home = api.own_zone()
 
     async def admit(parts: Parts) -> str:
+        view = await parts.zones.view(home.id)
+        async with parts.database.reading() as conn:
+            user = await users.get(conn, at_home.id, zone_id=home.id)
+        token = ManagementToken(user.id, home.id, view.issuer, source=None, by_platform=True)
+        joining = JoiningAccount(token, view.zone, user, provider=None)
         acting = operator(company.organization_id)
         async with unit_of_work(parts, acting, new_id()) as unit:
-            made = await organization_users.admit(
-                unit, account, OrganizationRole.MEMBER, email=str(at_home.email), source=at_home.source
-            )
+            made = await organization_users.admit(unit, OrganizationRole.MEMBER, joining)
         return made.zone_user_id
 
     user_id = company.server.call(admit)

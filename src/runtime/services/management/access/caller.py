@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 
@@ -47,7 +48,9 @@ class SignIn:
         zone_id, organization_id: where the account is at home and the session stands.
         expires_at: when the session ends.
         client_id: of the application that the user signed in to.
-        source: issuer of the provider that signed the user in.
+        by_platform: that application is the service's own: no organization's administrators can change it.
+        user: at home.
+        source: issuer of the provider that signed the user in; None for a password.
         jkt: thumbprint of the key that the token is bound to, and what it is swapped for.
         at_home: whether the token is the home zone's own, and not one of a single organization.
     """
@@ -58,8 +61,9 @@ class SignIn:
     session_id: str
     client_id: str
     expires_at: datetime
-    email: str
-    source: str
+    by_platform: bool
+    user: User = field(repr=False, hash=False)
+    source: str | None
     at_home: bool
     jkt: str | None = None
 

@@ -6,6 +6,7 @@ elsewhere, which acts in that one alone. Both rest on the session of the sign-in
 and what the person is, is read at each request: whatever ends ends at once.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
@@ -13,14 +14,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import InvalidToken
 from runtime.contract.answers import TokenResponse
-from runtime.domain.errors import Forbidden, NonceRequired, NotFound, OAuthError, Unauthorized
+from runtime.domain.errors import (
+    Forbidden,
+    NonceRequired,
+    NotFound,
+    OAuthError,
+    SignInRefused,
+    Unauthorized,
+)
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ORGANIZATION, ORGANIZATION_USER
+from runtime.domain.kinds import ORGANIZATION
 from runtime.domain.kinds.organization import Organization, OrganizationUser
 from runtime.domain.kinds.role import User
+from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
-from runtime.services.authority import active
+from runtime.services.authority import active, admission
 from runtime.services.authority.active import NotActive
+from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import bound_to
 from runtime.services.clients import dpop
@@ -40,18 +50,39 @@ TOKEN_LIFETIME = timedelta(hours=1)
 _HOME = "home_zone_id"  # the claim that says where the session of an organization token stands
 
 
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who has signed in at an organization's own zone, as an access token of it says, member or not.
+
+    Attributes:
+        view: that zone.
+        client: the application that has the token.
+        jkt: thumbprint of the key that was proved.
+    """
+
+    view: ZoneView
+    session: Session
+    user: User
+    client: ApplicationClient
+    jkt: str | None
+
+    @property
+    def token(self) -> ManagementToken:
+        """What admission knows of it."""
+        source = self.session.issuer
+        return ManagementToken(
+            self.user.id, self.view.id, self.view.issuer, source, _is_platforms(self.client)
+        )
+
+
 async def by_access_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
-    try:
-        view, session, user, jkt, client_id = await _signed_in(parts, presented)
-        async with parts.database.reading() as conn:
-            sign_in, person = await _at_home(conn, view, session, user, jkt, client_id, at_home=True)
-            return await _caller(conn, view.id, person, sign_in)
-    except NotFound as failure:
-        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    found = await signed_in(parts, presented)
+    async with parts.database.reading() as conn:
+        return await _caller(parts, conn, found.view, _sign_in(found, at_home=True))
 
 
-async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, User]:
+async def signed_in(parts: Parts, presented: Presented) -> SignedIn:
     """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
@@ -59,20 +90,13 @@ async def signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, User]
     user must not have taken it back. A client that registered itself may ask users for any resource of a
     zone; a click must not be enough to hand it an organization.
     """
-    view, _, user, _, _ = await _signed_in(parts, presented)
-    return view, user
-
-
-async def _signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Session, User, str | None, str]:
-    """As `signed_in`, with the session, the key that was proved, and the application that has the token."""
     try:
         view = await _zone_of_key(parts, presented.token)
         claims = verified.claims(parts, view, presented.token, typ=ACCESS_TOKEN_TYPE)
         if "act" in claims:
             raise Unauthorized(REFUSED, internal="an actor besides the user")
         jkt = await _possessed(parts, view, presented, claims)
-        client_id = str(claims["client_id"])
-        await _require_application(parts, view, str(claims["sid"]), client_id)
+        client = await _application(parts, view, str(claims["sid"]), str(claims["client_id"]))
         async with parts.database.reading() as conn:
             await _owner(conn, view)
             session, user = await _standing(parts, conn, view, str(claims["sid"]))
@@ -80,11 +104,11 @@ async def _signed_in(parts: Parts, presented: Presented) -> tuple[ZoneView, Sess
             raise Unauthorized(REFUSED, internal="the session is another user's")
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return view, session, user, jkt, client_id
+    return SignedIn(view, session, user, client, jkt)
 
 
-async def _require_application(parts: Parts, view: ZoneView, session_id: str, client_id: str) -> None:
-    """Check that the application may call the management API, for an administrator and for the user.
+async def _application(parts: Parts, view: ZoneView, session_id: str, client_id: str) -> ApplicationClient:
+    """The application, if it may call the management API, for an administrator and for the user.
 
     Raises: Unauthorized.
     """
@@ -100,6 +124,12 @@ async def _require_application(parts: Parts, view: ZoneView, session_id: str, cl
         await require_allowance(parts, view, client, root, target, wanted=None, now=parts.clock())
     except OAuthError as failure:
         raise Unauthorized(REFUSED, internal=failure.internal) from None
+    return client
+
+
+def _is_platforms(client: ApplicationClient) -> bool:
+    """Tell whether an application is the service's own, which nobody changes through the API."""
+    return client.application.owner_type is OwnerType.PLATFORM
 
 
 async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
@@ -108,16 +138,18 @@ async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
         view = await _zone_of_key(parts, presented.token)
         claims = verified.claims(parts, view, presented.token, typ=TOKEN_TYPE)
         jkt = await _possessed(parts, view, presented, claims)
-        home, client_id = await parts.zones.view(str(claims[_HOME])), str(claims["client_id"])
-        await _require_application(parts, home, str(claims["sid"]), client_id)
+        home = await parts.zones.view(str(claims[_HOME]))
+        client = await _application(parts, home, str(claims["sid"]), str(claims["client_id"]))
         async with parts.database.reading() as conn:
             organization = await _owner(conn, view)
+            await _owner(conn, home)
             session, user = await _standing(parts, conn, home, str(claims["sid"]))
-            sign_in, _ = await _at_home(conn, home, session, user, jkt, client_id, at_home=False)
+            sign_in = _sign_in(SignedIn(home, session, user, client, jkt), at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
-            person = await _person(conn, organization.id, sign_in.account)
-            return await _caller(conn, view.id, person, sign_in)
+            if view.id != home.id:  # an account ends where it is at home
+                await _caller(parts, conn, home, sign_in)
+            return await _caller(parts, conn, view, sign_in)
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
@@ -126,19 +158,20 @@ async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request
     """A token for one of the organizations that a user acts for.
 
     Raises: Forbidden for callers that are no user with a token of their own organization's zone; NotFound
-        for an organization they do not act for.
+        for an organization they do not act for, or where what they have signed in with does not count.
     """
     unknown = NotFound(f"there is no Organization `{id_or_label}`")
     async with parts.database.reading() as conn:
         found = await organizations.named(conn, id_or_label)
-        if found is None or not (caller.at_home or found.id == caller.organization_id):
-            raise unknown
-        sign_in = own_sign_in(caller, "exchange a token for an organization")
-        try:
-            person = await _person(conn, found.id, sign_in.account)
-        except (NotFound, Unauthorized):
-            raise unknown from None
+    if found is None or not (caller.at_home or found.id == caller.organization_id):
+        raise unknown
+    sign_in = own_sign_in(caller, "exchange a token for an organization")
     view = await parts.zones.view(cast(str, found.zone_id))
+    try:
+        async with parts.database.reading() as conn:
+            person = await _caller(parts, conn, view, sign_in)
+    except Unauthorized:
+        raise unknown from None
     now = parts.clock()
     expires_at = min(now + TOKEN_LIFETIME, sign_in.expires_at)
     token = view.signing(view.access_token_algorithm).sign(
@@ -227,58 +260,42 @@ async def _possessed(
     return jkt
 
 
-async def _at_home(
-    conn: AsyncConnection,
-    view: ZoneView,
-    session: Session,
-    user: User,
-    jkt: str | None,
-    client_id: str,
-    *,
-    at_home: bool,
-) -> tuple[SignIn, OrganizationUser]:
-    """The sign-in behind a session, and who that is in the organization whose zone it is.
+def way_of(sign_in: SignIn) -> ManagementToken:
+    """The way in that the token of a user's request is."""
+    account = sign_in.account
+    return ManagementToken(account.id, sign_in.zone_id, account.issuer, sign_in.source, sign_in.by_platform)
 
-    Raises: Unauthorized, NotFound.
-    """
-    organization = await _owner(conn, view)
-    account = Account(user.id, view.issuer, user.identifier)
-    person = await _person(conn, organization.id, account)
-    sign_in = SignIn(
-        account,
-        organization.id,
-        view.id,
-        session.id,
-        client_id,
-        session.expires_at,
-        email=user.email,
-        source=person.source,
+
+def _sign_in(found: SignedIn, *, at_home: bool) -> SignIn:
+    token = found.token
+    return SignIn(
+        Account(found.user.id, found.view.issuer, found.user.identifier),
+        found.view.organization_id,
+        found.view.id,
+        found.session.id,
+        found.client.client_id,
+        found.session.expires_at,
+        by_platform=token.by_platform,
+        user=found.user,
+        source=token.source,
         at_home=at_home,
-        jkt=jkt,
+        jkt=found.jkt,
     )
-    return sign_in, person
 
 
-async def _person(conn: AsyncConnection, organization_id: str, account: Account) -> OrganizationUser:
-    """The organization's user with that account. Raises NotFound; Unauthorized for a disabled one."""
-    within = {"organization_id": organization_id}
-    person = cast(OrganizationUser, await entities.get(conn, ORGANIZATION_USER, account.id, within=within))
-    if person.account_issuer != account.issuer:
-        raise Unauthorized(REFUSED, internal="an account of another zone")
+async def _caller(parts: Parts, conn: AsyncConnection, view: ZoneView, sign_in: SignIn) -> Caller:
+    """Who somebody is in the organization whose own zone it is. Raises Unauthorized."""
     try:
-        active.require_member_active(person)
-    except NotActive as failure:
-        raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return person
-
-
-async def _caller(conn: AsyncConnection, zone_id: str, person: OrganizationUser, sign_in: SignIn) -> Caller:
+        admitted = await admission.admit(conn, view.zone, way_of(sign_in), now=parts.clock())
+    except SignInRefused as refusal:
+        raise Unauthorized(REFUSED, internal=refusal.internal or refusal.detail) from None
+    person = cast(OrganizationUser, admitted.member)
     return Caller(
         person.id,
         "user",
         person.organization_id,
         person.role.value,
-        sign_in.email,
-        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=zone_id),
+        person.email or admitted.user.email,
+        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=view.id),
         sign_in=sign_in,
     )

@@ -4,12 +4,18 @@ Of many who try at once exactly one succeeds: an invitation is read again, and w
 the organization writes.
 """
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import cast
 
 from runtime.contract.answers import InvitationAcceptance, InvitationPreview
-from runtime.domain.errors import Conflict, Forbidden, NotFound, RateLimited, Unauthorized
+from runtime.domain.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    RateLimited,
+    SignInRefused,
+    Unauthorized,
+)
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import INVITATION, USER
 from runtime.domain.kinds.invitation import Invitation
@@ -17,34 +23,25 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
+from runtime.services.authority import admission
+from runtime.services.authority.admission import InvitedMember, JoiningAccount
 from runtime.services.clients.dpop import Presented
 from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import user_tokens
+from runtime.services.management.authentication.user_tokens import SignedIn
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import invitations, users
+from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
 
 LOOKS_A_MINUTE = 120  # by one address: many people may share it, and a token cannot be guessed anyway
 _UNKNOWN = "there is no such invitation"
 _NOT_PENDING = "the invitation is not pending any more"
-
-
-@dataclass(frozen=True, slots=True)
-class Guest:
-    """Somebody who is signed in: a user of the own zone of some organization.
-
-    Attributes:
-        view: that zone.
-    """
-
-    view: ZoneView
-    user: User
 
 
 async def preview(parts: Parts, token: str, *, address: str) -> InvitationPreview:
@@ -65,15 +62,15 @@ async def preview(parts: Parts, token: str, *, address: str) -> InvitationPrevie
 
 
 async def accept(
-    parts: Parts, token: str, guest: Guest | None, *, address: str, request_id: str
+    parts: Parts, token: str, guest: SignedIn | None, *, address: str, request_id: str
 ) -> InvitationAcceptance:
     """Make the guest a user of the organization, or without a guest whoever reads the invited address.
 
     Without one, a user of the organization's own zone is made, who can do nothing before they choose a
     password or sign in through the organization's provider.
 
-    Raises: NotFound; RateLimited; Forbidden for a guest of another address; Conflict for an invitation that
-        is not pending, or for an account that is there already.
+    Raises: NotFound; RateLimited; Forbidden for a guest of another address, or whose sign-in counts only at
+        home; Conflict for an invitation that is not pending, or for an account that is there already.
     """
     invitation, organization = await _find(parts, token, address)
     if guest is not None and not _is_addressee(guest.user, invitation):
@@ -93,14 +90,13 @@ async def accept(
     )
 
 
-async def guest_of(parts: Parts, authorization: str | None, presented: Presented | None) -> Guest | None:
+async def guest_of(parts: Parts, authorization: str | None, presented: Presented | None) -> SignedIn | None:
     """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
     if authorization is None:
         return None
     if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
-    view, user = await user_tokens.signed_in(parts, presented)
-    return Guest(view, user)
+    return await user_tokens.signed_in(parts, presented)
 
 
 async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id: str) -> bool:
@@ -153,22 +149,9 @@ async def new_user(unit: Unit, zone: Zone, invitation: Invitation, user_id: str)
 
     Raises: Conflict when a user has that address: they sign in, so that nobody acts as them by a mail.
     """
-    await users.lock_zone(unit.conn, zone.id)
-    if await users.has_verified(unit.conn, zone_id=zone.id, address=invitation.address):
-        raise Conflict("an account with that address is there already: sign in, then accept the invitation")
-    user = User(
-        id=user_id,
-        organization_id=unit.organization_id,
-        zone_id=zone.id,
-        identifier=user_id,
-        email=invitation.email,
-        email_verified=True,
-        created_at=unit.now,
-        updated_at=unit.now,
-    )
-    await entities.add(unit, USER, user)
-    await users.bind_invitations(unit.conn, user, now=unit.now)
-    return user
+    by = InvitedMember(invitation.email, user_id)
+    admitted = await admission.admit(unit.conn, zone, by, now=unit.now)
+    return await entities.added(unit, USER, admitted.user)
 
 
 async def _without_account(unit: Unit, invitation: Invitation, user_id: str) -> OrganizationUser:
@@ -177,16 +160,17 @@ async def _without_account(unit: Unit, invitation: Invitation, user_id: str) -> 
     return await organization_users.join(unit, user, invitation.role)
 
 
-async def _with_account(unit: Unit, invitation: Invitation, guest: Guest) -> OrganizationUser:
+async def _with_account(unit: Unit, invitation: Invitation, guest: SignedIn) -> OrganizationUser:
     if guest.view.organization_id == unit.organization_id:
         return await organization_users.join(unit, guest.user, invitation.role)
-    account = organization_users.account_of(guest.view.zone, guest.user)
     at_home = await people.of_zone_user(unit.conn, guest.view.organization_id, guest.user.id)
     if at_home is None:
         raise Forbidden("your account acts for no organization yet: accept without signing in")
-    return await organization_users.admit(
-        unit, account, invitation.role, email=guest.user.email, source=at_home.source
-    )
+    joining = JoiningAccount(guest.token, guest.view.zone, guest.user, await guest.view.user_provider())
+    try:
+        return await organization_users.admit(unit, invitation.role, joining)
+    except SignInRefused as refusal:
+        raise Forbidden(refusal.detail, internal=refusal.internal) from None
 
 
 async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str]:

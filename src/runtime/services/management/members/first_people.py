@@ -8,7 +8,10 @@ from runtime.domain.kinds import USER
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
-from runtime.services.authority import users
+from runtime.services.authority import admission
+from runtime.services.authority.admission import Registrar, Registration
+from runtime.services.authority.credentials import checked_email, checked_password
+from runtime.services.management import entities
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit import Unit, unit_of_work
@@ -41,7 +44,7 @@ async def add(
     view = await parts.zones.view(found.zone_id)
     hashed = None
     if password is not None:
-        email, chosen = users.checked_email(email), users.checked_password(password)
+        email, chosen = checked_email(email), checked_password(password)
         hashed = await parts.passwords.hash(chosen)
     async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
         await unit.revision()
@@ -58,7 +61,7 @@ async def add_user(parts: Parts, zone_id: str, *, email: str, password: str, by:
     Raises: ValidationFailed for an address or password that will not do; Conflict when the address has a
         user with a password; NotFound for an unknown zone.
     """
-    address, chosen = users.checked_email(email), users.checked_password(password)
+    address, chosen = checked_email(email), checked_password(password)
     view = await parts.zones.view(zone_id)
     hashed = await parts.passwords.hash(chosen)
     async with unit_of_work(parts, by.within(view.organization_id), new_id()) as unit:
@@ -68,9 +71,9 @@ async def add_user(parts: Parts, zone_id: str, *, email: str, password: str, by:
 
 
 async def _make(unit: Unit, view: ZoneView, email: str, password_hash: str) -> User:
-    user = await users.add_local_user(unit.conn, view, email, password_hash, verified=True, now=unit.now)
-    await unit.write(USER, "users.create", None, user)
-    return user
+    by = Registration(email, password_hash, Registrar.OPERATOR, verified=True)
+    admitted = await admission.admit(unit.conn, view.zone, by, now=unit.now)
+    return await entities.added(unit, USER, admitted.user)
 
 
 async def _known(conn: AsyncConnection, zone_id: str, email: str) -> User:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from runtime.domain.errors import Conflict
-from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION_USER, USER, Entity, Kind, Verb
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OrganizationStatus, UserStatus
 from runtime.domain.kinds.zone import Zone
+from runtime.services.authority import admission
+from runtime.services.authority.admission import JoiningAccount
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Account
 from runtime.services.management.entities import Parents
@@ -44,33 +45,17 @@ async def join(unit: Unit, user: User, role: OrganizationRole) -> OrganizationUs
     return await _add(unit, user, account, role, source=user.issuer or account.issuer)
 
 
-async def admit(
-    unit: Unit, account: Account, role: OrganizationRole, *, email: str, source: str
-) -> OrganizationUser:
-    """Let the account of another organization act for this one. Raises Conflict when it does.
+async def admit(unit: Unit, role: OrganizationRole, joining: JoiningAccount) -> OrganizationUser:
+    """Let the account of another organization act for this one.
 
-    Args:
-        email: a verified address of the account.
-        source: issuer of the provider that signs the account in at home.
+    Raises: Conflict when it does; SignInRefused for a sign-in that counts only at home.
     """
-    zone = await own_zone(unit)
+    zone, account = await own_zone(unit), account_of(joining.home, joining.user)
     await unit.revision()
     await _require_new(unit, account)
-    user_id = new_id()
-    stand_in = User(
-        id=user_id,
-        organization_id=unit.organization_id,
-        zone_id=zone.id,
-        identifier=user_id,
-        email=email,
-        email_verified=True,
-        issuer=account.issuer,
-        subject=account.subject,
-        created_at=unit.now,
-        updated_at=unit.now,
-    )
-    await entities.add(unit, USER, stand_in)
-    return await _add(unit, stand_in, account, role, source=source)
+    admitted = await admission.admit(unit.conn, zone, joining, now=unit.now)
+    stand_in = await entities.added(unit, USER, admitted.user)
+    return await _add(unit, stand_in, account, role, source=joining.token.known_by)
 
 
 async def _add(

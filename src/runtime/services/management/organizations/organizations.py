@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from runtime.contract.answers import OrganizationRoleInfo
-from runtime.domain.errors import Conflict, RateLimited
+from runtime.domain.errors import Conflict, Forbidden, RateLimited, SignInRefused
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
+from runtime.services.authority.admission import JoiningAccount
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import SERVICE, Actor, Caller
+from runtime.services.management.authentication import user_tokens
 from runtime.services.management.authentication.user_tokens import own_sign_in
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
@@ -64,14 +66,16 @@ ROLES: tuple[OrganizationRoleInfo, ...] = (
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
-    """The caller's organization: a list of exactly one; for a user at home, all that the account acts for."""
+    """The caller's organization: a list of exactly one; all that the account acts for, where that counts."""
     entities.require(unit, ORGANIZATION, Verb.LIST, {})
     sign_in = unit.caller.sign_in
-    if sign_in is None or not unit.caller.at_home:
+    token = user_tokens.way_of(sign_in) if sign_in is not None and unit.caller.at_home else None
+    if sign_in is None or token is None or not token.reaches_further:
         only = storage.Equals("id", (unit.organization_id,))
         return await entities.page(unit, ORGANIZATION, {}, query, only)
     account = sign_in.account.named
-    listed = await entities.page(unit, ORGANIZATION, {}, query, people.belongs_to(**account))
+    mine = people.belongs_to(home_id=sign_in.organization_id, source=token.source, **account)
+    listed = await entities.page(unit, ORGANIZATION, {}, query, mine)
     if "permissions" not in query.expands:
         return listed
     roles = await people.roles_of_account(unit.conn, [one.id for one in listed.items], **account)
@@ -117,20 +121,24 @@ async def any_label(parts: Parts) -> str | None:
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an organization that the calling user administrates.
 
-    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone;
-        RateLimited.
+    Raises: Forbidden for anybody but an administrator with a token of their own organization's zone that
+        counts outside of it; RateLimited.
     """
     entities.require(unit, ORGANIZATION, Verb.CREATE, {})
     sign_in = own_sign_in(unit.caller, "create an organization")
+    home = await unit.parts.zones.view(sign_in.zone_id)
+    token = user_tokens.way_of(sign_in)
+    joining = JoiningAccount(token, home.zone, sign_in.user, await home.user_provider())
     key = f"organizations-made:{sign_in.account.id}"
     if await unit.parts.state.count(key, ttl_seconds=24 * 3600) > ORGANIZATIONS_A_DAY:
         raise RateLimited("too many new organizations today; try again tomorrow")
     founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
     async with within(unit, founder) as inner:
         made = await _found(inner, body.get("name") or "New organization")
-        await organization_users.admit(
-            inner, sign_in.account, OrganizationRole.ADMIN, email=sign_in.email, source=sign_in.source
-        )
+        try:
+            await organization_users.admit(inner, OrganizationRole.ADMIN, joining)
+        except SignInRefused as refusal:
+            raise Forbidden(refusal.detail, internal=refusal.internal) from None
     return made
 
 

@@ -1,0 +1,365 @@
+"""People act for several organizations; who administrates the one they are at home in has no power elsewhere.
+
+Ada's account belongs to the organization `home`, and she acts for `away` too. Each test first sees her do so.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+from tests.runtime.management.across import (
+    GRANT_TYPE,
+    Person,
+    acts_for,
+    application,
+    assert_refused,
+    bearer,
+    company,
+    connect,
+    disconnect,
+    federated,
+    join,
+    reconnect,
+    swapped,
+    through,
+    token_in,
+)
+from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.members.inviting import accept, address, token_of
+from tests.runtime.management.signing_in import someone, status
+from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, claims
+from tests.support.openid_server import OpenIDServer, openid_server
+
+from runtime.domain.identifiers import new_id
+from runtime.services.authority import users
+from runtime.services.management.access.caller import TOKEN_TYPE
+from runtime.services.parts import Parts
+
+
+@pytest.fixture
+def home(api: Api) -> Api:
+    return company(api, "home")
+
+
+@pytest.fixture
+def away(api: Api) -> Api:
+    return company(api, "away")
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[OpenIDServer]:
+    """The provider of the organization at home; nobody there can change what it says."""
+    with openid_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def impostor(issuer: OpenIDServer) -> Iterator[OpenIDServer]:
+    """A server of the administrator's, which speaks in the provider's name with keys of its own."""
+    with openid_server(issuer.issuer) as running:
+        yield running
+
+
+class TestConnection:
+    """Changes of the connection at which the organization's people sign in."""
+
+    @pytest.mark.threat("39a", "39c", "39h")
+    def test_an_impostor_in_the_issuers_name(
+        self, home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer
+    ) -> None:
+        """It signs in whom it likes at home; nobody who acts elsewhere, and what stood before has ended."""
+        connect(home, issuer)
+        ada, bob = federated(home, issuer, "ada"), federated(home, issuer, "bob")
+        assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
+        before = ada.by(issuer)
+        assert acts_for(before, away)
+
+        reconnect(home, protocols={"oauth2": impostor.addresses})
+        assert status(before) == 401
+        assert status(bob.by(impostor)) == 200
+        assert_refused(ada.signed_in_by(impostor))
+        # Neither by a membership that comes afterwards.
+        made_up = bob.by(impostor)
+        refused = join(away, bob.who.email, made_up)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert not acts_for(made_up, away)
+
+        reconnect(home, protocols=None)
+        assert status(made_up) == 401
+        assert acts_for(ada.by(issuer), away)
+
+    @pytest.mark.threat("39a", "39c")
+    @pytest.mark.parametrize(
+        "member", ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"]
+    )
+    def test_one_address_by_hand(self, home: Api, away: Api, issuer: OpenIDServer, member: str) -> None:
+        """Even the right one: it is the administrator who says where it is, and may say another later."""
+        connect(home, issuer)
+        ada, bob = federated(home, issuer, "ada"), federated(home, issuer, "bob")
+        assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
+        assert acts_for(ada.by(issuer), away)
+
+        if member == "userinfo_endpoint":
+            reconnect(home, protocols={"openid": {member: f"{issuer.url}/userinfo"}})
+        else:
+            reconnect(home, protocols={"oauth2": {member: issuer.addresses[member]}})
+        assert status(bob.by(issuer)) == 200
+        assert_refused(ada.signed_in_by(issuer))
+
+    @pytest.mark.threat("39a", "39c")
+    def test_another_claim_as_the_subject(self, home: Api, away: Api, issuer: OpenIDServer) -> None:
+        """A claim that people can choose themselves names nobody who acts elsewhere."""
+        connect(home, issuer)
+        ada, eve = federated(home, issuer, "ada"), federated(home, issuer, "eve")
+        assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
+        assert acts_for(ada.by(issuer), away)
+
+        reconnect(home, protocols={"openid": {"external_id_claim": "nickname"}})
+        for whom, refused in ((eve, False), (ada, True)):
+            issuer.says = {"sub": "eve", "email": eve.who.email, "nickname": whom.subject}
+            url = ada.who.client.url(resources=[home.server.url], scope="openid", nonce=None)
+            place = Browser().open(url)
+            assert isinstance(place, Page) == refused, whom
+
+    @pytest.mark.threat("39a", "39b")
+    def test_another_issuer(self, home: Api, away: Api, issuer: OpenIDServer) -> None:
+        """Who is called and addressed like Ada there is somebody else: neither her account nor invited."""
+        connect(home, issuer)
+        ada = federated(home, issuer, "ada")
+        assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
+        assert acts_for(ada.by(issuer), away)
+
+        with openid_server() as evil:
+            for change in ("update", "enable"):
+                if change == "update":
+                    reconnect(home, identifier=evil.issuer)
+                else:
+                    disconnect(home)
+                    connect(home, evil)
+                place = ada.signed_in_by(evil)
+                assert isinstance(place, Answer)
+                token = ada.who.client.redeem(place.code).json()["access_token"]
+                assert not acts_for(ada.who.with_token(token), away)
+                assert status(ada.who.with_token(token)) == 401
+
+    @pytest.mark.threat("39b")
+    @pytest.mark.parametrize("named", ["its own name", "the zone's name"])
+    def test_a_provider_that_was_let_in_before(self, home: Api, away: Api, named: str) -> None:
+        """It bound Ada's account when that was at home alone; the others know her by her password."""
+        ada = someone(home)
+        zone_issuer = ada.client.issuer
+        mine = ada.calling()
+        with openid_server(zone_issuer if named == "the zone's name" else None) as evil:
+            by_hand = {"protocols": {"oauth2": evil.addresses}} if named == "the zone's name" else {}
+            connect(home, evil, **by_hand)
+            known = Person(ada, f"ada-{new_id()}")
+            planted = known.by(evil)
+            assert status(planted) == status(mine) == 200
+
+            assert join(away, ada.email, mine).status_code == 200
+            assert acts_for(mine, away)
+            assert not acts_for(planted, away)
+            told = planted.ok("GET", "/organizations?limit=100")["items"]
+            assert [one["id"] for one in told] == [home.organization_id]
+            assert len(mine.ok("GET", "/organizations?limit=100")["items"]) == 2
+            assert_refused(known.signed_in_by(evil))
+            disconnect(home)
+            connect(home, evil, **by_hand)
+            assert_refused(known.signed_in_by(evil))
+        disconnect(home)
+        assert acts_for(mine, away)
+
+    @pytest.mark.threat("39b", "22f")
+    def test_who_founded_another_organization(self, home: Api) -> None:
+        """Ada's new organization knows her by her password, so a provider does not take her over."""
+        ada = someone(home, "org_admin")
+        mine = ada.calling()
+        second = mine.ok("POST", "/organizations", {"name": home.named("second")})["id"]
+        assert acts_for(mine, caller(home.server, "", second))
+        with openid_server() as evil:
+            connect(home, evil)
+            bob = someone(home)
+            assert isinstance(Person(bob, f"bob-{new_id()}").signed_in_by(evil), Answer)
+            assert_refused(Person(ada, f"ada-{new_id()}").signed_in_by(evil))
+
+
+@pytest.mark.threat("39a", "39c", "39e", "39h")
+def test_a_self_signed_assertion(home: Api, away: Api, issuer: OpenIDServer, impostor: OpenIDServer) -> None:
+    """Keys that the administrator names vouch at home; for nobody who acts elsewhere, and for nobody new."""
+    connect(home, issuer)
+    ada, bob = federated(home, issuer, "ada"), federated(home, issuer, "bob")
+    assert join(away, ada.who.email, ada.by(issuer)).status_code == 200
+    assert acts_for(ada.by(issuer), away)
+    credential, zone_issuer = application(home, public=False), ada.who.client.issuer
+
+    def redeem(provider: OpenIDServer, subject: str) -> httpx.Response:
+        form = {"grant_type": GRANT_TYPE, "assertion": provider.vouch(zone_issuer, sub=subject)}
+        form |= {"client_id": credential["identifier"], "client_secret": credential["password"]}
+        return httpx.post(f"{zone_issuer}/oauth/token", data={**form, "resource": home.server.url})
+
+    vouched = {one.subject: redeem(issuer, one.subject) for one in (ada, bob)}
+    assert {each.status_code for each in vouched.values()} == {200}
+    # The application is one of the home organization's, so its tokens act there alone.
+    for answer in vouched.values():
+        mine = ada.who.with_token(answer.json()["access_token"])
+        assert acts_for(mine, home)
+        assert not acts_for(mine, away)
+
+    reconnect(home, protocols={"oauth2": {"jwks_uri": impostor.addresses["jwks_uri"]}})
+    assert redeem(impostor, bob.subject).status_code == 200
+    for whom in (ada.subject, "nobody"):
+        refused = redeem(impostor, whom)
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert redeem(issuer, ada.subject).status_code == 400
+
+
+class TestApplications:
+    """Applications of the own zone, which the home organization's administrators have chosen."""
+
+    @pytest.mark.threat("39d", "39f", "39g")
+    @pytest.mark.parametrize("consent", ["implicit", "required"])
+    def test_their_tokens_act_at_home_alone(self, home: Api, away: Api, consent: str) -> None:
+        """One click, or even the person's consent, hands them the organization at home and nothing else."""
+        ada = someone(home, "org_admin")
+        mine = ada.calling()
+        assert join(away, ada.email, mine).status_code == 200
+        assert acts_for(mine, away)
+        theirs = through(ada, application(home, consent=consent))
+
+        assert acts_for(theirs, home)
+        assert not acts_for(theirs, away)
+        refused = swapped(theirs, away)
+        unknown = theirs("POST", f"/organizations/{new_id()}/token")
+        assert refused.status_code == unknown.status_code == 404
+        at_home = theirs.ok("GET", "/organizations?limit=100&expand[]=permissions")["items"]
+        assert [one["id"] for one in at_home] == [home.organization_id]
+        assert len(mine.ok("GET", "/organizations?limit=100")["items"]) == 2
+        told = theirs.refused(403, "POST", "/organizations", {"name": "hers"})
+        assert "own client" in told["message"]
+        assert mine.ok("POST", "/organizations", {"name": home.named("hers")})
+
+    @pytest.mark.threat("39d", "39f", "39g")
+    def test_they_accept_no_invitation_of_another_organization(self, home: Api, away: Api) -> None:
+        """Of their own they do; another's invitation stays for the person with the service's own client."""
+        email, zone_id = address("eve"), home.own_zone().id
+        home.server.call(
+            lambda parts: users.create_local_user(parts, zone_id, email, PASSWORD, verified=True)
+        )
+        ada, credential = someone(home), application(home)
+        eve = replace(ada, email=email, browser=Browser())
+        assert join(home, email, through(eve, credential)).status_code == 200
+
+        theirs = through(ada, credential)
+        away.invite(ada.email)
+        invitation = token_of(away, ada.email)
+        refused = accept(away, invitation, **bearer(token_in(theirs)))
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert "own client" in refused.json()["message"]
+        assert accept(away, invitation, **bearer(token_in(ada.calling()))).status_code == 200
+
+    @pytest.mark.threat("39c", "39g", "39h")
+    def test_a_token_of_another_organization_is_the_services_own_clients(self, home: Api, away: Api) -> None:
+        """However one has come about that names an application of the home organization, it is refused."""
+        ada = someone(home)
+        mine = ada.calling()
+        assert join(away, ada.email, mine).status_code == 200
+        credential = application(home)
+        theirs = through(ada, credential)
+        sid = claims(token_in(theirs))["sid"]
+
+        def signed(organization: Api, **changes: str) -> Api:
+            """A token of an organization with Ada's sign-in, changed and signed by its own key."""
+            said = {**claims(swapped(mine, organization).json()["access_token"]), **changes, "jti": new_id()}
+            zone_id = organization.own_zone().id
+
+            async def sign(parts: Parts) -> str:
+                view = await parts.zones.view(zone_id)
+                return view.signing(view.access_token_algorithm).sign(said, typ=TOKEN_TYPE)
+
+            return caller(home.server, home.server.call(sign), organization.organization_id)
+
+        theirs_as = {"client_id": credential["identifier"], "sid": sid}
+        assert status(signed(away)) == 200
+        assert status(signed(away, **theirs_as)) == 401
+        assert status(signed(home)) == status(signed(home, **theirs_as)) == 200
+
+    @pytest.mark.threat("39d", "39g", "27l")
+    def test_the_services_own_client_stays_its_own(self, home: Api) -> None:
+        """No credential, redirect address or dependency is added to it, and nothing else becomes it."""
+        zone, ada = home.own_zone(), someone(home)
+        (app,) = home.ok("GET", zone.path("/applications?identifier=zonectl"))["items"]
+        other = zone.make("applications")
+        resource = zone.make("resources")
+        assert zone.password(other["id"])
+        home.ok("PUT", zone.path(f"/applications/{other['id']}/dependencies/{resource['id']}"))
+        redirects = {"protocols": {"oauth2": {"redirect_uris": ["https://evil.example/callback"]}}}
+        home.ok("PATCH", zone.path(f"/applications/{other['id']}"), redirects)
+
+        home.refused(403, "PATCH", zone.path(f"/applications/{app['id']}"), redirects)
+        path = zone.path(f"/applications/{app['id']}/dependencies/{resource['id']}")
+        home.refused(403, "PUT", path)
+        for kind in ("password", "public"):
+            body = {"type": kind, "application_id": app["id"], "identifier": home.named("mine")}
+            home.refused(403, "POST", zone.path("/application-credentials"), body)
+        for body in ({"owner_type": "platform"}, {"identifier": "zonectl"}):
+            refused = home("PATCH", zone.path(f"/applications/{other['id']}"), body)
+            assert refused.status_code in (400, 409), refused.text
+        assert status(ada.calling()) == 200
+
+
+class TestMembership:
+    """What the other organization has decided on, as it is now."""
+
+    @pytest.mark.threat("39h", "18c")
+    @pytest.mark.parametrize("how", ["disabled", "removed", "stand-in disabled"])
+    def test_it_ends_there(self, home: Api, away: Api, how: str) -> None:
+        """At the very next request, with a token of before as well; at home nothing has changed."""
+        ada = someone(home)
+        mine = ada.calling()
+        assert join(away, ada.email, mine).status_code == 200
+        there = caller(home.server, swapped(mine, away).json()["access_token"], away.organization_id)
+        assert status(there) == 200
+
+        path = f"/organizations/{away.organization_id}/users/{ada.user.id}"
+        if how == "disabled":
+            away.ok("PATCH", path, {"status": "disabled"})
+        elif how == "removed":
+            away.ok("DELETE", path)
+        else:
+            zone = away.own_zone()
+            found = away.ok("GET", zone.path("/users?limit=100"))["items"]
+            (stand_in,) = [one for one in found if one["email"] == ada.email]
+            away.ok("PATCH", zone.path(f"/users/{stand_in['id']}"), {"status": "disabled"})
+        assert status(there) == 401
+        assert not acts_for(mine, away)
+        assert acts_for(mine, home)
+
+    @pytest.mark.threat("39h")
+    def test_it_ends_at_home(self, home: Api, away: Api) -> None:
+        """An account that is disabled where it belongs acts nowhere."""
+        ada = someone(home)
+        mine = ada.calling()
+        assert join(away, ada.email, mine).status_code == 200
+        there = caller(home.server, swapped(mine, away).json()["access_token"], away.organization_id)
+        assert status(there) == 200
+        home.ok("PATCH", ada.path, {"status": "disabled"})
+        assert (status(there), status(mine)) == (401, 401)
+
+    @pytest.mark.threat("39h")
+    def test_what_home_says_of_a_person_is_not_repeated_elsewhere(self, home: Api, away: Api) -> None:
+        """Called by the name that the other organization knows, not by one that is changed at home."""
+        ada = someone(home)
+        mine = ada.calling()
+        assert join(away, ada.email, mine).status_code == 200
+        away.ok(
+            "PATCH",
+            f"/organizations/{away.organization_id}/users/{ada.user.id}",
+            {"role": "org_admin"},
+        )
+        there = caller(home.server, swapped(mine, away).json()["access_token"], away.organization_id)
+        for wanted in (ada.email, "chief@away.example"):
+            home.ok("PATCH", home.own_zone().path(f"/users/{ada.user.zone_user_id}"), {"email": wanted})
+            made = there.invite()
+            preview = httpx.get(f"{home.server.url}/invitations/{token_of(away, made['email'])}").json()
+            assert preview["created_by_name"] == ada.email
