@@ -50,7 +50,7 @@ bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,listing,v
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas
 
-documents: $(DEV) ## write the tables of docs/ that follow from the tests
+documents: $(DEV) ## write what of docs/ follows from the code and the tests
 	$(BIN)/python -m tests.support.proofs
 
 lock: ## resolve the dependencies again and write requirements/*.txt

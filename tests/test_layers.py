@@ -33,7 +33,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     ),
 }
 MAY_IMPORT["runtime.api"] = MAY_IMPORT["runtime.services"] | {"runtime.services"}
-MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
+# Lists what there is to limit, from wherever it is enforced.
+MAY_IMPORT["runtime.quotas"] = MAY_IMPORT["runtime.api"] | {"runtime.api"}
+MAY_IMPORT["runtime.app"] = MAY_IMPORT["runtime.quotas"] | {"runtime.quotas"}
 # Writes schemas/ from all that is derived: the contract, the tables, the permissions.
 MAY_IMPORT["runtime.schemas"] = frozenset(
     {"runtime.contract", "runtime.domain", "runtime.services", "runtime.storage"}
@@ -130,12 +132,12 @@ ROOMS: dict[str, frozenset[str]] = {
     | _GROUND
     | {"authority", "clients", "management.authentication", "management.people", "outbox"},
     "management.organizations": _ANY_KIND
-    | {"authority", "clients", "decisions", "management.authentication"}
+    | {"authority", "clients", "decisions", "limits", "management.authentication", "refusals"}
     | {"management.members", "management.people", "management.zones"},
     "management.surroundings": _ANY_KIND | {"management.zones"},
     "management.operations": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
-    "bundles": _ANY_KIND | {"authority", "epochs", "management.policies", "parties", "zones"},
+    "bundles": _ANY_KIND | {"authority", "epochs", "limits", "management.policies", "parties", "zones"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities"}
     | {"management.members", "management.unit", "stored_secrets"},

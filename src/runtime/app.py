@@ -28,6 +28,7 @@ from runtime.api.shared.arrival import PromptRequest
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
+from runtime.quotas import BOUNDS, sizes
 from runtime.services.decisions import Decisions
 from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import Jobs
@@ -44,9 +45,9 @@ from runtime.storage.state import open_state
 
 # Sanic's own limits: what a request may cost before any of our code sees it.
 _LIMITS = {
-    "REQUEST_MAX_SIZE": 2 * 1024 * 1024,  # changesets alone may have more, from callers who are known
-    "REQUEST_MAX_HEADER_SIZE": 16 * 1024,
-    "REQUEST_TIMEOUT": 30,
+    "REQUEST_MAX_SIZE": sizes.REQUEST_BYTES,
+    "REQUEST_MAX_HEADER_SIZE": sizes.HEADER_BYTES,
+    "REQUEST_TIMEOUT": sizes.ARRIVAL_SECONDS,
     "RESPONSE_TIMEOUT": 300,
     "KEEP_ALIVE_TIMEOUT": 75,
     "GRACEFUL_SHUTDOWN_TIMEOUT": 20,
@@ -126,7 +127,7 @@ async def make_parts(settings: Settings) -> Parts:
         }
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     remote_keys = RemoteKeys(outbound)
-    state = open_state(settings.redis_url)
+    state = open_state(settings.redis_url, bounds=BOUNDS)
     parts = Parts(
         settings=settings,
         database=database,

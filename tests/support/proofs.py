@@ -1,4 +1,4 @@
-"""What the marks on the tests prove, and the parts of docs/ that are written from them.
+"""What the marks on the tests prove, and the parts of docs/ that are written from them and from the code.
 
 `python -m tests.support.proofs` writes those parts again; tests compare them.
 """
@@ -12,8 +12,11 @@ from typing import Any
 
 from tests.support.standards import STANDARDS, Standard
 
+from runtime.quotas.document import document
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 THREATS = ROOT / "docs" / "threats.md"
+LIMITS_PAGE = ROOT / "docs" / "limits.md"
 STANDARDS_PAGE = ROOT / "docs" / "standards.md"
 
 
@@ -149,6 +152,7 @@ def write() -> None:
         text = page.read_text("utf-8")
         replaced = re.sub(_marked_part(mark), lambda _found, part=part: part, text, count=1, flags=re.DOTALL)
         page.write_text(replaced, "utf-8")
+    LIMITS_PAGE.write_text(document(), "utf-8")
 
 
 if __name__ == "__main__":

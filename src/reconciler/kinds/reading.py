@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def schema_directory() -> Path:
     )
 
 
-@cache
+@lru_cache(maxsize=8)
 def load_kinds(directory: Path | None = None) -> Kinds:
     """The kinds that the schemas in *directory* (default: `schema_directory()`) describe."""
     files = sorted((directory or schema_directory()).glob("*.json"))

@@ -65,8 +65,9 @@ class ClientDocuments:
             return Described(found.json, lifetime_of(found.headers, self._now()))
 
         return await self._documents.get(
-            f"{partition} {address}",
+            address,
             fetch,
+            partition=partition,
             lifetime=lambda found: found.lifetime_seconds,
             newer_than_seconds=None if remembered else 0,
         )

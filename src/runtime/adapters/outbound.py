@@ -22,6 +22,8 @@ from runtime.adapters.patience import patience
 from runtime.domain import strict_json
 
 MAX_URL_CHARS = 4096
+MAX_BYTES = 256 * 1024
+MAX_CONCURRENT = 10
 _PUBLIC_PORTS = frozenset({80, 443})
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 _KEEPALIVE_SECONDS = 20.0
@@ -109,8 +111,8 @@ class Outbound:
         *,
         allow_private_addresses: bool,
         timeout_seconds: float = 5,
-        max_bytes: int = 262_144,
-        max_concurrent: int = 10,
+        max_bytes: int = MAX_BYTES,
+        max_concurrent: int = MAX_CONCURRENT,
         resolve: Resolve = system_addresses,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:

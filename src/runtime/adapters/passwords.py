@@ -11,6 +11,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 _T = TypeVar("_T")
 
 MAX_PASSWORD_CHARS = 1024
+MAX_WAITING = 64
 
 
 class PasswordsBusy(Exception):
@@ -28,7 +29,7 @@ class Passwords:
     """
 
     def __init__(
-        self, *, workers: int = 2, max_waiting: int = 64, hasher: PasswordHasher | None = None
+        self, *, workers: int = 2, max_waiting: int = MAX_WAITING, hasher: PasswordHasher | None = None
     ) -> None:
         self._hasher = hasher or PasswordHasher()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="passwords")

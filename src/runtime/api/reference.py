@@ -6,7 +6,7 @@ Both are made once, when the server starts, and are the same for everybody: noth
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
@@ -123,7 +123,7 @@ def _document() -> tuple[bytes, str]:
     return _tagged(orjson.dumps(openapi()))
 
 
-@cache
+@lru_cache(maxsize=8)
 def _page(base: str) -> tuple[bytes, str]:
     document = orjson.loads(_document()[0])
     operations = [_operation(document, *one) for one in _operations(document)]

@@ -19,13 +19,12 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
-from runtime.domain.kinds.user_agent import Registration
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services import refusals
 from runtime.services.attached import Attached
 from runtime.services.limits import Limit, Meter, place_of
-from runtime.services.parties import Client
+from runtime.services.parties import Client, is_known
 from runtime.storage.sql import decisions as storage
 
 MAX_QUEUED = 20_000
@@ -77,7 +76,7 @@ class Decision:
     def identify(self, client: Client) -> None:
         """The request comes from that client, as far as it has proved."""
         self.application_id, self.user_agent_id = client.party.application_id, client.party.user_agent_id
-        self.is_known = not client.is_public and client.registration is Registration.MANAGED
+        self.is_known = is_known(client)
 
     def issue(self) -> None:
         """The request got what it asked for."""

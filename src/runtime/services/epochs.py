@@ -39,7 +39,7 @@ READ_TIMEOUT_SECONDS = 2.0
 PUBLISH_TIMEOUT_SECONDS = 0.5
 HELD_SECONDS = 600.0  # the longest that anybody may hold what was read, beside epochs that say it stands
 KEPT_SECONDS = 1200  # of notes in the database
-_MOST_MOVED = 200_000
+MOST_MOVED = 200_000
 
 
 def zone_key(zone_id: str) -> str:
@@ -182,7 +182,7 @@ class _Moved:
     @property
     def is_full(self) -> bool:
         """Whether there is more than is worth remembering."""
-        return len(self._newer) > _MOST_MOVED
+        return len(self._newer) > MOST_MOVED
 
     def learn(self, epochs: Mapping[str, int]) -> None:
         """Remember these."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WINDOW_SECONDS = 60
 _HOME_BITS = 64  # of an IPv6 address: whoever has one has all that begin alike
-_MAX_COUNTED = 20_000
+MAX_COUNTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Meter:
 
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
-        self._counted: Kept[tuple[int, int]] = Kept(_MAX_COUNTED)
+        self._counted: Kept[tuple[int, int]] = Kept(MAX_COUNTED)
 
     def count(self, parts: "Parts", zone_id: str, *whose: str) -> int:
         """Count one; the seconds to wait when it is one too many, else 0."""

@@ -174,6 +174,14 @@ class UserAgentClient:
 Client = ApplicationClient | UserAgentClient
 
 
+def is_known(client: Client) -> bool:
+    """Tell whether this is an application that the zone's people made, and that has proved itself.
+
+    Of an authenticated client. Anybody can claim to be a public one, and register another.
+    """
+    return not client.is_public and client.registration is Registration.MANAGED
+
+
 def require_application(client: Client) -> ApplicationClient:
     """The client, if somebody here manages it. Raises UnauthorizedClient for one that registered itself."""
     if isinstance(client, ApplicationClient):

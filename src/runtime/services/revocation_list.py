@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 JOB = "revocations"
 # Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
 OVERLAP = timedelta(seconds=15)
+KEPT_LOGS = 1_000  # of zones
 FRESH_SECONDS = 0.5  # how long a worker answers from memory
 _PLAIN = ("sid", "jti")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +50,7 @@ class Revocations:
     """What this process knows of revocations, zone by zone; looked up again after a moment."""
 
     def __init__(self) -> None:
-        self._logs: Kept[_Log] = Kept(1_000)
+        self._logs: Kept[_Log] = Kept(KEPT_LOGS)
 
     async def delta(self, parts: "Parts", view: ZoneView, since: str | None) -> dict[str, Any]:
         """What was revoked in a zone since a cursor, or all of it that still matters.

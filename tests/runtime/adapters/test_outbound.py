@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from inspect import signature
@@ -386,6 +387,31 @@ async def test_a_failure_counts_for_seconds():
         with pytest.raises(OutboundFailed):
             await plain.get("key", fetch)
     assert fetches == 13
+
+
+@pytest.mark.threat("41h")
+async def test_what_one_partition_has_displaces_nothing_of_others():
+    """1,500 addresses that strangers name: as many are remembered as one may have, and all of others."""
+    shared, fetched = SharedFetch(lifetime_seconds=60, max_entries=300, max_of_one=200), Counter()
+
+    async def look(partition, key):
+        async def fetch():
+            fetched[partition] += 1
+
+        await shared.get(key, fetch, partition=partition)
+
+    for number in range(100):
+        await look("quiet", f"{number}")
+    for number in range(1_500):
+        await look("loud", f"{number}")
+    for number in range(100):
+        await look("quiet", f"{number}")
+    assert fetched == {"quiet": 100, "loud": 1_500}
+    assert len(shared._kept) == 300
+    await look("third", "1")
+    await look("loud", "1499")
+    assert fetched == {"quiet": 100, "loud": 1_500, "third": 1}
+    assert len(shared._kept) == 300
 
 
 async def test_a_value_counts_as_long_as_it_says():

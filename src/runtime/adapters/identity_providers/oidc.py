@@ -246,7 +246,7 @@ class OpenIDProviders:
             return fetched.json
 
         # For each zone by itself: one that holds up its own fetches must not hold up another's.
-        document = await self._discovered.get(f"{settings.partition} {settings.issuer}", fetch)
+        document = await self._discovered.get(settings.issuer, fetch, partition=settings.partition)
         if document.get("issuer") != settings.issuer:
             raise ProviderRefused("issuer_mismatch", "the provider publishes another issuer than configured")
         return document

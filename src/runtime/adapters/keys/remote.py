@@ -115,7 +115,9 @@ class RemoteKeys:
             fetched = await self._outbound.get_json(jwks_uri, partition=partition)
             return parse_jwks(fetched.json)
 
-        return await self._sets.get(f"{partition} {jwks_uri}", fetch, newer_than_seconds=newer_than_seconds)
+        return await self._sets.get(
+            jwks_uri, fetch, partition=partition, newer_than_seconds=newer_than_seconds
+        )
 
 
 def check_with(document: object, jws: CompactJws) -> None:

@@ -46,7 +46,7 @@ async def show_account(request: Request, parts: Parts, view: ZoneView) -> HTTPRe
         user=signed_in.user,
         found=await overview(parts, view, signed_in),
         done=done[1] if done else None,
-        form_token=await interactions.new_form(parts, view.id, signed_in.session.id, "account"),
+        form_token=interactions.new_form(parts, view.id, signed_in.session.id, "account"),
     )
 
 
@@ -58,7 +58,8 @@ async def change_account(request: Request, parts: Parts, view: ZoneView) -> HTTP
     signed_in = await browser_sessions.current(parts, view, browser.session)
     if signed_in is None:
         return follow(await flow.visit(parts, view, browser), parts, view)
-    await interactions.take_form(parts, view.id, signed_in.session.id, "account", form.get("form_token"))
+    handle, token = signed_in.session.id, form.get("form_token")
+    await interactions.take_form(parts, view.id, handle, "account", token, address=browser.address)
     for name, (end, _) in _ENDING.items():
         if (entity_id := form.get(name)) is not None:
             await end(parts, view, signed_in, entity_id)

@@ -35,7 +35,7 @@ async def show_consent(request: Request, parts: Parts, view: ZoneView) -> HTTPRe
         question=question,
         user=user,
         handle=handle,
-        form_token=await interactions.new_form(parts, view.id, handle, "consent"),
+        form_token=interactions.new_form(parts, view.id, handle, "consent"),
     )
 
 
@@ -45,7 +45,8 @@ async def consent(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
     browser = browser_of(request, view)
     form = read_own_form(request, view).values
     handle = form.get("request", "")
-    await interactions.take_form(parts, view.id, handle, "consent", form.get("form_token"))
+    token = form.get("form_token")
+    await interactions.take_form(parts, view.id, handle, "consent", token, address=browser.address)
     interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
     if form.get("decision") not in ("allow", "deny"):
         raise InvalidRequest("the form says neither yes nor no")

@@ -13,6 +13,7 @@ from runtime.api import pages
 from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, forget_session, read_own_form
+from runtime.api.shared.senders import address_of
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
@@ -77,7 +78,7 @@ async def show_sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPR
         application=wanted.application,
         user=asked.user,
         handle=handle or "",
-        form_token=await interactions.new_form(parts, view.id, asked.session.id, "sign-out"),
+        form_token=interactions.new_form(parts, view.id, asked.session.id, "sign-out"),
     )
 
 
@@ -87,7 +88,8 @@ async def sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPRespon
     form = read_own_form(request, view).values
     signed_in = await browser_sessions.current(parts, view, browser_of(request, view).session)
     if signed_in is not None:
-        await interactions.take_form(parts, view.id, signed_in.session.id, "sign-out", form.get("form_token"))
+        handle, token, address = signed_in.session.id, form.get("form_token"), address_of(request)
+        await interactions.take_form(parts, view.id, handle, "sign-out", token, address=address)
     wanted = requests.read_carried(view, form.get("request"), parts.clock())
     return await _end(request, parts, view, wanted)
 

@@ -16,6 +16,8 @@ from runtime.domain.errors import InvalidDpopProof
 from runtime.domain.oauth.forms import read_form
 from runtime.services.authorization import pushed, rate_limits
 from runtime.services.clients import dpop
+from runtime.services.limits import place_of
+from runtime.services.parties import is_known
 from runtime.services.parts import Parts
 
 
@@ -36,7 +38,10 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
         address = f"{view.issuer}/oauth/par"
-        jkt = await dpop.prove(parts, view, proof, method="POST", uri=address, now=parts.clock())
+        sender = None if is_known(client) else place_of(address_of(request))
+        jkt = await dpop.prove(
+            parts, view, proof, method="POST", uri=address, now=parts.clock(), sender=sender
+        )
         if form.values.get("dpop_jkt", jkt) != jkt:
             raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
         sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]

@@ -45,7 +45,8 @@ async def sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
     form = read_own_form(request, view).values
     handle = form.get("request", "")
     interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
-    await interactions.take_form(parts, view.id, handle, "sign-in", form.get("form_token"))
+    token = form.get("form_token")
+    await interactions.take_form(parts, view.id, handle, "sign-in", token, address=browser.address)
     email, password = form.get("email", ""), form.get("password", "")
     try:
         user = await local.authenticate(parts, view, email, password, address=browser.address)
@@ -76,7 +77,7 @@ async def _page(
         status=400 if mistake else 200,
         application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
         handle=handle,
-        form_token=await interactions.new_form(parts, view.id, handle, "sign-in"),
+        form_token=interactions.new_form(parts, view.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
         may_register=asked.invitation is not None or not view.zone.requires_invitation,

@@ -63,7 +63,8 @@ async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
         return await _register_without_application(parts, view, form, browser.address)
     handle = form.get("request", "")
     interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
-    await interactions.take_form(parts, view.id, handle, "sign-up", form.get("form_token"))
+    token = form.get("form_token")
+    await interactions.take_form(parts, view.id, handle, "sign-up", token, address=browser.address)
     who = await _who(parts, view, interaction)
     email, password = form.get("email", ""), form.get("password", "")
     try:
@@ -99,7 +100,8 @@ async def _register_without_application(
     admission.require_local(view.zone)
     token = form["invitation"]
     known_as = invitation.remembered(parts, token)
-    await interactions.take_form(parts, view.id, known_as, "sign-up", form.get("form_token"))
+    form_token = form.get("form_token")
+    await interactions.take_form(parts, view.id, known_as, "sign-up", form_token, address=address)
     who = await invitation.find(parts, view, known_as)
     try:
         await invitation.register(parts, view, who, form.get("password", ""), address=address)
@@ -132,7 +134,7 @@ async def _page(
         application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
         handle=handle,
         invitation=None,
-        form_token=await interactions.new_form(parts, view.id, handle, "sign-up"),
+        form_token=interactions.new_form(parts, view.id, handle, "sign-up"),
         who=who,
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
@@ -152,7 +154,7 @@ async def _form(
         application=None,
         handle=None,
         invitation=token,
-        form_token=await interactions.new_form(parts, view.id, known_as, "sign-up"),
+        form_token=interactions.new_form(parts, view.id, known_as, "sign-up"),
         who=who,
         email=who.email,
         mistake=mistake,

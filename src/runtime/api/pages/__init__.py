@@ -1,7 +1,7 @@
 """The pages people see: rendered on the server, without a script, framed by nobody, kept by no cache."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -141,7 +141,7 @@ def _templates() -> Environment:
     )
 
 
-@cache
+@lru_cache(maxsize=8)
 def _style(name: str) -> tuple[str, str]:
     text = (files("runtime.api.pages") / "static" / name).read_text("utf-8")
     return text, sha256(text.encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ Bodies that are not just that are in `written`.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
@@ -53,7 +53,7 @@ class Body(BaseModel):
     source: ClassVar[type[BaseModel]]
 
 
-@cache
+@lru_cache(maxsize=256)
 def create_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     """The body of a create; of one variant when the kind is a union. Raises KeyError for an unknown one."""
     if written := _WRITTEN.get((kind.name, Verb.CREATE)):
@@ -62,7 +62,7 @@ def create_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     return _derive(model, Verb.CREATE, f"{model.__name__}Create", _ADDED.get((kind.name, Verb.CREATE), {}))
 
 
-@cache
+@lru_cache(maxsize=256)
 def patch_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     """The body of an update; of one variant when the kind is a union. Raises KeyError for an unknown one."""
     if written := _WRITTEN.get((kind.name, Verb.UPDATE)):

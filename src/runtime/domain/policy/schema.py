@@ -6,7 +6,7 @@ ready.
 
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ class SchemaVersion:
     text: str
 
 
-@cache
+@lru_cache(maxsize=16)
 def get(version: str) -> SchemaVersion:
     """The schema of that version. Raises KeyError when none was published under it."""
     if version not in VERSIONS:
@@ -36,7 +36,7 @@ def current() -> SchemaVersion:
     return get(CURRENT_VERSION)
 
 
-@cache
+@lru_cache(maxsize=16)
 def as_json(version: str) -> dict[str, Any]:
     """The schema of that version in Cedar's JSON notation. Raises KeyError when there is none."""
     if version not in VERSIONS:

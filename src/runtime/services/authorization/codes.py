@@ -9,14 +9,16 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import InvalidGrant
+from runtime.domain.errors import InvalidGrant, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import revocation
+from runtime.services.limits import Limit, Meter
 from runtime.services.parts import Parts
 
 CODE_SECONDS = 60
 MARK_SECONDS = 600
+CODES = Meter(Limit("codes", "codes handed out", "a browser that is signed in", 300))
 REFUSED = "the code is not valid for this request"
 
 
@@ -54,7 +56,9 @@ class Produced(BaseModel):
 
 
 async def issue(parts: Parts, zone_id: str, grant: CodeGrant) -> str:
-    """A new code for that grant."""
+    """A new code for that grant. Raises TooManyTries: each is kept until it is redeemed or too old."""
+    if wait := CODES.count(parts, zone_id, grant.session_id):
+        raise TooManyTries("too many sign-ins at once; try again in a minute", retry_after_seconds=wait)
     code = new_secret()
     key = _key(parts, zone_id, code, "code")
     await parts.state.put_once(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)

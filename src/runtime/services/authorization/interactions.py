@@ -5,15 +5,23 @@ cookie: either alone is worth nothing. Forms carry a token that works once.
 """
 
 from datetime import datetime
+from fractions import Fraction
+from hmac import compare_digest
 
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
-from runtime.domain.errors import BadLink, ForgedForm
+from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
 from runtime.services.authorization.requests import AuthorizationRequest, Visit
+from runtime.services.limits import Limit, count, place_of
 from runtime.services.parts import Parts
 
 INTERACTION_SECONDS = 900
+# A sign-in takes a form for the password, maybe tried again, and one for the consent.
+FORMS = Limit(
+    "forms-sent", "forms of a zone's pages sent", "an address at a zone", "sign_ins_a_minute", Fraction(4)
+)
+_SENT_ALREADY = "this form was sent already, or did not come from this page; go back and try again"
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
@@ -86,19 +94,40 @@ async def finish(parts: Parts, zone_id: str, handle: str) -> None:
     await parts.state.delete(_key(parts, "interaction", zone_id, handle))
 
 
-async def new_form(parts: Parts, zone_id: str, handle: str, purpose: str) -> str:
-    """A token for one submission of one form of an interaction."""
-    token = new_secret()
-    value = parts.hasher.hash(f"{purpose} {handle}")
-    await parts.state.put(_key(parts, "form", zone_id, token), value, ttl_seconds=INTERACTION_SECONDS)
-    return token
+def new_form(parts: Parts, zone_id: str, handle: str, purpose: str) -> str:
+    """A token for one submission of one form of an interaction, for a quarter of an hour.
+
+    Nothing is kept for a page that is looked at: what is remembered is that a token was used.
+    """
+    until = int(parts.clock().timestamp()) + INTERACTION_SECONDS
+    unsigned = f"{until}.{new_secret()}"
+    return f"{unsigned}.{_signature(parts, zone_id, handle, purpose, unsigned)}"
 
 
-async def take_form(parts: Parts, zone_id: str, handle: str, purpose: str, token: str | None) -> None:
-    """Accept a submission, once. Raises ForgedForm."""
-    stored = await parts.state.take(_key(parts, "form", zone_id, token)) if token else None
-    if stored != parts.hasher.hash(f"{purpose} {handle}"):
-        raise ForgedForm("this form was sent already, or did not come from this page; go back and try again")
+async def take_form(
+    parts: Parts, zone_id: str, handle: str, purpose: str, token: str | None, *, address: str
+) -> None:
+    """Accept a submission, once. Raises ForgedForm; TooManyTries; Unavailable.
+
+    Args:
+        address: where it comes from.
+    """
+    unsigned, _, signature = (token or "").rpartition(".")
+    expected = _signature(parts, zone_id, handle, purpose, unsigned)
+    if not compare_digest(signature.encode("utf-8", "replace"), expected.encode("ascii")):
+        raise ForgedForm(_SENT_ALREADY)
+    left = int(unsigned.partition(".")[0]) - int(parts.clock().timestamp())
+    if left <= 0:
+        raise ForgedForm(_SENT_ALREADY, internal="too old")
+    if wait := await count(parts, FORMS, zone_id, place_of(address)):
+        raise TooManyTries("too many forms were sent; try again in a minute", retry_after_seconds=wait)
+    if not await parts.state.add(_key(parts, "form", zone_id, unsigned), b"1", ttl_seconds=left + 1):
+        raise ForgedForm(_SENT_ALREADY, internal="used before")
+
+
+def _signature(parts: Parts, zone_id: str, handle: str, purpose: str, unsigned: str) -> str:
+    """What only this service can make for a form."""
+    return parts.hasher.hash(f"form\0{zone_id}\0{purpose}\0{unsigned}\0{handle}").hex()
 
 
 def _key(parts: Parts, kind: str, zone_id: str, handle: str) -> str:

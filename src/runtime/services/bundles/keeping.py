@@ -21,9 +21,10 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
-from runtime.services import epochs
+from runtime.services import epochs, limits
 from runtime.services.bundles.holders import Holder, owner
 from runtime.services.bundles.reading import Wanted, WantedPolicy
+from runtime.services.limits import Limit
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions
@@ -33,7 +34,8 @@ from runtime.services.parts import Parts
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
-WRITES_A_MINUTE = 30  # by one user
+WRITES_A_MINUTE = 30
+WRITES = Limit("bundle-writes", "changes of policy bundles", "a user", WRITES_A_MINUTE)
 _USER = PolicyTargetType.USER
 _ACTIVE = PolicySetMode.ACTIVE.value
 
@@ -82,7 +84,7 @@ async def admit(parts: Parts, holder: Holder) -> User:
         makes the organization's others wait.
     """
     user = await owner(parts, holder)
-    if await parts.state.count(f"bundle-writes:{user.id}", ttl_seconds=60) > WRITES_A_MINUTE:
+    if await limits.count(parts, WRITES, user.zone_id, user.id):
         raise RateLimited("too many changes of the policy bundle; wait a minute")
     return user
 

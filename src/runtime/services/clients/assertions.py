@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.domain.errors import InvalidClient, InvalidRequest
+from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
 from runtime.services.clients import own_keys, workloads
 from runtime.services.clients.admission import still_admitted
-from runtime.services.parties import Client
+from runtime.services.limits import Limit, Meter
+from runtime.services.parties import Client, is_known
 from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
+# Each is remembered until it ends.
+ASSERTIONS = Meter(
+    Limit("assertions", "assertions of clients that registered themselves", "an address at a zone", 600)
+)
 _TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
 
 
@@ -61,11 +66,16 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
     return ClientAssertion(jws, issuer, subject, form.get("client_id"))
 
 
-async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, now: datetime) -> Client:
+async def client_of(
+    parts: "Parts", view: ZoneView, assertion: ClientAssertion, now: datetime, *, sender: str
+) -> Client:
     """The client that the assertion speaks for.
 
-    Raises: InvalidClient; Unavailable when the shared state cannot tell whether it was used before, or when
-        a provider's keys cannot be had for now.
+    Args:
+        sender: the place that it comes from.
+
+    Raises: InvalidClient; TooManyRequests; Unavailable when the shared state cannot tell whether it was used
+        before, or when a provider's keys cannot be had for now.
     """
     if assertion.issuer != assertion.subject:
         return await workloads.workload_of(
@@ -86,6 +96,8 @@ async def client_of(parts: "Parts", view: ZoneView, assertion: ClientAssertion, 
         await own_keys.check_signature(parts, view, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
+    if not is_known(client) and (wait := ASSERTIONS.count(parts, view.id, sender)):
+        raise TooManyRequests("too many assertions; try again in a minute", retry_after_seconds=wait)
     if not await _is_first_use(parts, view, client.client_id, assertion.jws.payload, ends, now):
         raise InvalidClient(internal="the assertion was used before")
     return client

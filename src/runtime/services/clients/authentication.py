@@ -88,7 +88,7 @@ async def _asserted(
     assertion = assertions.read(form)
     guessing.check(view.id, assertion.claimed, address, now=now.timestamp())
     try:
-        return await assertions.client_of(parts, view, assertion, now)
+        return await assertions.client_of(parts, view, assertion, now, sender=place_of(address))
     except InvalidClient:
         await guessing.failed(parts, view.id, assertion.claimed, address, now=now.timestamp())
         raise

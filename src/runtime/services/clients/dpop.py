@@ -17,10 +17,12 @@ from runtime.domain.errors import (
     InvalidToken,
     NonceRequired,
     ProofRefused,
+    TooManyRequests,
     UseDpopNonce,
 )
 from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services.limits import Limit, Meter
 from runtime.services.zones import ZoneView
 
 if TYPE_CHECKING:
@@ -31,8 +33,16 @@ _REFUSED = "the DPoP proof is not valid for this request"
 NONCE_SECONDS = 300  # how often a zone that wants nonces has a new one
 _NONCE_BYTES = 18
 _NONCE_WANTED = "the DPoP proof must carry the `nonce` that the `DPoP-Nonce` header tells"
+PROOFS = Meter(
+    Limit(
+        "proofs",
+        "DPoP proofs that an application did not prove itself beside",
+        "an address, or a bound key",
+        6000,
+    )
+)
 # As long as the clocks of the two may differ, in both directions.
-_REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
+REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,8 @@ async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str
             method=presented.method,
             uri=presented.uri,
             now=parts.clock(),
+            sender=jkt,
+            bound_to=jkt,
             access_token=presented.token,
         )
     except UseDpopNonce as failure:
@@ -106,6 +118,8 @@ async def prove(
     method: str,
     uri: str,
     now: datetime,
+    sender: str | None,
+    bound_to: str | None = None,
     access_token: str | None = None,
 ) -> str:
     """The thumbprint of the key that the request's sender has.
@@ -113,9 +127,12 @@ async def prove(
     Args:
         view: the zone within which a proof works once, and whose nonce it carries if the zone wants that.
         uri: the address that was asked for, from the settings and never from the request.
+        sender: whose proofs are counted, for each is remembered a while; None for an application that has
+            proved itself.
+        bound_to: thumbprint of the only key that is of use; a proof of another is not remembered.
         access_token: what the proof accompanies at an API; None at the token endpoint.
-    Raises: InvalidDpopProof; UseDpopNonce; Unavailable when it cannot be told whether the proof was used
-        before.
+    Raises: InvalidDpopProof; UseDpopNonce; TooManyRequests; Unavailable when it cannot be told whether the
+        proof was used before.
     """
     try:
         opened = open_proof(proof)
@@ -124,9 +141,13 @@ async def prove(
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
     if view.switches.require_dpop_nonce and not _is_current(parts, view, opened.claims.get("nonce"), now):
         raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(parts, view, now))
+    if bound_to not in (None, opened.thumbprint):
+        return opened.thumbprint
+    if sender is not None and (wait := PROOFS.count(parts, view.id, sender)):
+        raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
     used = sha256(f"{opened.thumbprint}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
     if not await parts.state.use_once(
-        f"proof:{view.id}:{used}", made_at=opened.claims["iat"], ttl_seconds=_REMEMBERED_SECONDS
+        f"proof:{view.id}:{used}", made_at=opened.claims["iat"], ttl_seconds=REMEMBERED_SECONDS
     ):
         raise InvalidDpopProof(_REFUSED, internal="the proof was used before")
     return opened.thumbprint

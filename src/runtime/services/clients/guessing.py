@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MAX_FAILURES = 20
 GUESSES = Limit("guess", "wrong client secrets", "a client and an address together", MAX_FAILURES)
 # Client ids of one address that are counted together: as many as may be made up must not be kept.
-_BUCKETS = 4096
+BUCKETS = 256
 
 
 class SecretGuessing:
@@ -54,7 +54,7 @@ class SecretGuessing:
 
 def _pair(client_id: str, address: str) -> str:
     """What a client id at an address is counted under: short, and of so many for one address at most."""
-    bucket = int.from_bytes(_digest(client_id)[:4]) % _BUCKETS
+    bucket = int.from_bytes(_digest(client_id)[:4]) % BUCKETS
     return f"{_digest(place_of(address)).hex()[:32]}.{bucket}"
 
 

@@ -22,6 +22,7 @@ from runtime.services.grants import (
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
+from runtime.services.limits import place_of
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
@@ -118,7 +119,8 @@ async def _granted(
     jkt = None
     if proof is not None:
         uri = str(view.zone.protocols.oauth2.token_endpoint)
-        jkt = await dpop.prove(parts, view, proof, method="POST", uri=uri, now=decision.at)
+        sender = None if decision.is_known else place_of(address)
+        jkt = await dpop.prove(parts, view, proof, method="POST", uri=uri, now=decision.at, sender=sender)
     return await grant_type.grant(
         TokenContext(
             parts=parts,

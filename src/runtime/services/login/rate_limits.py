@@ -4,17 +4,18 @@ The pair of both is what is counted, so an attacker elsewhere cannot lock the ow
 own measure besides: so many tries a minute as sign-ins, whatever accounts they are for.
 """
 
+from fractions import Fraction
 from hashlib import sha256
 
 from runtime.domain.errors import TooManyTries
-from runtime.services.limits import Limit, count, place_of
+from runtime.services.limits import Limit, Meter, count, place_of
 from runtime.services.parts import Parts
 
 FREE_TRIES = 5
 MAX_DELAY_SECONDS = 300
-PASSWORDS = Limit(
-    "passwords", "passwords tried, and users who register", "an address at a zone", "sign_ins_a_minute"
-)
+_TRIED, _SETTING = "passwords tried, and users who register", "sign_ins_a_minute"
+PASSWORDS = Limit("passwords", _TRIED, "an address at a zone", _SETTING)
+PASSWORDS_IN_ZONE = Meter(Limit("passwords-zone", _TRIED, "a zone", _SETTING, Fraction(10)))
 # Beyond it each further one has to wait twice as long as the last.
 TRIES = Limit("tries", "tries for an account", "an account and an address together", FREE_TRIES, seconds=3600)
 SIGN_UPS = Limit("sign-ups", "users who register by themselves", "a zone", 10_000, seconds=24 * 3600)
@@ -22,7 +23,8 @@ SIGN_UPS = Limit("sign-ups", "users who register by themselves", "a zone", 10_00
 
 async def admit(parts: Parts, zone_id: str, account: str, address: str) -> None:
     """Count a try. Raises TooManyTries when it comes before its time, without a look at the password."""
-    if wait := await count(parts, PASSWORDS, zone_id, place_of(address)):
+    wait = await count(parts, PASSWORDS, zone_id, place_of(address))
+    if wait := wait or PASSWORDS_IN_ZONE.count(parts, zone_id):
         raise TooManyTries("too many tries; wait a minute and try again", retry_after_seconds=wait)
     tries = await parts.state.count(_key("tries", zone_id, account, address), ttl_seconds=TRIES.seconds)
     if tries <= FREE_TRIES:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_KEPT_SMALL = 2_000
+KEPT_SMALL = 2_000
 
 
 class ZoneView:
@@ -85,23 +85,23 @@ class ZoneView:
         self.subjects: Kept[Any] = Kept()
         self.introspected: Kept[Any] = Kept()
         self.decisions: Kept[PolicyDecision] = Kept()
-        self.looked_at: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
-        self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(_KEPT_SMALL)
+        self.looked_at: Kept[frozenset[str]] = Kept(KEPT_SMALL)
+        self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(KEPT_SMALL)
         self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
         self.agreed: Kept[tuple[int, Agreed]] = Kept()
         self.signed_in: Kept[tuple[Session, User]] = Kept()
         self._signing = ring.signing
-        self._clients: Kept[Client] = Kept(_KEPT_SMALL)
-        self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(_KEPT_SMALL)
-        self._applications: Kept[Application] = Kept(_KEPT_SMALL)
-        self._withdrawn: Kept[int] = Kept(_KEPT_SMALL)
-        self._named_applications: Kept[Application] = Kept(_KEPT_SMALL)
-        self._application_facts: Kept[requests.Application] = Kept(_KEPT_SMALL)
-        self._principals: Kept[str] = Kept(_KEPT_SMALL)
+        self._clients: Kept[Client] = Kept(KEPT_SMALL)
+        self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(KEPT_SMALL)
+        self._applications: Kept[Application] = Kept(KEPT_SMALL)
+        self._withdrawn: Kept[int] = Kept(KEPT_SMALL)
+        self._named_applications: Kept[Application] = Kept(KEPT_SMALL)
+        self._application_facts: Kept[requests.Application] = Kept(KEPT_SMALL)
+        self._principals: Kept[str] = Kept(KEPT_SMALL)
         self._resources: Kept[Resource] = Kept()
         self._resources_by_id: Kept[Resource] = Kept()
-        self._providers: Kept[Provider] = Kept(_KEPT_SMALL)
-        self._dependencies: Kept[frozenset[str]] = Kept(_KEPT_SMALL)
+        self._providers: Kept[Provider] = Kept(KEPT_SMALL)
+        self._dependencies: Kept[frozenset[str]] = Kept(KEPT_SMALL)
         self._roots: Kept[SessionRoot] = Kept()
         self._users: Kept[UserView] = Kept()
         self._policies: Policies | None = None

@@ -1,6 +1,8 @@
 """The views of a process: found, made anew when their zone has changed, and bounded in number."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from math import inf
 from time import monotonic
 
@@ -17,7 +19,7 @@ from runtime.services.zones.view import ZoneView
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 
-_KEPT_ZONES = 1_000
+KEPT_ZONES = 1_000
 RECENT_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 
@@ -29,10 +31,10 @@ class Zones(Attached):
         self._views: dict[str, ZoneView] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
-        self._compiled: Kept[Policies] = Kept(_KEPT_ZONES)
+        self._compiled: Kept[Policies] = Kept(KEPT_ZONES)
         # By the id of the set version, which never changes.
-        self.own_policies: Kept[Policies] = Kept(_KEPT_ZONES)
-        self._ids_by_slug: Kept[str] = Kept(_KEPT_ZONES)
+        self.own_policies: Kept[Policies] = Kept(KEPT_ZONES)
+        self._ids_by_slug: Kept[str] = Kept(KEPT_ZONES)
 
     def held(self, zone_id: str) -> ZoneView | None:
         """A view that was right when it was made: for those who compare its epoch before they answer."""
@@ -75,8 +77,7 @@ class Zones(Attached):
     async def refresh(self, zone_id: str) -> ZoneView:
         """The zone as the database has it now. Raises NotFound."""
         await self.parts.epochs.begin()
-        lock = self._loading.setdefault(zone_id, asyncio.Lock())
-        async with lock:
+        async with self._loading_alone(zone_id):
             asked_at, era = monotonic(), self.parts.epochs.era
             async with self.parts.database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
@@ -90,12 +91,22 @@ class Zones(Attached):
                 if (gone := self._views.pop(zone_id, None)) is not None:
                     self._ids_by_slug.drop(gone.zone.slug)
                 self._parsed_keys.pop(zone_id, None)
-                self._loading.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
             view.checked_at = asked_at
         read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
         await self.parts.epochs.remember(read)
         return view
+
+    @asynccontextmanager
+    async def _loading_alone(self, zone_id: str) -> AsyncIterator[None]:
+        """Be the one who reads a zone. Of one that is not known afterwards nothing is kept."""
+        lock = self._loading.setdefault(zone_id, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if zone_id not in self._views:
+                self._loading.pop(zone_id, None)
 
     async def locate(self, slug: str) -> str:
         """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
@@ -147,9 +158,10 @@ class Zones(Attached):
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
         view = ZoneView(self.parts, zone, internals, sealer, ring, denied, era)
-        if len(self._views) >= _KEPT_ZONES and zone.id not in self._views:
+        if len(self._views) >= KEPT_ZONES and zone.id not in self._views:
             oldest = next(iter(self._views))
             del self._views[oldest]
             self._parsed_keys.pop(oldest, None)
+            self._loading.pop(oldest, None)
         self._views[zone.id] = view
         return view

@@ -6,7 +6,7 @@ being the tenants themselves, may be looked up with an empty `within`.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Insert, Update, bindparam, delete, select, update
@@ -185,7 +185,7 @@ def _insertion(kind: Kind) -> Insert:
     return insert_into(TABLES[kind.name])
 
 
-@cache
+@lru_cache(maxsize=256)
 def _replacement(kind: Kind, within: tuple[str, ...]) -> Update:
     columns = TABLES[kind.name].c
     return update(TABLES[kind.name]).where(

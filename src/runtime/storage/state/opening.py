@@ -1,13 +1,19 @@
 """Opening the short-lived state that the settings name."""
 
+from collections.abc import Mapping
+
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.protocol import State
 
 
-def open_state(redis_url: str | None) -> State:
-    """The state at a Redis URL, or in this process when there is none."""
+def open_state(redis_url: str | None, *, bounds: Mapping[str, int] | None = None) -> State:
+    """The state at a Redis URL, or in this process when there is none.
+
+    Args:
+        bounds: kind of key -> entries that one zone may have of it in this process; there are no others.
+    """
     if redis_url is None:
-        return InProcessState()
+        return InProcessState(bounds=bounds)
     # Redis is an optional part of the installation.
     from runtime.storage.state.redis import RedisState
 

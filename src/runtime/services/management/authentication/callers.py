@@ -24,7 +24,7 @@ from runtime.storage.sql import api_keys, entities
 _KEY_ID_CHARS = 26
 _SECRET_CHARS = 43
 _USE_RECORDED_EVERY = timedelta(minutes=1)
-_MAX_NOTED = 10_000
+MAX_NOTED = 10_000
 _noted: dict[str, datetime] = {}  # key id -> when this process last had its use recorded
 # Kept here so that they are not collected before they have run.
 _background: set[asyncio.Task[None]] = set()
@@ -76,7 +76,7 @@ def _note_use(parts: Parts, key: ApiKey) -> None:
     noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
     if noted is not None and now - noted < _USE_RECORDED_EVERY:
         return
-    if len(_noted) >= _MAX_NOTED:
+    if len(_noted) >= MAX_NOTED:
         _noted.clear()
     _noted[key.id] = now
     task = asyncio.get_running_loop().create_task(_record_use(parts, key.id))

@@ -4,7 +4,6 @@ Of many who try at once exactly one succeeds: an invitation is read again, and w
 the organization writes.
 """
 
-from hashlib import sha256
 from typing import cast
 
 from runtime.contract.answers import InvitationAcceptance, InvitationPreview
@@ -26,7 +25,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import admission
 from runtime.services.authority.admission import InvitedMember, JoiningAccount
 from runtime.services.clients.dpop import Presented
-from runtime.services.limits import place_of
+from runtime.services.limits import Limit, count, place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import user_tokens
@@ -39,7 +38,9 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
 
-LOOKS_A_MINUTE = 120  # by one address: many people may share it, and a token cannot be guessed anyway
+# Many people may share an address, and a token cannot be guessed anyway.
+LOOKS_A_MINUTE = 120
+LOOKS = Limit("invitation-looks", "looks at invitations", "an address", LOOKS_A_MINUTE)
 _UNKNOWN = "there is no such invitation"
 _NOT_PENDING = "the invitation is not pending any more"
 
@@ -175,8 +176,7 @@ async def _with_account(unit: Unit, invitation: Invitation, guest: SignedIn) -> 
 
 async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str]:
     """The invitation of a token and its organization's name: as much work for an unknown one."""
-    key = f"invitation-looks::{sha256(place_of(address).encode()).hexdigest()}"
-    if await parts.state.count(key, ttl_seconds=60) > LOOKS_A_MINUTE:
+    if await count(parts, LOOKS, "", place_of(address)):
         raise RateLimited("too many requests about invitations from your address; wait a minute")
     async with parts.database.querying() as conn:
         found = await invitations.by_token(conn, parts.hasher.hash(token))

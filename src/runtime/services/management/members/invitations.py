@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any, cast
 
 from runtime.adapters.keys.sealing import new_secret
@@ -11,6 +10,7 @@ from runtime.domain.errors import Conflict, Forbidden, RateLimited, ValidationFa
 from runtime.domain.kinds import INVITATION, Entity, Kind, Verb
 from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import InvitationStatus, OrganizationRole
+from runtime.services.limits import Limit, count
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
@@ -24,6 +24,14 @@ from runtime.storage.sql import invitations
 INVITATIONS_A_DAY = 500
 INVITATIONS_A_DAY_TO_ONE = 5
 _DAY = 24 * 3600
+INVITATIONS = Limit("invitations", "invitations sent", "an organization", INVITATIONS_A_DAY, seconds=_DAY)
+INVITATIONS_TO_ONE = Limit(
+    "invitations-to-one",
+    "invitations sent",
+    "a mail address in an organization",
+    INVITATIONS_A_DAY_TO_ONE,
+    seconds=_DAY,
+)
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
@@ -90,12 +98,11 @@ def _require_mailable(email: str) -> None:
 
 async def _require_calm(unit: Unit, address: str) -> None:
     """Raise RateLimited for an organization that would send mail without end, to many or to one."""
-    addressee = sha256(address.encode()).hexdigest()
-    for key, limit, whose in (
-        (f"invitations:{unit.organization_id}", INVITATIONS_A_DAY, "this organization"),
-        (f"invitations:{unit.organization_id}:{addressee}", INVITATIONS_A_DAY_TO_ONE, "that address"),
+    for limit, whose, of in (
+        (INVITATIONS, "this organization", ()),
+        (INVITATIONS_TO_ONE, "that address", (address,)),
     ):
-        if await unit.parts.state.count(key, ttl_seconds=_DAY) > limit:
+        if await count(unit.parts, limit, unit.organization_id, *of):
             raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
 
 

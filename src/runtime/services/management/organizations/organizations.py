@@ -11,6 +11,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.authority.admission import JoiningAccount
+from runtime.services.limits import Limit, count
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import SERVICE, Actor, Caller
@@ -29,7 +30,8 @@ from runtime.storage.sql import organization_users as people
 from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
 
-ORGANIZATIONS_A_DAY = 20  # made by one account: each has keys, a zone and mail of its own
+# Each has keys, a zone and mail of its own.
+ORGANIZATIONS_MADE = Limit("organizations-made", "organizations made", "an account", 20, seconds=24 * 3600)
 
 ROLES: tuple[OrganizationRoleInfo, ...] = (
     OrganizationRoleInfo(
@@ -129,8 +131,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     home = await unit.parts.zones.view(sign_in.zone_id)
     token = user_tokens.way_of(sign_in)
     joining = JoiningAccount(token, home.zone, sign_in.user, await home.user_provider())
-    key = f"organizations-made:{sign_in.account.id}"
-    if await unit.parts.state.count(key, ttl_seconds=24 * 3600) > ORGANIZATIONS_A_DAY:
+    if await count(unit.parts, ORGANIZATIONS_MADE, sign_in.zone_id, sign_in.account.id):
         raise RateLimited("too many new organizations today; try again tomorrow")
     founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
     async with within(unit, founder) as inner:

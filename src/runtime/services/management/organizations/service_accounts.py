@@ -10,8 +10,10 @@ from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization, ServiceAccountCredential
+from runtime.services import refusals
 from runtime.services.clients import SecretGuessing
 from runtime.services.decisions import Decision
+from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
@@ -62,7 +64,8 @@ async def issue_token(
         matches = parts.hasher.matches(client_secret, stored or bytes(32))
         if not isinstance(found, ServiceAccountCredential) or stored is None or not matches:
             await _guessing.failed(parts, _GUESSED_AT, client_id, address, now=now.timestamp())
-            raise InvalidClient(basic=basic)
+            refusal = InvalidClient(basic=basic)
+            raise await refusals.told(parts, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     organization = cast(Organization, organization)
     view = await parts.zones.view(cast(str, organization.zone_id))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -25,7 +25,7 @@ class PolicyText:
     sha: str
 
 
-@cache
+@lru_cache(maxsize=16)
 def _schema(version: str) -> cedar.Schema:
     return cedar.parse_schema(schema.get(version).text)
 

@@ -1,0 +1,126 @@
+"""Every address that anybody may ask without a token: what a request leaves behind, and what limits that.
+
+`{issuer}` stands for a zone's address. The rest is the service's own. What is not here takes a token: then
+the caller is known, and every change leaves a record in the audit trail.
+"""
+
+from dataclasses import dataclass
+
+_NOTHING = "nothing"
+_MEMORY = "nothing; answered from memory"
+_SECRETS = ("guess", "refusals")
+_SIGN_INS = ("authorize", "authorize-client", "authorize-zone")
+_PUSHES = ("push", "push-client", "push-zone")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address with its methods.
+
+    Attributes:
+        leaves: what a request may leave behind, or make the service do.
+        limited: names of the limits on that.
+    """
+
+    methods: tuple[str, ...]
+    path: str
+    leaves: str
+    limited: tuple[str, ...] = ()
+
+
+def _get(path: str, leaves: str, *limited: str) -> Endpoint:
+    return Endpoint(("GET",), path, leaves, limited)
+
+
+def _post(path: str, leaves: str, *limited: str) -> Endpoint:
+    return Endpoint(("POST",), path, leaves, limited)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        ("GET", "POST"),
+        "{issuer}/oauth/authorize",
+        "a sign-in or a request that waits; the description of a client that is new is fetched and kept",
+        (*_SIGN_INS, *_PUSHES, "codes", "documents", "new-clients"),
+    ),
+    _post(
+        "{issuer}/oauth/token",
+        "a row for a refusal; that an assertion or a proof was used; a client's keys are fetched",
+        *_SECRETS,
+        "recorded-refusals",
+        "proofs",
+        "assertions",
+        "documents",
+    ),
+    _post(
+        "{issuer}/oauth/revoke",
+        "a row for a refusal; that an assertion was used",
+        *_SECRETS,
+        "recorded-refusals",
+        "assertions",
+    ),
+    _post("{issuer}/oauth/introspect", "that an assertion was used", *_SECRETS, "assertions"),
+    _post(
+        "{issuer}/oauth/par",
+        "a request that waits; that an assertion or a proof was used",
+        *_SECRETS,
+        *_PUSHES,
+        "push-back-end",
+        "proofs",
+        "assertions",
+    ),
+    _post("{issuer}/oauth/register", "a client", "register", "register-zone", "new-clients"),
+    _get("{issuer}/oauth/callback", "the end of a sign-in that this browser began", *_SIGN_INS),
+    _get("{issuer}/oauth/sign-in", _NOTHING),
+    _post(
+        "{issuer}/oauth/sign-in",
+        "that the form was sent; a try; a password is hashed; a session",
+        "forms-sent",
+        "passwords",
+        "passwords-zone",
+        "tries",
+    ),
+    _get("{issuer}/oauth/sign-up", _NOTHING),
+    _post(
+        "{issuer}/oauth/sign-up",
+        "that the form was sent; a password is hashed; a user and a session",
+        "forms-sent",
+        "passwords",
+        "passwords-zone",
+        "tries",
+        "sign-ups",
+    ),
+    _get("{issuer}/oauth/consent", _NOTHING),
+    _post("{issuer}/oauth/consent", "that the form was sent; a consent and a code", "forms-sent", "codes"),
+    _get("{issuer}/account", "a sign-in that waits, for who is not signed in", *_SIGN_INS),
+    _post(
+        "{issuer}/account",
+        "that the form was sent; a sign-in that waits, for who is not signed in",
+        "forms-sent",
+        *_SIGN_INS,
+    ),
+    Endpoint(("GET", "POST"), "{issuer}/openid/logout", "nothing; a session that there is ends"),
+    _get("{issuer}/openid/logout/callback", _NOTHING),
+    _get("{issuer}/oauth/sign-out", "nothing; a session that there is ends"),
+    _post("{issuer}/oauth/sign-out", "that the form was sent; the session ends", "forms-sent"),
+    _get("{issuer}/oauth/signed-out", _NOTHING),
+    _get("{issuer}/oauth/style.css", _MEMORY),
+    Endpoint(("GET", "POST"), "{issuer}/openid/userinfo", "that a proof was used", ("proofs",)),
+    _post("{issuer}/openid/backchannel", "sessions end that the zone's provider names, by a token it signed"),
+    _get("{issuer}/.well-known/oauth-authorization-server", _MEMORY),
+    _get("{issuer}/.well-known/openid-configuration", _MEMORY),
+    _get("{issuer}/.well-known/oauth-protected-resource", _MEMORY),
+    _get("{issuer}/.well-known/jwks.json", _MEMORY),
+    _get("{issuer}/.well-known/revocations", "nothing; the database is asked twice a second at most"),
+    _get("/.well-known/oauth-protected-resource", _MEMORY),
+    _get("/.well-known/oauth-protected-resource/organizations/{organization_id}", "nothing; one look-up"),
+    _post("/service-account-token", "a row for a token that is issued", *_SECRETS),
+    _get("/invitations/{token}", "nothing; one look-up", "invitation-looks"),
+    _post("/invitations/{token}/accept", "what the invitation is for", "invitation-looks"),
+    _get("/openapi.json", _MEMORY),
+    _get("/docs", _MEMORY),
+    _get("/docs/docs.css", _MEMORY),
+    _get("/healthz", _MEMORY),
+    _get("/readyz", "nothing; database and Redis are asked whether they are there"),
+    _get("/metrics", _MEMORY),
+)

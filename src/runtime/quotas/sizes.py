@@ -1,0 +1,51 @@
+"""How large what arrives may be, and how long it may take: beyond it 413, 408, or nothing at all."""
+
+from runtime.adapters import client_documents, outbound, passwords
+from runtime.api.oauth import register
+from runtime.api.shared import json_bodies
+from runtime.domain.oauth import forms
+from runtime.domain.policy import bundle_archive
+from runtime.services.authorization import pushed
+from runtime.services.authorization import requests as authorize_requests
+from runtime.services.logout import requests as logout_requests
+
+REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
+HEADER_BYTES = 16 * 1024
+ARRIVAL_SECONDS = 30
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("MiB", 1024 * 1024), ("KiB", 1024)):
+        if number >= size and number % size == 0:
+            return f"{number // size} {unit}"
+    return f"{number} bytes"
+
+
+# What -> how much.
+SIZES: tuple[tuple[str, str], ...] = (
+    ("a request", f"{_bytes(REQUEST_BYTES)}, all of it within {ARRIVAL_SECONDS} s"),
+    ("the head of a request", f"{_bytes(HEADER_BYTES)}, within {ARRIVAL_SECONDS} s"),
+    ("a form", f"{_bytes(forms.MAX_BODY_BYTES)}, {forms.MAX_PARAMETERS} parameters"),
+    (
+        "an authorize request",
+        f"{authorize_requests.MAX_PARAMETERS} parameters of {authorize_requests.MAX_VALUE_CHARS} characters",
+    ),
+    (
+        "an authorize request that is kept",
+        f"{pushed.MAX_CHARS} characters",
+    ),
+    ("the address to return to after sign-out", f"{logout_requests.MAX_RETURN_CHARS} characters"),
+    ("the registration of a client", _bytes(register.MAX_BODY_BYTES)),
+    ("the description of a client", _bytes(client_documents.MAX_BYTES)),
+    (
+        "what is fetched from elsewhere",
+        f"{_bytes(outbound.MAX_BYTES)}, {outbound.MAX_CONCURRENT} at once for a zone",
+    ),
+    ("a password", f"{passwords.MAX_PASSWORD_CHARS} characters; {passwords.MAX_WAITING} at once, then 503"),
+    (
+        "a policy bundle",
+        f"{_bytes(bundle_archive.MAX_ARCHIVE_BYTES)}, {_bytes(bundle_archive.MAX_INFLATED_BYTES)} inflated",
+    ),
+    ("a body of the management API", _bytes(json_bodies.MAX_BODY_BYTES)),
+    ("a changeset, of a caller who is known", _bytes(json_bodies.MAX_CHANGESET_BYTES)),
+)

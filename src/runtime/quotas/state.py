@@ -1,0 +1,145 @@
+"""Every kind of short-lived state: who leaves it, what limits that, and how long it is kept.
+
+The kind is the first part of a key. The state in this process takes no other, and knows from here how many
+entries of a kind one zone may have there: beyond it the oldest goes, or the newcomer is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.domain.oauth import assertions as assertion_rules
+from runtime.quotas.limits import LIMITS
+from runtime.services import epochs
+from runtime.services.authorization import codes, interactions, pushed
+from runtime.services.clients import dpop, guessing
+from runtime.services.login import rate_limits as login_limits
+from runtime.services.login import upstream
+from runtime.services.logout import requests as logout_requests
+
+ANYBODY, USERS = "anybody", "users"
+CLIENTS, PROVIDER, SERVICE = "applications", "the zone's provider", "this service"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of short-lived state.
+
+    Attributes:
+        name: the first part of its keys.
+        what: an entry stands for.
+        by: who leaves it.
+        limited: names of limits, or in words what else bounds it.
+        seconds: how long an entry is kept at most.
+        most: entries of one zone in the memory of a process, where there is no Redis.
+    """
+
+    name: str
+    what: str
+    by: str
+    limited: tuple[str, ...]
+    seconds: int
+    most: int = 20_000
+
+
+_SIGN_INS = ("authorize", "authorize-client", "authorize-zone")
+_PUSHES = ("push", "push-client", "push-back-end", "push-zone")
+_TRIES = ("passwords", "passwords-zone")
+_LONGEST_TOKEN_SECONDS = 86_400
+
+STATE: tuple[Kind, ...] = (
+    Kind(
+        "interaction",
+        "a sign-in or a question that waits for its user",
+        ANYBODY,
+        _SIGN_INS,
+        interactions.INTERACTION_SECONDS,
+    ),
+    Kind("trip", "a sign-in under way at the zone's provider", ANYBODY, _SIGN_INS, upstream.TRIP_SECONDS),
+    Kind(
+        "pushed",
+        "an authorize request that waits for its browser",
+        ANYBODY,
+        _PUSHES,
+        pushed.PUSHED_SECONDS,
+    ),
+    Kind(
+        "form",
+        "that a form was sent",
+        "anybody who has begun a sign-in",
+        ("forms-sent",),
+        interactions.INTERACTION_SECONDS + 1,
+    ),
+    Kind("code", "an authorization code", USERS, ("codes",), codes.CODE_SECONDS),
+    Kind("code-used", "what was made of a code", USERS, ("codes",), codes.MARK_SECONDS),
+    Kind("code-reused", "that a code was shown again", ANYBODY, ("codes",), codes.MARK_SECONDS),
+    Kind(
+        "sign-out",
+        "where a sign-out ends that goes by the zone's provider",
+        USERS,
+        ("one for a session that ends",),
+        logout_requests.KEPT_SECONDS,
+    ),
+    Kind(
+        "logout-token",
+        "that a logout token was used",
+        PROVIDER,
+        ("signed by the provider",),
+        _LONGEST_TOKEN_SECONDS,
+    ),
+    Kind(
+        "assertion",
+        "that an assertion was used",
+        "clients with a key",
+        ("assertions",),
+        assertion_rules.MAX_AHEAD_SECONDS + 60,
+        most=100_000,
+    ),
+    Kind("proof", "that a DPoP proof was used", ANYBODY, ("proofs",), dpop.REMEMBERED_SECONDS, most=100_000),
+    Kind(
+        "vouched",
+        "that a provider's assertion was used",
+        PROVIDER,
+        ("signed by the provider",),
+        assertion_rules.MAX_VOUCHED_AHEAD_SECONDS + 60,
+    ),
+    Kind(
+        "token",
+        "a token that was issued, to be given again",
+        CLIENTS,
+        ("one for what an application may ask for",),
+        _LONGEST_TOKEN_SECONDS,
+        most=100_000,
+    ),
+    Kind(
+        "epoch",
+        "how often a zone, user or session has changed",
+        SERVICE,
+        ("one for a zone, user or session",),
+        epochs.TTL_SECONDS,
+        most=200_000,
+    ),
+    Kind(
+        "guess",
+        f"wrong secrets, in {guessing.BUCKETS:,} counters for an address",
+        ANYBODY,
+        ("guess",),
+        guessing.GUESSES.seconds,
+        most=100_000,
+    ),
+    Kind("tries", "tries for an account", ANYBODY, _TRIES, login_limits.TRIES.seconds, most=100_000),
+    Kind("tries-gate", "that a try has to wait", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS),
+    *(
+        Kind(
+            each.limit.name,
+            f"a count of {each.limit.counts}",
+            "whoever is counted",
+            (f"one for {each.limit.whose}",),
+            each.limit.seconds,
+        )
+        for each in LIMITS
+        if not each.is_of_a_process and each.limit.name not in ("guess", "tries")
+    ),
+)
+
+# Kind -> entries that one zone may have of it in the memory of a process.
+BOUNDS: Mapping[str, int] = {kind.name: kind.most for kind in STATE}

@@ -1,0 +1,168 @@
+"""Every table: whether it is configuration, or else who writes to it, what limits that, and what ends it."""
+
+from dataclasses import dataclass
+
+from runtime.domain.kinds import ALL
+from runtime.quotas.state import ANYBODY, CLIENTS, SERVICE, USERS
+from runtime.services import epochs
+from runtime.services.clients import unused
+from runtime.services.outbox import delivery
+from runtime.settings import Settings
+from runtime.storage.sql.tables import TABLES
+
+PEOPLE = "people and programs with a role"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """A table that others than the people of an organization fill.
+
+    Attributes:
+        by: who causes a row.
+        limited: names of limits, or in words what else bounds it.
+        until: when a row goes.
+    """
+
+    table: str
+    what: str
+    by: str
+    limited: tuple[str, ...]
+    until: str
+
+
+def _days(setting: str) -> str:
+    default = Settings.model_fields[setting].default
+    return f"`ZONED_{setting.upper()}` ({default} days)"
+
+
+RECORDS: tuple[Records, ...] = (
+    Records(
+        "token_events",
+        "the record of token requests and of what has ended",
+        ANYBODY,
+        ("recorded-refusals", "issued tokens and refusals of known applications: one each"),
+        f"{_days('token_events_days')}; job `retention`",
+    ),
+    Records(
+        "user_agents",
+        "clients that registered or described themselves",
+        ANYBODY,
+        ("register", "register-zone", "documents", "new-clients"),
+        f"{unused.UNUSED.days} days without use; job `unused_clients`",
+    ),
+    Records(
+        "users",
+        "users",
+        "anybody where a zone lets people register; else the provider's users, and who is invited",
+        ("sign-ups", "passwords", "tries"),
+        "deleted by an administrator, or with its zone",
+    ),
+    Records("user_credentials", "passwords, as hashes", USERS, ("one for a user",), "with its user"),
+    Records(
+        "sessions",
+        "sessions",
+        USERS,
+        ("passwords", "authorize", "codes"),
+        f"{_days('ended_sessions_days')} after its time; job `retention`",
+    ),
+    Records(
+        "refresh_families",
+        "refresh tokens, as hashes",
+        USERS,
+        ("codes",),
+        "with its session",
+    ),
+    Records(
+        "consents",
+        "what users let applications do",
+        USERS,
+        ("one for a user, an application and a resource",),
+        "withdrawn, or with its user or application",
+    ),
+    Records(
+        "delegated_grants",
+        "what a provider lets applications do for a user",
+        USERS,
+        ("one for a user, a resource and a provider",),
+        "withdrawn, or with its user or resource",
+    ),
+    Records(
+        "revocations",
+        "what was revoked before its time",
+        f"{USERS}, {CLIENTS}, {PEOPLE}",
+        ("one for a session, token or grant that ends",),
+        "the time that what was revoked would have lasted; job `revocations`",
+    ),
+    Records(
+        "withdrawn_names",
+        "client ids and actors whose earlier tokens are worth nothing",
+        PEOPLE,
+        ("one for an application or a credential that went",),
+        "the time that those tokens would have lasted; job `revocations`",
+    ),
+    Records(
+        "subjects",
+        "what tokens of a zone call a user or an application; digests of those who are gone",
+        f"{PEOPLE}, and who becomes a user",
+        ("one for a user or an application, and for each name it ever had",),
+        "with its zone: nobody else is ever called so",
+    ),
+    Records(
+        "assigned_names",
+        "issuers of zones and labels of organizations, given once",
+        PEOPLE,
+        ("one for a zone or an organization", "organizations-made"),
+        "never: tokens and keys that name them are out in the world",
+    ),
+    Records(
+        "outbox",
+        "letters and logout tokens to be sent",
+        f"{PEOPLE}, and sessions that end",
+        ("invitations", "invitations-to-one", "one for a client of a session that ends"),
+        f"sent, or {delivery.PARKED_KEPT.days} days after it was given up; job `outbox`",
+    ),
+    Records(
+        "epoch_changes",
+        "that something cached is out of date",
+        SERVICE,
+        ("one for a change",),
+        f"{epochs.KEPT_SECONDS // 60} minutes; job `{epochs.JOB}`",
+    ),
+    Records(
+        "audit_events",
+        "the audit trail, a chain of hashes",
+        PEOPLE,
+        ("one for a change",),
+        "never: it outlives what it is about",
+    ),
+    Records(
+        "organization_heads",
+        "where an organization's audit trail ends",
+        PEOPLE,
+        ("one for an organization", "organizations-made"),
+        "never: with the trail",
+    ),
+    Records(
+        "changesets",
+        "receipts of changesets",
+        PEOPLE,
+        ("one for a changeset that was applied",),
+        "with its organization",
+    ),
+    Records("jobs", "when a job is due", SERVICE, ("one for a job",), "never"),
+    Records("service_secrets", "keys of this service, wrapped", SERVICE, ("one for a purpose",), "never"),
+)
+
+# What only people and programs with a role write, and is there until one of them deletes it.
+CONFIGURATION: frozenset[str] = frozenset(TABLES[kind.name].name for kind in ALL) - {
+    each.table for each in RECORDS
+} | {
+    "api_keys",
+    "application_dependencies",
+    "group_invitees",
+    "group_members",
+    "ownerships",
+    "policy_set_bindings",
+    "zone_internals",
+    "zone_keys",
+}
