@@ -148,7 +148,7 @@ ROOMS: dict[str, frozenset[str]] = {
         | {"outbox", "retention", "revocation_list"}
     ),
 }
-ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.operations"}
+ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.audit", "management.operations"}
 
 
 def _part_of(module: str) -> str:

@@ -13,6 +13,7 @@ OwnerName = Annotated[
 ManifestName = Annotated[
     str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f<>]*$")
 ]
+FieldPath = Annotated[str, StringConstraints(max_length=1024)]
 LocalId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 Op = Literal["create", "update", "adopt", "release", "rename", "delete"]
 
@@ -62,24 +63,29 @@ class Operation(Part):
     """
 
     op: Op
-    kind: str
+    kind: Annotated[str, StringConstraints(max_length=255)]
     id: Id | None = None
     local_id: LocalId | None = None
     zone: Pointer | None = None
     name: ManifestName | None = None
     spec: dict[str, Any] = Field(default_factory=dict)
-    fields: list[str] = Field(default_factory=list)
+    fields: Annotated[list[FieldPath], Field(max_length=10_000)] = Field(default_factory=list)
     secret_versions: dict[str, str] = Field(default_factory=dict)
     protect: bool | None = None
 
 
-class Changeset(Part):
-    """An ordered list of operations that happens wholly or not at all."""
+class Envelope(Part):
+    """What stands around the operations of a changeset."""
 
     base_revision: Annotated[int, Field(ge=0)]
     owner: OwnerName
     plan_digest: Annotated[str, StringConstraints(min_length=1, max_length=255)]
     source: Source = Source()
+
+
+class Changeset(Envelope):
+    """An ordered list of operations that happens wholly or not at all."""
+
     operations: Annotated[list[Operation], Field(min_length=1)]
 
 

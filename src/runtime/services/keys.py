@@ -5,6 +5,7 @@ so the JWK set always holds what some verifier may still need.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
@@ -48,7 +49,13 @@ class KeyRing:
 
 
 async def create_zone_keys(
-    conn: AsyncConnection, parts: "Parts", *, organization_id: str, zone_id: str, now: datetime
+    conn: AsyncConnection,
+    parts: "Parts",
+    *,
+    organization_id: str,
+    zone_id: str,
+    now: datetime,
+    algorithms: Sequence[Algorithm] = ALGORITHMS,
 ) -> Sealer:
     """Give a new zone its data key and one signing key of each algorithm; the sealer of that data key."""
     data_key = new_data_key()
@@ -58,7 +65,7 @@ async def create_zone_keys(
         ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
     )
     sealer = Sealer(data_key)
-    for algorithm in ALGORITHMS:
+    for algorithm in algorithms:
         key = await asyncio.to_thread(SigningKey.generate, algorithm)
         await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=now, activate_at=now))
     return sealer

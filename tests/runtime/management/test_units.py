@@ -9,6 +9,7 @@ from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.unit import Unit, record_hash, unit_of_work
+from runtime.services.management.unit import dry_run as dry_run_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import audit_events, zone_internals
@@ -58,7 +59,11 @@ def test_a_failing_unit_leaves_nothing(api: Api, zone: Zone) -> None:
         async def callback() -> None:
             called.append("x")
 
-        async with unit_of_work(parts, acting(api), "r", dry_run=dry_run) as unit:
+        if dry_run:
+            begun = dry_run_unit(parts, acting(api), "r", [zone.id])
+        else:
+            begun = unit_of_work(parts, acting(api), "r")
+        async with begun as unit:
             await _make(unit, zone, "never")
             unit.after_commit(callback)
             if not dry_run:

@@ -160,6 +160,10 @@ class SecretHasher:
         """HMAC-SHA256 of the secret: 32 bytes, the same each time, so it can be a lookup key."""
         return hmac.digest(self._pepper, secret.encode("utf-8", "surrogatepass"), sha256)
 
+    def begin(self) -> hmac.HMAC:
+        """The hash of what is yet to come, piece by piece."""
+        return hmac.new(self._pepper, digestmod=sha256)
+
     def matches(self, secret: str, hashed: bytes) -> bool:
         """Tell whether *hashed* was made from *secret*, in a time that does not depend on either."""
         return hmac.compare_digest(self.hash(secret), hashed)

@@ -23,7 +23,6 @@ from runtime.api.management import (
 from runtime.api.management.calls import Call, Handler, path_name
 from runtime.api.management.tokens import create_token
 from runtime.api.oauth.proofs import presented_of
-from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.api.shared.request_ids import check_client_request_id
 from runtime.contract.routes import ROUTES, Route
 from runtime.domain.errors import NotFound
@@ -82,16 +81,18 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
         address = f"{parts.settings.public_url}{request.path}"
         presented = presented_of(request, address)
         caller = await authenticate(parts, presented)
-        if large and request.stream is not None:  # read only now that the caller is known
-            request.stream.request_max_size = MAX_CHANGESET_BYTES
-            await request.receive_body()  # type: ignore[no-untyped-call]
-            # That may have taken minutes, and the caller may be nobody any more, or have other roles.
-            caller = await authenticate(parts, presented and replace(presented, proved=caller.jkt))
         check_client_request_id(request, uuid=uuid)
         if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
             raise NotFound("there is nothing at this address")
         named = {path_name(name): value for name, value in path.items()}
-        return await handler(Call(request, parts, caller, route, named))
+        call = Call(request, parts, caller, route, named)
+        if not large:
+            return await handler(call)
+        async with changes.admitted(call):
+            await request.receive_body()  # type: ignore[no-untyped-call]
+            # That may have taken minutes, and the caller may be nobody any more, or have other roles.
+            again = await authenticate(parts, presented and replace(presented, proved=caller.jkt))
+            return await handler(replace(call, caller=again))
 
     app.add_route(
         serve,

@@ -1,6 +1,7 @@
 """Snapshots and changesets over HTTP: streams of lines, and answers that can be asked for again."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -8,15 +9,17 @@ from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
+from runtime.api.management.changeset_bodies import READERS, WRITERS, Cap, read_changeset
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
-from runtime.api.shared.json_bodies import MAX_CHANGESET_BYTES
 from runtime.contract.answers import part_answer
-from runtime.contract.bodies import parse
 from runtime.contract.changes import Changeset
-from runtime.domain.errors import ValidationFailed
-from runtime.domain.kinds import ORGANIZATION
-from runtime.services.management.changes import changesets, receipts
+from runtime.domain.errors import TooLarge, ValidationFailed
+from runtime.domain.kinds import ORGANIZATION, Verb
+from runtime.services.management.access import permissions
+from runtime.services.management.access.caller import Caller
+from runtime.services.management.changes import changesets, receipts, rights
+from runtime.services.management.changes.places import place
 from runtime.services.management.changes.snapshot import open_snapshot
 
 LINES = "application/x-ndjson"
@@ -39,10 +42,37 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     return None
 
 
+@asynccontextmanager
+async def admitted(call: Call) -> AsyncIterator[None]:
+    """A place for a changeset whose body has not been read yet: its sender may send one, and how large.
+
+    Raises: NotFound, Forbidden, TooLarge, RateLimited, ValidationFailed for the query.
+    """
+    dry_run, cap = _is_dry_run(call), _cap(call.caller)
+    rights.acting(call.caller, dry_run=dry_run)
+    announced = call.request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > cap.size:
+        raise TooLarge(f"the body has more than {cap.size} bytes")
+    with place(call.parts, call.caller, dry_run=dry_run):
+        if call.request.stream is not None:
+            call.request.stream.request_max_size = cap.size
+        yield
+
+
+def _is_dry_run(call: Call) -> bool:
+    return call.parameter("dry_run") == "true"
+
+
+def _cap(caller: Caller) -> Cap:
+    may_apply = permissions.allows(caller.roles_anywhere, receipts.SUBJECT, Verb.CREATE)
+    return WRITERS if may_apply else READERS
+
+
 async def create_changeset(call: Call) -> HTTPResponse | None:
     """Apply a changeset, or only check it."""
-    dry_run = call.parameter("dry_run") == "true"
-    changeset = parse(Changeset, call.body(limit=MAX_CHANGESET_BYTES))
+    dry_run, request = _is_dry_run(call), call.request
+    changeset = await read_changeset(request.body, request.headers.get("content-type"), _cap(call.caller))
+    request.body = b""  # it may be large, and what comes may take a while
     key = call.request.headers.get("idempotency-key")
     if key is not None and key != changeset.plan_digest:
         raise ValidationFailed.of("Idempotency-Key", "must be the `plan_digest` of the body")

@@ -3,7 +3,7 @@
 Nothing leaves the process before the commit: epochs are published, and callbacks run, only afterwards.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,17 +28,13 @@ from runtime.storage.sql import ledger
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
 
-class _RollBack(Exception):
-    """Ends a dry run."""
-
-
 @dataclass
 class Unit:
     """What a service function works with: the connection, who asks, and what the request adds up to.
 
     Attributes:
         now: the time of everything that this unit writes.
-        dry_run: everything is done and checked, then rolled back.
+        dry_run: everything is done and checked, where nobody sees it, and nothing of it is kept.
         shown_once: entity id -> member -> secret in clear, for the answer of this operation alone.
         known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many
             operations that refer to the same entity ask once.
@@ -122,6 +118,8 @@ class Unit:
     ) -> None:
         """Record a change of something that is no entity of its own: a member, a dependency, a binding."""
         await self.revision()
+        if self.dry_run:
+            return  # nobody will read it
         self._append(action, kind, entity_id, zone_id, before, after)
         if zone_id is not None:
             self._touched.add(zone_id)
@@ -205,21 +203,32 @@ async def unit_of_work(
     request_id: str,
     *,
     changeset_id: str | None = None,
-    dry_run: bool = False,
 ) -> AsyncIterator[Unit]:
     """A transaction that commits when the block ends well, and whose invalidations follow the commit."""
-    unit: Unit | None = None
-    try:
-        async with parts.database.transaction() as conn:
-            unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id, dry_run)
-            yield unit
-            await unit.finish()
-            if dry_run:
-                raise _RollBack
-            await unit.announce()
-    except _RollBack:
-        return
+    async with parts.database.transaction() as conn:
+        unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id)
+        yield unit
+        await unit.finish()
+        await unit.announce()
     await unit.published()
+
+
+@asynccontextmanager
+async def dry_run(
+    parts: Parts,
+    caller: Caller,
+    request_id: str,
+    zone_ids: Collection[str],
+    names: Collection[str] = (),
+) -> AsyncIterator[Unit]:
+    """A unit of which nothing is kept, and for which nobody waits.
+
+    Args:
+        zone_ids: the zones that it is about.
+        names: what applications are going to be called in them.
+    """
+    async with parts.database.dry_run(caller.organization_id, zone_ids, names) as conn:
+        yield Unit(conn, caller, parts, parts.clock(), request_id, dry_run=True)
 
 
 @asynccontextmanager

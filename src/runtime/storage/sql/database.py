@@ -1,20 +1,22 @@
-"""The database: one engine, and the three ways to hold a connection of it."""
+"""The database: the ways to hold a connection of it, each for one sort of work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from sqlite3 import OperationalError
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from sqlalchemy import event, text
-from sqlalchemy.engine import Connection, ExceptionContext, make_url
+from sqlalchemy.engine import URL, Connection, ExceptionContext, make_url
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.sqlite import Driver
 
 DIALECTS = ("sqlite", "postgresql")
@@ -22,6 +24,11 @@ BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
 # Longer than any statement takes, another's lock included: whoever waits for a server that hangs is told so.
 PATIENCE_SECONDS = 30
+
+# Dry runs that a process works on at the same time; the next waits for one of them to end.
+DRY_RUNS = 4
+_DRY_RUN_PATIENCE_SECONDS = 60
+_DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
 
 _BEGIN = "zonewright_begin"
 
@@ -37,9 +44,12 @@ class Database:
     SQLite has one writer: write transactions of this process queue here, other processes' at the file.
     """
 
-    def __init__(self, engine: AsyncEngine, *, watching: AsyncEngine | None = None) -> None:
+    def __init__(
+        self, engine: AsyncEngine, for_dry_runs: AsyncEngine, *, watching: AsyncEngine | None = None
+    ) -> None:
         self.engine = engine
         self._watching = watching
+        self._dry_runs = DryRuns(for_dry_runs, self._connected)
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
@@ -79,38 +89,23 @@ class Database:
             raise DatabaseUnknown(
                 f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg"
             )
-        drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
-        options: dict[str, Any] = {
-            "json_serializer": _dumps,
-            "json_deserializer": orjson.loads,
-            "hide_parameters": True,  # in what failures say: they are logged
-            "pool_size": pool_size,
-            "max_overflow": pool_size,
-            "pool_timeout": 10,
-        }
+        limits = {"timeout": CONNECT_SECONDS, "command_timeout": None if migrating else patience_seconds}
         if dialect == "postgresql":
-            options["isolation_level"] = "READ COMMITTED"
-            limits = {"timeout": CONNECT_SECONDS, "command_timeout": None if migrating else patience_seconds}
-            options["connect_args"] = limits
-        else:
-            options["module"] = Driver()
-        engine = create_async_engine(address.set(drivername=drivers[dialect]), **options)
-        if dialect == "sqlite":
-            event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
-            if migrating:
-                event.listen(engine.sync_engine, "connect", _without_references)
-            event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
-        else:
-            event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
-        event.listen(engine.sync_engine, "handle_error", _on_error)
-        if dialect == "sqlite":
-            return cls(engine)
-        watching = create_async_engine(
-            engine.url, **options | {"pool_size": 1, "max_overflow": 0, "isolation_level": "AUTOCOMMIT"}
+            return cls(
+                _postgres(address, limits, pool_size),
+                _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_PATIENCE_SECONDS),
+                watching=_postgres(address, limits, 1, more=0, isolation_level="AUTOCOMMIT"),
+            )
+        engine = _sqlite(address, pool_size)
+        event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
+        if migrating:
+            event.listen(engine.sync_engine, "connect", _without_references)
+        reading = address.set(
+            database=f"file:{quote(address.database or '')}", query={"mode": "ro", "uri": "true"}
         )
-        event.listen(watching.sync_engine, "checkout", _on_postgres_checkout)
-        event.listen(watching.sync_engine, "handle_error", _on_error)
-        return cls(engine, watching=watching)
+        for_dry_runs = _sqlite(reading, DRY_RUNS, more=0, timeout=_DRY_RUN_PATIENCE_SECONDS)
+        event.listen(for_dry_runs.sync_engine, "connect", _on_sqlite_dry_run_connect)
+        return cls(engine, for_dry_runs)
 
     @asynccontextmanager
     async def transaction(self, *, brief: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -174,6 +169,21 @@ class Database:
                 yield connection
 
     @asynccontextmanager
+    async def dry_run(
+        self, organization_id: str, zone_ids: Collection[str], names: Collection[str] = ()
+    ) -> AsyncIterator[AsyncConnection]:
+        """A connection on which an organization's configuration can be written, and nothing is.
+
+        Nobody waits for it, and it waits for nobody but other dry runs.
+
+        Args:
+            zone_ids: the zones that the dry run is about; of others, it sees only that they are there.
+            names: what applications are going to be called in them.
+        """
+        async with self._dry_runs.begin(organization_id, zone_ids, names) as connection:
+            yield connection
+
+    @asynccontextmanager
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
             try:
@@ -189,9 +199,46 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._dry_runs.close()
         await self.engine.dispose()
         if self._watching is not None:
             await self._watching.dispose()
+
+
+def _sqlite(address: URL, size: int, **options: Any) -> AsyncEngine:
+    engine = _pooled(address.set(drivername="sqlite+aiosqlite"), size, module=Driver(), **options)
+    event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
+    return engine
+
+
+def _postgres(address: URL, limits: dict[str, Any], size: int, **options: Any) -> AsyncEngine:
+    options = {"isolation_level": "READ COMMITTED", **options}
+    engine = _pooled(address.set(drivername="postgresql+asyncpg"), size, connect_args=limits, **options)
+    event.listen(engine.sync_engine, "checkout", _on_postgres_checkout)
+    return engine
+
+
+def _pooled(
+    address: URL, size: int, *, more: int | None = None, timeout: float = 10, **options: Any
+) -> AsyncEngine:
+    """An engine.
+
+    Args:
+        more: connections beyond the pool's size; as many again when it is left out.
+        timeout: how long one waits for a connection, in seconds.
+    """
+    engine = create_async_engine(
+        address,
+        json_serializer=_dumps,
+        json_deserializer=orjson.loads,
+        hide_parameters=True,  # in what failures say: they are logged
+        pool_size=size,
+        max_overflow=size if more is None else more,
+        pool_timeout=timeout,
+        **options,
+    )
+    event.listen(engine.sync_engine, "handle_error", _on_error)
+    return engine
 
 
 @contextmanager
@@ -211,6 +258,8 @@ def _dumps(value: Any) -> str:
 
 def _on_error(context: ExceptionContext) -> None:
     """Tell a database that is away, or that another process keeps locked, from one that refuses."""
+    if not isinstance(context.original_exception, Exception):
+        return  # whoever asked has been stopped
     told = str(context.original_exception)
     if context.is_disconnect or "database is locked" in told:
         raise Unavailable("the database does not answer", internal=told) from context.original_exception
@@ -223,6 +272,19 @@ def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:
 
 
 def _on_sqlite_connect(connection: Any, _record: Any) -> None:
+    cursor = _settled(connection)
+    _switch_to_wal(cursor)
+    cursor.close()
+
+
+def _on_sqlite_dry_run_connect(connection: Any, _record: Any) -> None:
+    cursor = _settled(connection)
+    cursor.execute(f"PRAGMA temp.max_page_count = {_DRY_RUN_PAGES}")
+    cursor.close()
+
+
+def _settled(connection: Any) -> Any:
+    """A cursor of a new SQLite connection, which has what every one has."""
     # No transaction control by the driver: `_on_sqlite_begin` decides how one starts.
     connection.isolation_level = None
     # SQLite's own lower() knows ASCII only.
@@ -236,8 +298,7 @@ def _on_sqlite_connect(connection: Any, _record: Any) -> None:
         "temp_store = MEMORY",
     ):
         cursor.execute(f"PRAGMA {setting}")
-    _switch_to_wal(cursor)
-    cursor.close()
+    return cursor
 
 
 def _without_references(connection: Any, _record: Any) -> None:

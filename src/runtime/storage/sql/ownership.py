@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, delete, insert, select
+from sqlalchemy import Row, and_, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
@@ -98,6 +98,15 @@ async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]
     return [_record(row) for row in rows]
 
 
+async def count_protected(conn: AsyncConnection, organization_id: str) -> int:
+    """How many things there are in the organization that no changeset may delete."""
+    query = select(func.count()).select_from(ownerships)
+    found = await conn.scalar(
+        query.where(ownerships.c.organization_id == organization_id, ownerships.c.protect.is_(True))
+    )
+    return int(found or 0)
+
+
 async def with_names(
     conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str]
 ) -> list[Record]:
@@ -115,51 +124,47 @@ async def with_names(
     return found
 
 
-async def replace(
-    conn: AsyncConnection,
-    organization_id: str,
-    *,
-    gone: Collection[tuple[str, str]],
-    records: Sequence[Record],
-    revision: int,
-    now: datetime,
+async def drop(conn: AsyncConnection, organization_id: str, gone: Collection[tuple[str, str]]) -> None:
+    """Drop the records of these (kind, entity) pairs."""
+    columns = ownerships.c
+    await conn.execute(
+        delete(ownerships).where(
+            columns.organization_id == bindparam("of_organization"),
+            columns.kind == bindparam("of_kind"),
+            columns.entity_id == bindparam("of_entity"),
+        ),
+        [
+            {"of_organization": organization_id, "of_kind": kind, "of_entity": entity_id}
+            for kind, entity_id in gone
+        ],
+    )
+
+
+async def add(
+    conn: AsyncConnection, organization_id: str, records: Sequence[Record], *, revision: int, now: datetime
 ) -> None:
-    """Drop the records of these (kind, entity) pairs, then keep these: names can be exchanged that way."""
-    if gone:
-        columns = ownerships.c
-        await conn.execute(
-            delete(ownerships).where(
-                columns.organization_id == bindparam("of_organization"),
-                columns.kind == bindparam("of_kind"),
-                columns.entity_id == bindparam("of_entity"),
-            ),
-            [
-                {"of_organization": organization_id, "of_kind": kind, "of_entity": entity_id}
-                for kind, entity_id in sorted(gone)
-            ],
-        )
-    if records:
-        await conn.execute(
-            insert(ownerships),
-            [
-                {
-                    "organization_id": organization_id,
-                    "zone_id": record.zone_id,
-                    "kind": record.kind,
-                    "entity_id": record.entity_id,
-                    "owner": record.owner,
-                    "name": record.name,
-                    "fields": list(record.fields),
-                    "applied": record.applied,
-                    "secret_versions": record.secret_versions,
-                    "source": record.source,
-                    "protect": record.protect,
-                    "revision": revision,
-                    "updated_at": now,
-                }
-                for record in records
-            ],
-        )
+    """Keep these records; none of their entities has one."""
+    await conn.execute(
+        insert(ownerships),
+        [
+            {
+                "organization_id": organization_id,
+                "zone_id": record.zone_id,
+                "kind": record.kind,
+                "entity_id": record.entity_id,
+                "owner": record.owner,
+                "name": record.name,
+                "fields": list(record.fields),
+                "applied": record.applied,
+                "secret_versions": record.secret_versions,
+                "source": record.source,
+                "protect": record.protect,
+                "revision": revision,
+                "updated_at": now,
+            }
+            for record in records
+        ],
+    )
 
 
 async def drop_archived(conn: AsyncConnection, organization_id: str, kinds: Iterable[Kind]) -> None:

@@ -134,8 +134,8 @@ def test_refused(api: Any, headers: dict[str, str], more: dict[str, Any], status
 @pytest.mark.threat("31r")
 def test_only_changesets_are_large_and_only_from_those_who_are_known(api: Any) -> None:
     """Nobody makes the service keep more of a body than its operation has a use for."""
-    much = a_zone() | {"fields": ["x" * 1000] * 5000}
-    assert post(api, changeset(api, much)).status_code == 200
+    much = [a_zone() | {"fields": ["x" * 1000] * 1000} for _ in range(5)]
+    assert post(api, changeset(api, *much)).status_code == 200
 
     path = f"/organizations/{api.organization_id}/changesets"
     assert answered_before_the_body(api, path) == 401

@@ -8,6 +8,7 @@ from typing import Literal
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
+from runtime.services.management.access.permissions import trying
 
 TOKEN_TYPE = "m2m+jwt"
 REFUSED = "the bearer credential is not valid"
@@ -78,6 +79,7 @@ class Caller:
         display: its name, for messages and histories.
         zone_roles: zone id -> the roles that a user has there besides.
         sign_in: set for users alone.
+        only_tries: on a dry run: nothing is written, so whoever may read something may try to change it.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Caller:
     display: str
     zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     sign_in: SignIn | None = None
+    only_tries: bool = False
 
     def roles_in(self, zone: Zone | None) -> tuple[str, ...]:
         """The roles that count for what is in that zone; None for what belongs to the organization itself.
@@ -94,15 +97,18 @@ class Caller:
         A role in a zone counts nowhere else.
         """
         if zone is None:
-            return (self.role,)
+            return self._acting(self.role)
         if zone.owner_type is OwnerType.PLATFORM:
-            return (_IN_OWN_ZONE.get(self.role, self.role),)
-        return (self.role, *self.zone_roles.get(zone.id, ()))
+            return self._acting(_IN_OWN_ZONE.get(self.role, self.role))
+        return self._acting(self.role, *self.zone_roles.get(zone.id, ()))
 
     @property
     def roles_anywhere(self) -> tuple[str, ...]:
         """Every role that counts somewhere: what a request needs to be looked at at all."""
-        return (self.role, *(role for roles in self.zone_roles.values() for role in roles))
+        return self._acting(self.role, *(role for roles in self.zone_roles.values() for role in roles))
+
+    def _acting(self, *roles: str) -> tuple[str, ...]:
+        return trying(roles) if self.only_tries else roles
 
     @property
     def jkt(self) -> str | None:

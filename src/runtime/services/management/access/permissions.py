@@ -78,6 +78,9 @@ _FLAGS = {
     Verb.DELETE: "delete",
 }
 _CHANGES = frozenset({Verb.UPDATE, Verb.DELETE, Verb.ARCHIVE})
+# The end of the name of a role that only tries: on a dry run nothing is written.
+_TRYING = " on a dry run"
+_EVERY_VERB = frozenset(Verb)
 
 
 def _parse(table: str) -> dict[str, dict[str, frozenset[Verb]]]:
@@ -120,15 +123,26 @@ def _each(roles: Roles) -> tuple[str, ...]:
     return (roles,) if isinstance(roles, str) else roles
 
 
+def trying(roles: Roles) -> tuple[str, ...]:
+    """The roles for a dry run: what they may read they may try to change, and nothing else."""
+    return tuple(f"{role}{_TRYING}" for role in _each(roles))
+
+
+def _verbs(role: str, subject: str) -> frozenset[Verb]:
+    """What a role may do with entities of that kind."""
+    own = TABLE[subject].get(role.removesuffix(_TRYING), frozenset())
+    return _EVERY_VERB if role.endswith(_TRYING) and Verb.RETRIEVE in own else own
+
+
 def sees(roles: Roles, subject: str) -> bool:
     """Tell whether anything of that kind exists for these roles."""
-    return any(TABLE[subject].get(role) for role in _each(roles))
+    return any(_verbs(role, subject) for role in _each(roles))
 
 
 def allows(roles: Roles, subject: str, verb: Verb) -> bool:
     """Tell whether one of the roles may do that. Archiving takes the right to delete."""
     wanted = Verb.DELETE if verb is Verb.ARCHIVE else verb
-    return any(wanted in TABLE[subject].get(role, frozenset()) for role in _each(roles))
+    return any(wanted in _verbs(role, subject) for role in _each(roles))
 
 
 def require(roles: Roles, subject: str, verb: Verb) -> None:
@@ -136,7 +150,7 @@ def require(roles: Roles, subject: str, verb: Verb) -> None:
     if not sees(roles, subject):
         raise NotFound(f"there is nothing called `{subject}` here")
     if not allows(roles, subject, verb):
-        held = list(dict.fromkeys(_each(roles)))
+        held = list(dict.fromkeys(role.removesuffix(_TRYING) for role in _each(roles)))
         named = ("role " if len(held) == 1 else "roles ") + ", ".join(f"`{role}`" for role in held)
         raise Forbidden(f"the {named} may not {verb.value} `{subject}`")
 

@@ -3,34 +3,37 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.adapters.keys.sealing import SecretHasher
 from runtime.contract.answers import part_answer
+from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.contract.changes import AuditRange, Changeset, ChangesetResult, Operation, OperationResult
-from runtime.domain.errors import Conflict, ManagementError, NotFound, Problem, ValidationFailed
+from runtime.domain.errors import Conflict, ManagementError, Problem, TooLarge, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ALL, BY_NAME, Verb
+from runtime.domain.kinds import ALL, APPLICATION, BY_NAME, ZONE
 from runtime.services.management import entities
-from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes import receipts
+from runtime.services.management.changes import receipts, rights
 from runtime.services.management.changes.extras import Later
 from runtime.services.management.changes.ownership import Owners
+from runtime.services.management.changes.pace import Pace
 from runtime.services.management.changes.pointers import has_pointers, resolved, stand_in
-from runtime.services.management.changes.receipts import SUBJECT
 from runtime.services.management.changes.references import Target
 from runtime.services.management.changes.specs import Parts as SpecParts
 from runtime.services.management.changes.specs import located, take_apart
 from runtime.services.management.changes.staleness import require_base, standing_of
 from runtime.services.management.changes.steps import Steps
-from runtime.services.management.unit import Unit, unit_of_work
+from runtime.services.management.unit import Unit, reading_unit, unit_of_work
+from runtime.services.management.unit import dry_run as dry_run_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Applied
 
+DRY_RUN_SECONDS = 120
 MANIFEST_KINDS = {kind.name: kind for kind in ALL if kind.manifest}
 _PROGRESS_EVERY = 100
 
@@ -63,7 +66,7 @@ async def apply(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Apply a changeset, or with `dry_run` do everything and then undo it.
+    """Apply a changeset, or with `dry_run` find out what that would come to.
 
     Args:
         organization: id or label.
@@ -75,70 +78,128 @@ async def apply(
         ValidationFailed, Forbidden, NotFound, Conflict: as a single call would, with the operation's place.
         PreconditionFailed: something has changed since the base; the problems say what, and who did it.
         Conflict: another body under the same plan digest.
+        TooLarge: a dry run takes longer than one may.
     """
-    digest = body_digest(parts, changeset)
-    checked = await _check(changeset, dry_run=dry_run)
-    acting = _acting(caller, changeset, dry_run=dry_run)
-    changeset_id = None if dry_run else new_id()
+    acting = rights.acting(caller, dry_run=dry_run)
+    checked = await _check(acting, changeset, dry_run=dry_run)
+    if dry_run:
+        return await _tried(parts, acting, organization, changeset, checked, request_id, progress)
+    digest = await body_digest(parts.hasher, changeset)
     try:
-        async with unit_of_work(
-            parts, acting, request_id, changeset_id=changeset_id, dry_run=dry_run
-        ) as unit:
+        async with unit_of_work(parts, acting, request_id, changeset_id=new_id()) as unit:
             found = await entities.organization_of(unit, organization)
             await unit.revision()  # from here on nobody else of the organization writes
-            if not dry_run:
-                await _stop_if_applied(unit.conn, found.id, changeset)
+            await _stop_if_applied(unit.conn, found.id, changeset)
             results = await _run(unit, changeset, checked, progress)
-            answer = _answer(unit, changeset, results)
-            if not dry_run:
-                await receipts.keep(unit, changeset, digest, answer, caller)
+            answer = await _answer(unit, changeset, results)
+            await receipts.keep(unit, changeset, digest, answer, caller)
     except _AppliedBefore as before:
         return _replayed(before.applied, digest)
-    return Outcome(_with_secrets(unit, answer))
+    return Outcome(_with_secrets(unit, part_answer(answer)))
 
 
-def body_digest(parts: Parts, changeset: Changeset) -> str:
+async def _tried(
+    parts: Parts,
+    acting: Caller,
+    organization: str,
+    changeset: Changeset,
+    checked: Mapping[int, SpecParts],
+    request_id: str,
+    progress: Progress | None,
+) -> Outcome:
+    """What a changeset would come to, tried out where nobody sees it and nobody waits for it."""
+    try:
+        async with asyncio.timeout(DRY_RUN_SECONDS):
+            async with reading_unit(parts, acting, request_id) as unit:
+                own_zone = (await entities.organization_of(unit, organization)).zone_id
+                zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
+            names = _names_in(changeset)
+            async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
+                results = await _run(unit, changeset, checked, progress)
+                return Outcome(part_answer(await _answer(unit, changeset, results)))
+    except TimeoutError:
+        raise TooLarge(
+            f"trying out {len(changeset.operations)} operations takes longer than {DRY_RUN_SECONDS} seconds;"
+            " plan fewer zones at a time"
+        ) from None
+
+
+async def _zones_of(unit: Unit, changeset: Changeset) -> set[str]:
+    """The ids of the zones that a changeset is about, as far as they are there."""
+    zone_ids = {
+        operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id
+        for operation in changeset.operations
+    }
+    standing = await standing_of(unit, changeset)
+    return {zone_id for zone_id in zone_ids | {one.zone_id for one in standing.values()} if zone_id}
+
+
+def _names_in(changeset: Changeset) -> set[str]:
+    """What applications are going to be called."""
+    applications = [each for each in changeset.operations if each.kind == APPLICATION.name]
+    names = {name for each in applications for name in (each.name, each.spec.get(APPLICATION.handle or ""))}
+    return {name for name in names if isinstance(name, str)}
+
+
+async def body_digest(hasher: SecretHasher, changeset: Changeset) -> str:
     """What tells two bodies apart. It is keyed: the secrets in a body cannot be guessed from it."""
-    canonical = json.dumps(changeset.model_dump(mode="json"), sort_keys=True)
-    return parts.hasher.hash(canonical).hex()
-
-
-def _acting(caller: Caller, changeset: Changeset, *, dry_run: bool) -> Caller:
-    """Who the operations run as. A dry run changes nothing, so seeing everything it mentions is enough."""
-    permissions.require(caller.roles_anywhere, SUBJECT, Verb.RETRIEVE if dry_run else Verb.CREATE)
-    if not dry_run:
-        return caller  # each operation asks for what it needs, where it needs it
+    pace, digest = Pace(), hasher.begin()
+    rest = changeset.model_copy(update={"operations": []}).model_dump(mode="json")
+    before, place, after = json.dumps(rest, sort_keys=True).partition('"operations": [')
+    digest.update(f"{before}{place}".encode())
     for index, operation in enumerate(changeset.operations):
-        roles = (caller.role, *caller.zone_roles.get((operation.zone and operation.zone.id) or "", ()))
-        if not permissions.allows(roles, BY_NAME[operation.kind].operations, Verb.RETRIEVE):
-            refused = NotFound(f"there is nothing called `{operation.kind}` here")
-            raise _placed(refused, index, operation, in_spec=False)
-    return replace(caller, role="org_admin")
+        text = json.dumps(operation.model_dump(mode="json"), sort_keys=True)
+        digest.update(f"{', ' if index else ''}{text}".encode())
+        await pace.rest()
+    digest.update(after.encode())
+    return digest.hexdigest()
 
 
-async def _check(changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
-    """Check every spec; the parts of those that nothing is left to find out about.
+async def _check(acting: Caller, changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
+    """Check every operation by itself; the parts of the specs that nothing is left to find out about.
 
-    Raises: ValidationFailed, with the problems of all operations.
+    Raises:
+        ValidationFailed: with the problems of all operations, up to a hundred of them.
+        NotFound, Forbidden: for the first operation that is not for the caller to send.
     """
+    pace = Pace()
     problems: list[Problem] = []
     checked: dict[int, SpecParts] = {}
     for index, operation in enumerate(changeset.operations):
-        if index % _PROGRESS_EVERY == 0:
-            await asyncio.sleep(0)  # other requests are served in between
+        await pace.rest()
         if operation.kind not in MANIFEST_KINDS:
             known = ", ".join(f"`{name}`" for name in MANIFEST_KINDS)
             message = f"unknown kind `{operation.kind}`; there are {known}"
             problems.append(Problem("validation_error", message, f"operations[{index}].kind"))
-        elif operation.op in ("create", "update", "adopt"):
-            try:
-                _check_spec(index, operation, checked, dry_run=dry_run)
-            except ValidationFailed as refused:
-                problems.extend(located(refused, index, operation))
+        else:
+            problems += _problems_of(acting, index, operation, checked, dry_run=dry_run)
+        if len(problems) >= MAX_PROBLEMS:
+            break
     if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ValidationFailed(f"`{problems[0].field}`: {problems[0].message}{more}", problems=problems)
+        raise wrong(problems)
     return checked
+
+
+def wrong(problems: list[Problem]) -> ValidationFailed:
+    """The refusal of a changeset for problems of its operations; no more of them than anybody reads."""
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    if len(problems) >= MAX_PROBLEMS:
+        problems, more = problems[:MAX_PROBLEMS], " (and more than can be told)"
+    return ValidationFailed(f"`{problems[0].field}`: {problems[0].message}{more}", problems=problems)
+
+
+def _problems_of(
+    acting: Caller, index: int, operation: Operation, checked: dict[int, SpecParts], *, dry_run: bool
+) -> list[Problem]:
+    try:
+        rights.require(acting, operation)
+        if operation.op in ("create", "update", "adopt"):
+            _check_spec(index, operation, checked, dry_run=dry_run)
+    except ValidationFailed as refused:
+        return located(refused, index, operation)
+    except ManagementError as refused:
+        raise _placed(refused, index, operation, in_spec=False) from refused
+    return []
 
 
 def _check_spec(index: int, operation: Operation, checked: dict[int, SpecParts], *, dry_run: bool) -> None:
@@ -210,30 +271,30 @@ def _placed(
     return type(refused)(detail, problems=problems, internal=refused.internal)
 
 
-def _answer(unit: Unit, changeset: Changeset, results: list[Target]) -> ChangesetResult:
-    head = unit.head
+async def _answer(unit: Unit, changeset: Changeset, results: list[Target]) -> ChangesetResult:
+    pace, head = Pace(), unit.head
     revision = head.revision if head else changeset.base_revision
     audit = None
     if head is not None and unit.records and not unit.dry_run:
         audit = AuditRange(first=head.audit_sequence + 1, last=head.audit_sequence + unit.records)
+    operations = []
+    for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True)):
+        operations.append(
+            OperationResult(index=index, op=done.op, kind=done.kind, id=target.id, name=done.name)
+        )
+        await pace.rest()
     return ChangesetResult(
         id=unit.changeset_id,
         base_revision=changeset.base_revision,
         revision=revision,
         dry_run=unit.dry_run,
-        operations=[
-            OperationResult(index=index, op=done.op, kind=done.kind, id=target.id, name=done.name)
-            for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True))
-        ],
+        operations=operations,
         audit=audit,
     )
 
 
-def _with_secrets(unit: Unit, result: ChangesetResult) -> dict[str, Any]:
-    """The answer with what is shown once; nothing of it is kept, and a dry run shows nothing."""
-    answer = part_answer(result)
-    if unit.dry_run:
-        return answer
+def _with_secrets(unit: Unit, answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with what is shown once; nothing of that is kept."""
     for done in answer["operations"]:
         if done["op"] == "create" and (secrets := unit.shown_once.get(done["id"])):
             done["shown_once"] = secrets

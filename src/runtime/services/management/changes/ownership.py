@@ -13,6 +13,7 @@ from runtime.storage.sql import ownership as storage
 from runtime.storage.sql.ownership import Record
 
 Key = tuple[str, str]  # kind, entity
+_BATCH = 500  # records in one statement: turning them into rows takes a while
 
 
 @dataclass
@@ -112,6 +113,8 @@ class Owners:
         self._protected.pop((kind.name, entity_id), None)
         if not self._protected:
             return
+        if await storage.count_protected(unit.conn, unit.organization_id) == len(self._protected):
+            return
         left = await storage.protected(unit.conn, unit.organization_id)
         lost = self._protected.keys() - {(record.kind, record.entity_id) for record in left}
         for key in sorted(lost):
@@ -121,6 +124,7 @@ class Owners:
                     f"{record.kind} `{record.name}` of `{record.owner}` would go too, and is protected;"
                     " apply `protect: false` first"
                 )
+            del self._protected[key]
 
     def put(self, record: Record) -> None:
         """Leave this record behind, in place of the one the entity has."""
@@ -184,15 +188,14 @@ class Owners:
 
     async def flush(self, unit: Unit) -> None:
         """Write what has changed."""
-        gone = (self._gone | self._new.keys()) & self._records.keys()
-        await storage.replace(
-            unit.conn,
-            unit.organization_id,
-            gone=gone,
-            records=list(self._new.values()),
-            revision=await unit.revision(),
-            now=unit.now,
-        )
+        gone = sorted((self._gone | self._new.keys()) & self._records.keys())
+        records, revision = list(self._new.values()), await unit.revision()
+        # Everything that goes before anything that comes: names can be exchanged that way.
+        for start in range(0, len(gone), _BATCH):
+            await storage.drop(unit.conn, unit.organization_id, gone[start : start + _BATCH])
+        for start in range(0, len(records), _BATCH):
+            batch = records[start : start + _BATCH]
+            await storage.add(unit.conn, unit.organization_id, batch, revision=revision, now=unit.now)
 
 
 _NOTHING = object()

@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime.contract.changes import Operation
 from runtime.domain.errors import ValidationFailed
-from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind
+from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind, Verb
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import entities
 from runtime.services.management.changes.pointers import is_pointer, resolved
@@ -117,7 +117,10 @@ class References:
         if key in self._external:
             return
         kind, handle, owner_type = BY_NAME[pointer["kind"]], pointer["external"], pointer.get("owner_type")
-        within = _within(self.unit, kind, zone_id if kind.zoned else None)
+        if zone_id is None:
+            raise ValidationFailed(f"there is no zone here in which the {kind.name} `{handle}` could be")
+        await entities.require_in(self.unit, kind, Verb.LIST, zone_id)
+        within = {"zone_id": zone_id}
         where = [Equals(str(kind.handle), (handle,))]
         found = [each async for each in storage.all_of(self.unit.conn, kind, within=within, where=where)]
         fitting = [each for each in found if owner_type in (None, getattr(each, "owner_type", None))]

@@ -13,6 +13,7 @@ from runtime.domain.errors import ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, Kind, Verb
 from runtime.domain.kinds.marks import Mark
 
+_TOLD_CHARS = 2_000
 _SOME_SECRET = "secret"  # in place of one that a plan does not know
 
 
@@ -161,10 +162,17 @@ def located(
     """The problems of an operation's refusal, with the operation's place in the changeset."""
     at = f"operations[{index}]"
     if not refused.problems:
-        return [Problem(refused.code, refused.detail, at)]
+        return [Problem(refused.code, _short(refused.detail), at)]
     return [
         Problem(
-            problem.code, problem.message, f"{at}.spec.{problem.field}" if problem.field and in_spec else at
+            problem.code,
+            _short(problem.message),
+            _short(f"{at}.spec.{problem.field}") if problem.field and in_spec else at,
         )
         for problem in refused.problems
     ]
+
+
+def _short(told: str) -> str:
+    """What is told of a problem, which may repeat names that the caller made up, of any length."""
+    return told if len(told) <= _TOLD_CHARS else f"{told[:_TOLD_CHARS]}..."

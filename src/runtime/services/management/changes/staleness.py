@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.contract.changes import Changeset, Operation
 from runtime.domain.errors import PreconditionFailed, Problem
-from runtime.domain.kinds import ALL, BY_NAME, ZONE
+from runtime.domain.kinds import ALL, BY_NAME, ZONE, Verb
 from runtime.domain.kinds.values import rfc3339
+from runtime.services.management.access import permissions
+from runtime.services.management.audit import SUBJECT as AUDIT
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Standing
@@ -28,7 +31,10 @@ async def standing_of(unit: Unit, changeset: Changeset) -> dict[tuple[str, str],
 async def require_base(
     unit: Unit, changeset: Changeset, standing: Mapping[tuple[str, str], Standing]
 ) -> None:
-    """Raise PreconditionFailed when something that is touched was written after the base revision."""
+    """Raise PreconditionFailed when something that is touched was written after the base revision.
+
+    Who did that, when and how is told to those who may read the audit log.
+    """
     base = changeset.base_revision
     if base > await unit.revision() - 1:
         raise PreconditionFailed(f"revision {base} is yet to come; make the plan again")
@@ -43,9 +49,13 @@ async def require_base(
             inside = await _changed_inside(unit, operation.id, base)
             if inside is not None:
                 stale[index] = inside
+        if len(stale) == MAX_PROBLEMS:
+            break
     if not stale:
         return
-    last = await storage.last_changes(unit.conn, unit.organization_id, set(stale.values()))
+    last: Mapping[str, Any] = {}
+    if permissions.allows(unit.caller.roles_in(None), AUDIT, Verb.LIST):
+        last = await storage.last_changes(unit.conn, unit.organization_id, set(stale.values()))
     problems = [
         Problem(
             PreconditionFailed.code,

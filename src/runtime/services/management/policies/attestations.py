@@ -1,11 +1,12 @@
 """What the service vouches for when it stores a policy set version."""
 
-from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.kinds.policy import AttestationStatement, PolicySet
 from runtime.services import keys
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import exchange
 
+ALGORITHM: Algorithm = "ES256"
 ATTESTATION_TYPE = "policy-set-attestation+jwt"
 
 
@@ -36,5 +37,5 @@ async def _signing_key(unit: Unit, zone_id: str) -> SigningKey:
     parsed = unit.signing_keys.setdefault(zone_id, {})
     stored = await exchange.keys(unit.conn, zone_id)
     sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
-    ring = keys.key_ring([one for one in stored if one.algorithm == "ES256"], sealer, parsed, unit.now)
-    return ring.signing["ES256"]
+    ring = keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
+    return ring.signing[ALGORITHM]

@@ -1,0 +1,205 @@
+"""Bodies of changesets, which may be large: capped before they are parsed, read one operation at a time.
+
+Each operation is read as the body of a single call is, with the same limit. Between two of them other
+requests are served, and a body that is not acceptable costs no more than what it takes to see that.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from runtime.api.shared.json_bodies import MAX_BODY_BYTES, MAX_CHANGESET_BYTES, MAX_DEPTH, read_json
+from runtime.contract.bodies import MAX_PROBLEMS, parse
+from runtime.contract.changes import Changeset, Envelope, Operation
+from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
+from runtime.services.management.changes.changesets import wrong
+from runtime.services.management.changes.pace import Pace
+
+
+@dataclass(frozen=True)
+class Cap:
+    """How much one changeset may be.
+
+    Attributes:
+        size: bytes of its body.
+        operations: how many.
+        values: JSON values in all operations together, which is what they take in memory.
+    """
+
+    size: int
+    operations: int
+    values: int
+
+
+WRITERS = Cap(MAX_CHANGESET_BYTES, 50_000, 4_000_000)
+# Whoever may only read has no more than a plan to try out.
+READERS = Cap(16 * 1024 * 1024, 20_000, 1_000_000)
+MAX_OPERATION_BYTES = MAX_BODY_BYTES
+# Checking one operation is one step: whatever else the process does waits for it.
+MAX_OPERATION_VALUES = 30_000
+
+# Up to the next bracket that is in no string. One that is not closed matches nothing.
+_TO_BRACKET = re.compile(rb'(?:[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NAME = re.compile(rb'(?<!\\)"operations"[ \t\r\n]*:[ \t\r\n]*\Z')
+_NAME_BYTES = 64
+_ARRAY = ord("[")
+_COMMA = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
+_BLANK = re.compile(rb"[ \t\r\n]*")
+# So far is looked for brackets without a rest.
+_STEP_BYTES, _STEP_BRACKETS = 2 * MAX_OPERATION_BYTES, 500
+
+
+async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Changeset:
+    """The changeset in a request body.
+
+    Raises: TooLarge, BadRequest for what is not JSON, ValidationFailed with up to a hundred problems.
+    """
+    if len(body) > cap.size:
+        raise TooLarge(f"the body has more than {cap.size} bytes")
+    pace = Pace()
+    split = await _split(body, cap, pace)
+    rest = body[: split.begin] + body[split.end :]
+    if len(rest) > MAX_BODY_BYTES:
+        raise TooLarge(f"what stands beside the operations has more than {MAX_BODY_BYTES} bytes")
+    raw = read_json(rest, content_type)
+    if not split.operations or not isinstance(raw, dict):
+        return parse(Changeset, raw)
+    envelope = parse(Envelope, {name: value for name, value in raw.items() if name != "operations"})
+    operations, problems, values = [], [], 0
+    for index, (begin, end) in enumerate(split.operations):
+        await pace.rest()
+        text = body[begin:end]
+        values += _values(text, index)
+        if values > cap.values:
+            raise _too_many(cap)
+        try:
+            operations.append(parse(Operation, _read(text, index, content_type)))
+        except ValidationFailed as refused:
+            problems += _placed(refused, index)
+            if len(problems) >= MAX_PROBLEMS:
+                break
+    if problems:
+        raise wrong(problems)
+    return Changeset.model_construct(**dict(envelope), operations=operations)
+
+
+@dataclass
+class _Split:
+    """Where the operations are in a body, found by brackets alone.
+
+    Attributes:
+        begin, end: what is inside their array; both 0 as long as it is not found.
+        operations: where each begins and ends.
+        depth: how many brackets are open.
+        values: how many brackets have been.
+    """
+
+    body: bytes
+    cap: Cap
+    begin: int = 0
+    end: int = 0
+    operations: list[tuple[int, int]] = field(default_factory=list)
+    depth: int = 0
+    values: int = 0
+    _opened: int = 0
+
+    def opening(self, before: int, at: int) -> None:
+        """Take a bracket that opens at *at*, after the one at *before*. Raises TooLarge, BadRequest."""
+        self.depth += 1
+        self.values += 1
+        if self.depth > MAX_DEPTH:
+            raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels")
+        if self.values > self.cap.values:
+            raise _too_many(self.cap)
+        if self.depth == 2 and not self.begin and self.body[at] == _ARRAY:
+            named = _NAME.search(self.body, max(before, at - _NAME_BYTES), at)
+            self.begin = at + 1 if named else 0
+        elif self._within and self.depth == 3:
+            self._opened = at
+        elif self._within and at - self._opened > MAX_OPERATION_BYTES:
+            raise _too_large(len(self.operations))
+
+    def closing(self, at: int) -> None:
+        """Take a bracket that closes at *at*. Raises TooLarge, ValidationFailed."""
+        self.depth -= 1
+        if self._within and self.depth == 2:
+            self._add(self._opened, at + 1)
+        elif self._within and self.depth == 1:
+            self.end = at
+
+    @property
+    def _within(self) -> bool:
+        return bool(self.begin and not self.end)
+
+    def _add(self, begin: int, end: int) -> None:
+        index = len(self.operations)
+        if index == self.cap.operations:
+            raise TooLarge(f"there are more than {index} operations; send them in several parts")
+        if end - begin > MAX_OPERATION_BYTES:
+            raise _too_large(index)
+        last = self.operations[-1][1] if index else self.begin
+        if not (_COMMA if index else _BLANK).fullmatch(self.body, last, begin):
+            raise _not_objects()
+        self.operations.append((begin, end))
+
+
+async def _split(body: bytes, cap: Cap, pace: Pace) -> _Split:
+    """Find the operations. Raises TooLarge, BadRequest, ValidationFailed."""
+    found, at, rested = _Split(body, cap), 0, 0
+    while match := _TO_BRACKET.match(body, at, at + _STEP_BYTES):
+        before, at = at, match.end()
+        if match[1] in b"[{":
+            found.opening(before, at - 1)
+        else:
+            found.closing(at - 1)
+        if found.depth <= 0:
+            break
+        if at - rested > _STEP_BYTES or found.values % _STEP_BRACKETS == 0:
+            await pace.rest()
+            rested = at
+    if not match and at + _STEP_BYTES < len(body):
+        raise TooLarge(f"there are more than {_STEP_BYTES} bytes between two brackets")
+    if found.begin and not found.end:
+        raise BadRequest("the body is not JSON: the array of `operations` does not end")
+    if found.operations and not _BLANK.fullmatch(body, found.operations[-1][1], found.end):
+        raise _not_objects()
+    return found if found.operations else _Split(body, cap)
+
+
+def _too_large(index: int) -> TooLarge:
+    return TooLarge(f"operation {index} has more than {MAX_OPERATION_BYTES} bytes")
+
+
+def _too_many(cap: Cap) -> TooLarge:
+    return TooLarge(f"the operations have more than {cap.values} values; send them in several parts")
+
+
+def _not_objects() -> ValidationFailed:
+    return ValidationFailed.of("operations", "must be an array of objects, with a comma between two of them")
+
+
+def _values(text: bytes, index: int) -> int:
+    """How many values there are in an operation, or one more. Raises TooLarge."""
+    bare = _STRING.sub(b"", text)
+    values = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
+    if values > MAX_OPERATION_VALUES:
+        raise TooLarge(f"operation {index} has more than {MAX_OPERATION_VALUES} values")
+    return values
+
+
+def _read(text: bytes, index: int, content_type: str | None) -> object:
+    """The JSON value of an operation."""
+    try:
+        return read_json(text, content_type)
+    except ManagementError as refused:
+        raise type(refused)(f"operation {index}: {refused.detail}") from None
+
+
+def _placed(refused: ValidationFailed, index: int) -> list[Problem]:
+    """The problems of one operation's form, with its place."""
+    at = f"operations[{index}]"
+    if not refused.problems:
+        return [Problem(refused.code, refused.detail, at)]
+    return [
+        Problem(one.code, one.message, f"{at}.{one.field}" if one.field else at) for one in refused.problems
+    ]

@@ -1,0 +1,239 @@
+"""What changesets may cost: who sends too much is refused before it is read, and nobody else notices."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+from tests.runtime.management.changes.test_changesets_http import a_zone, changeset
+from tests.runtime.management.conftest import Api
+from tests.support.applying import app, create
+
+from runtime.api.management.changeset_bodies import READERS, WRITERS
+from runtime.contract.bodies import MAX_PROBLEMS
+from runtime.domain.identifiers import new_id
+from runtime.services.management.changes import changesets
+from runtime.services.management.changes.places import OF_CALLER, OF_ORGANIZATION
+from runtime.services.parts import Parts
+from runtime.storage.sql.tables import METADATA
+
+MANY = 1_500
+MIB = 1024 * 1024
+
+
+def path_of(api: Api, *, dry_run: bool = True) -> str:
+    return f"/organizations/{api.organization_id}/changesets{'?dry_run=true' if dry_run else ''}"
+
+
+@pytest.fixture(scope="module")
+def reader(api: Api) -> Api:
+    """Somebody who may read, and whose places nobody else takes."""
+    return api.with_role("org_viewer")
+
+
+@pytest.fixture(scope="module")
+def writer(api: Api) -> Api:
+    return api.with_role("org_member")
+
+
+class Upload:
+    """A request whose body is announced, and comes when the test says so."""
+
+    def __init__(self, api: Api, length: int, *, dry_run: bool = True) -> None:
+        server = urlsplit(api.server.url)
+        self._socket = socket.create_connection((str(server.hostname), server.port or 0), timeout=30)
+        head = (
+            f"POST {path_of(api, dry_run=dry_run)} HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: {api.client.headers['Authorization']}\r\nContent-Length: {length}\r\n\r\n"
+        )
+        self._socket.sendall(f"{head}{{".encode())
+
+    def status(self, *, within_seconds: float = 30) -> int | None:
+        """The status of the answer, though the body has not come; None while there is none."""
+        self._socket.settimeout(within_seconds)
+        try:
+            return int(self._socket.recv(64).split()[1])
+        except TimeoutError:
+            return None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def uploads(api: Api, count: int) -> Iterator[None]:
+    """So many changesets under way, which do not end by themselves."""
+    opened = [Upload(api, 1000) for _ in range(count)]
+    time.sleep(0.5)  # until the server has looked at them
+    try:
+        yield
+    finally:
+        for each in opened:
+            each.close()
+
+
+def eventually(api: Api, body: Any) -> httpx.Response:
+    """The answer to a dry run once there is a place again: the server notices hung-up senders by itself."""
+    for _ in range(100):
+        response = api("POST", path_of(api), body)
+        if response.status_code != 429:
+            break
+        time.sleep(0.1)
+    return response
+
+
+def memory_mib() -> float:
+    """What this process has in memory; the server runs in it."""
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def rows(api: Api) -> dict[str, int]:
+    """How many rows each table has."""
+
+    async def count(parts: Parts) -> dict[str, int]:
+        async with parts.database.reading() as conn:
+            return {
+                name: int((await conn.execute(select(func.count()).select_from(table))).scalar_one())
+                for name, table in METADATA.tables.items()
+            }
+
+    return api.server.call(count)
+
+
+@pytest.mark.threat("41f", "41i", "41j", "41k")
+def test_bodies_larger_than_a_reader_has_a_use_for(api: Api, reader: Api, writer: Api) -> None:
+    """By the length that is announced, before anything has come; or as soon as more has come."""
+    zone = a_zone()
+    assert reader("POST", path_of(api), changeset(api, zone)).status_code == 200
+    before, kept = memory_mib(), rows(api)
+    for _ in range(MANY):
+        upload = Upload(reader, 30 * MIB)
+        assert upload.status() == 413
+        upload.close()
+    assert memory_mib() - before < 100
+    assert rows(api) == kept
+    for sender, cap in ((reader, READERS), (writer, WRITERS)):
+        too_long = Upload(sender, cap.size + 1)
+        assert too_long.status() == 413
+        too_long.close()
+        fitting = Upload(sender, cap.size)
+        assert fitting.status(within_seconds=0.5) is None
+        fitting.close()
+
+    def without_length() -> Iterator[bytes]:
+        for _ in range(30):
+            yield b" " * MIB
+
+    with suppress(httpx.TransportError):  # the server hangs up on the rest
+        assert reader.client.post(path_of(api), content=without_length()).status_code == 413
+    assert memory_mib() - before < 100
+
+
+@pytest.mark.threat("41i")
+def test_who_may_not_apply_is_told_before_the_body(api: Api, reader: Api) -> None:
+    """Nothing of a body is read for somebody who can do nothing with it."""
+    upload = Upload(reader, 1000, dry_run=False)
+    assert upload.status() == 403
+    upload.close()
+    assert reader("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 403
+
+
+@pytest.mark.threat("41e", "41i")
+def test_places_are_counted(api: Api, other: Api) -> None:
+    """So many at once of one caller, and of one organization; others have their own, and places come back."""
+    first, second, third = (api.with_role("org_viewer") for _ in range(3))
+    body = changeset(api, a_zone())
+    assert first("POST", path_of(api), body).status_code == 200
+    with uploads(first, OF_CALLER):
+        refused = first("POST", path_of(api), body)
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limit_exceeded")
+        assert int(refused.headers["retry-after"]) > 0
+        assert second("POST", path_of(api), body).status_code == 200
+        with uploads(second, OF_ORGANIZATION - OF_CALLER):
+            assert third("POST", path_of(api), body).status_code == 429
+            assert other("POST", path_of(other), changeset(other, a_zone())).status_code == 200
+            # Who applies does not wait for those who try out.
+            assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200
+    for sender in (first, third):
+        assert eventually(sender, body).status_code == 200
+
+
+@pytest.mark.threat("41e", "41j", "41k")
+def test_many_dry_runs_leave_nothing(api: Api, reader: Api) -> None:
+    """Fifteen hundred, each about something else, accepted or refused: memory is flat and no row is left."""
+    zone, body = api.zone(), changeset(api)
+
+    def attempt(number: int) -> None:
+        name = new_id()
+        group = create("Group", name, zone.id, name=name, members=[f"{name}@example.org"])
+        wrong = [app(name, zone.id, nme="x")] if number % 3 else []
+        answer = reader("POST", path_of(api), {**body, "operations": [group, *wrong]})
+        assert answer.status_code == (400 if wrong else 200), answer.text
+
+    for number in range(100):
+        attempt(number)
+    before, kept = memory_mib(), rows(api)
+    for number in range(MANY):
+        attempt(number)
+    assert memory_mib() - before < 30
+    assert rows(api) == kept
+
+
+@pytest.mark.threat("41l")
+def test_others_are_served_during_dry_runs(api: Api, other: Api, reader: Api) -> None:
+    """Sixty zones are tried out; whoever writes meanwhile, in the same organization too, does not wait."""
+    zones = [{**a_zone(), "local_id": str(number)} for number in range(60)]
+    apps = [app(f"a{number}", {"local_id": str(number % 60)}) for number in range(120)]
+    body = changeset(api, *zones, *apps)
+    mine, theirs = api.zone(), other.zone()
+    answers: list[httpx.Response] = []
+    trying = threading.Thread(target=lambda: answers.append(reader("POST", path_of(api), body)))
+    waited: list[float] = []
+    trying.start()
+    while trying.is_alive():
+        for zone in (mine, theirs):
+            begun = time.monotonic()
+            zone.make("roles")
+            waited.append(time.monotonic() - begun)
+    trying.join()
+    assert answers[0].status_code == 200, answers[0].text
+    assert len(waited) >= 6, "the dry run has waited for the writes, or they for it"
+    assert sorted(waited)[len(waited) // 2] < 1
+
+
+@pytest.mark.threat("41i")
+def test_a_dry_run_that_takes_too_long_is_stopped(
+    api: Api, reader: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what to do, and that it is of no use to try the same again."""
+    body = changeset(api, a_zone())
+    assert reader("POST", path_of(api), body).status_code == 200
+    with monkeypatch.context() as patched:
+        patched.setattr(changesets, "DRY_RUN_SECONDS", 0.001)
+        refused = reader.refused(413, "POST", path_of(api), body)
+    assert "fewer zones" in refused["message"]
+    assert reader("POST", path_of(api), body).status_code == 200
+
+
+@pytest.mark.threat("41j", "31u")
+def test_refusals_are_short(api: Api, reader: Api) -> None:
+    """A refused changeset comes to a hundred problems at most, and long names are not repeated in full."""
+    operation = {"op": "create", "kind": "Application", "name": "a", "spec": {"identifier": "a", "name": "a"}}
+    wrong = {**operation, "spec": {"x" * 500_000: 1}}
+    few = reader.refused(400, "POST", path_of(api), changeset(api, *[wrong] * 3))
+    assert len(json.dumps(few)) < 100_000
+    assert "unknown member" in few["details"][-1]["message"]
+    for bad in ({**operation, "spec": {"nme": 1}}, {**operation, "kind": "Nothing"}, {}):
+        response = reader("POST", path_of(api), changeset(api, *[bad] * 5_000))
+        assert response.status_code == 400
+        assert len(response.json()["details"]) == MAX_PROBLEMS
+        assert len(response.content) < 100_000

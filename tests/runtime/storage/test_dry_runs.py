@@ -1,0 +1,228 @@
+"""Dry runs: what is written on their connections stays there, and nobody waits for it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, text, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from tests.support import entities as make
+
+from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
+from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql import dry_runs, entities, ledger
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
+from runtime.storage.sql.tables import METADATA, TABLES
+
+# What a dry run neither changes nor looks up: there it is empty. Whoever adds a table says what it is.
+EMPTY = {
+    "api_keys",
+    "assigned_names",
+    "changesets",
+    "consents",
+    "delegated_grants",
+    "epoch_changes",
+    "invitations",
+    "jobs",
+    "organization_users",
+    "outbox",
+    "refresh_families",
+    "revocations",
+    "service_account_credentials",
+    "service_secrets",
+    "sessions",
+    "token_events",
+    "user_credentials",
+    "withdrawn_names",
+}
+
+
+@pytest.fixture
+async def zone(database: Database) -> Zone:
+    """A stored zone of an organization that can be written to."""
+    async with database.transaction() as conn:
+        zone = await make.add_zone(conn)
+        await ledger.begin(conn, zone.organization_id)
+    return zone
+
+
+async def count(conn: AsyncConnection, table: str) -> int:
+    """The rows of a table, by its unqualified name."""
+    return int((await conn.execute(select(func.count()).select_from(METADATA.tables[table]))).scalar_one())
+
+
+def test_every_table_is_copied_or_read_in_place_or_empty() -> None:
+    """No table is forgotten: an unknown one would be empty on dry runs, without anybody having decided so."""
+    assert set(METADATA.tables) == COPIED | READ_IN_PLACE | EMPTY
+    assert not COPIED & READ_IN_PLACE
+    assert not (COPIED | READ_IN_PLACE) & EMPTY
+
+
+async def test_what_is_written_is_seen_there_alone_and_gone_afterwards(
+    database: Database, zone: Zone
+) -> None:
+    """Creates, updates and deletions happen on the connection, with what goes by foreign key."""
+    async with database.transaction() as conn:
+        kept = make.application(zone)
+        await entities.insert(conn, APPLICATION, kept)
+        await entities.insert(conn, RESOURCE, make.resource(zone, application_id=kept.id))
+    for _ in range(2):  # the second time on a connection that has been used
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            assert await count(conn, "applications") == 2
+            assert (await ledger.advance(conn, zone.organization_id)).revision == 1
+            async with database.reading() as other:
+                assert await count(other, "applications") == 1
+            await entities.remove(conn, ZONE, zone.id, within={"organization_id": zone.organization_id})
+            assert await count(conn, "applications") == await count(conn, "resources") == 0
+    async with database.reading() as conn:
+        assert await count(conn, "applications") == await count(conn, "resources") == 1
+        assert await ledger.revision(conn, zone.organization_id) == 0
+
+
+async def test_the_database_refuses_to_write_anything_else(database: Database, zone: Zone) -> None:
+    """The real tables can be named, and not be written: that is no matter of what the code does."""
+    source = "main" if database.dialect == "sqlite" else "public"
+    change = text(f"UPDATE {source}.zones SET name = 'Other'")
+    async with database.transaction() as conn:
+        assert (await conn.execute(change)).rowcount == 1
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        assert (await conn.execute(text("UPDATE zones SET name = 'Third'"))).rowcount == 1
+        with pytest.raises(DBAPIError, match=r"read-only|readonly"):
+            await conn.execute(change)
+
+
+@pytest.mark.threat("41l")
+async def test_nobody_waits(database: Database, zone: Zone) -> None:
+    """While a dry run has a name, a row and the head of the organization, others take and change them."""
+    held = make.application(zone)
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        await ledger.advance(conn, zone.organization_id)
+        await entities.insert(conn, APPLICATION, held)
+        await conn.execute(update(TABLES["Zone"]).values(name="Tried"))
+        async with asyncio.timeout(10), database.transaction() as writing:
+            await ledger.advance(writing, zone.organization_id)
+            await writing.execute(update(TABLES["Zone"]).values(name="Written"))
+            same = make.application(zone, identifier=held.identifier, slug=held.slug)
+            await entities.insert(writing, APPLICATION, same)
+        # What has been written since it began is not seen by it.
+        assert await conn.scalar(select(TABLES["Zone"].c.name)) == "Tried"
+        assert await count(conn, "applications") == 1
+    async with database.reading() as reading:
+        assert await ledger.revision(reading, zone.organization_id) == 1
+        assert await reading.scalar(select(TABLES["Zone"].c.name)) == "Written"
+
+
+async def test_rules_of_the_database_hold(database: Database, zone: Zone) -> None:
+    """What is unique is, and references lead somewhere; a refused dry run leaves nothing for the next."""
+    taken = make.application(zone)
+    async with database.transaction() as conn:
+        await entities.insert(conn, APPLICATION, taken)
+
+    async def attempt(kind: Any, entity: Any) -> None:
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            assert await count(conn, "applications") == 2
+            await entities.insert(conn, kind, entity)
+
+    await attempt(RESOURCE, make.resource(zone, application_id=taken.id))
+    with pytest.raises(Conflict) as conflict:
+        await attempt(APPLICATION, make.application(zone, identifier=taken.identifier))
+    assert conflict.value.problems[0].field == "identifier"
+    with pytest.raises(ValidationFailed) as missing:
+        await attempt(RESOURCE, make.resource(zone, application_id="0" * 26))
+    assert missing.value.problems[0].field == "application_id"
+    await attempt(RESOURCE, make.resource(zone, application_id=taken.id))
+
+
+async def test_only_what_it_is_about_is_there(database: Database, zone: Zone) -> None:
+    """Of other zones of the organization it sees that they are there; of other organizations, nothing."""
+    async with database.transaction() as conn:
+        beside = make.zone(make.organization(id=zone.organization_id))
+        await entities.insert(conn, ZONE, beside)
+        strange = await make.add_zone(conn)
+        for each in (zone, beside, strange):
+            await entities.insert(conn, APPLICATION, make.application(each))
+    async with database.dry_run(zone.organization_id, [zone.id, strange.id]) as conn:
+        zones = set(await conn.scalars(select(TABLES["Zone"].c.id)))
+        within = set(await conn.scalars(select(TABLES["Application"].c.zone_id)))
+    assert (zones, within) == ({zone.id, beside.id}, {zone.id})
+
+
+async def test_users_are_read_where_they_are(database: Database, zone: Zone) -> None:
+    """They are not copied; what would be written of them is left out, and everything else goes on."""
+    user = make.user(zone)
+    async with database.transaction() as conn:
+        await entities.insert(conn, USER, user)
+    users = TABLES["User"]
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        assert list(await conn.scalars(select(users.c.email))) == [user.email]
+        await conn.execute(update(users).values(email="other@example.org"))
+        assert list(await conn.scalars(select(users.c.email))) == [user.email]
+        await entities.insert(conn, APPLICATION, make.application(zone))
+
+
+async def test_names_of_users_are_taken(database: Database, zone: Zone) -> None:
+    """What a user is called no application may be called; only the names it is about are looked at."""
+    user, beside = make.user(zone), make.user(zone)
+    async with database.transaction() as conn:
+        for each in (user, beside):
+            await entities.insert(conn, USER, each)
+        await entities.insert(conn, APPLICATION, make.application(zone, identifier="taken"))
+    names = [user.identifier.upper(), "other"]
+    async with database.dry_run(zone.organization_id, [zone.id], names) as conn:
+        assert await count(conn, "subjects") == 2
+        await entities.insert(conn, APPLICATION, make.application(zone, identifier="other"))
+        with pytest.raises(Conflict):
+            await entities.insert(conn, APPLICATION, make.application(zone, identifier="TAKEN"))
+        with pytest.raises(Conflict, match="already a User"):
+            await entities.insert(conn, APPLICATION, make.application(zone, identifier=names[0]))
+
+
+async def test_who_stops_in_the_midst_leaves_nothing(database: Database, zone: Zone) -> None:
+    """A dry run that is cancelled gives its connection up."""
+    begun = asyncio.Event()
+
+    async def attempt() -> None:
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            await entities.insert(conn, APPLICATION, make.application(zone))
+            begun.set()
+            await asyncio.sleep(60)
+
+    for _ in range(6):  # more than there are connections
+        begun.clear()
+        task = asyncio.create_task(attempt())
+        async with asyncio.timeout(30):
+            await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with asyncio.timeout(30), database.dry_run(zone.organization_id, [zone.id]) as conn:
+        assert await count(conn, "applications") == 0
+
+
+async def test_dead_rows_do_not_pile_up(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On PostgreSQL temporary tables are emptied for good when they are large, also after a refusal."""
+    monkeypatch.setattr(dry_runs, "DEAD_BYTES", 0)
+    database = Database.open(postgres_url)
+    size = text("SELECT pg_relation_size('pg_temp.applications')")
+
+    async def refused(zone: Zone) -> None:
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            assert await conn.scalar(size) == 0
+            for _ in range(50):
+                await entities.insert(conn, APPLICATION, (made := make.application(zone)))
+            assert await conn.scalar(size) > 0
+            await entities.insert(conn, APPLICATION, make.application(zone, slug=made.slug))
+
+    try:
+        async with database.transaction() as conn:
+            zone = await make.add_zone(conn)
+        for _ in range(3):
+            with pytest.raises(Conflict):
+                await refused(zone)
+    finally:
+        await database.close()
