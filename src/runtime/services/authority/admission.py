@@ -22,20 +22,23 @@ from runtime.domain import authority as rules
 from runtime.domain.errors import Conflict, NameRetired, NotFound, SignInRefused, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION_USER
+from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.provider import Provider, ProviderOpenID
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import Identifier, OwnerType
+from runtime.domain.kinds.values import Identifier, InvitationStatus, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.credentials import checked_email
-from runtime.storage.sql import entities, organization_users
+from runtime.storage.sql import entities, invitations, organization_users
 from runtime.storage.sql import users as storage
 
 _IDENTIFIER: TypeAdapter[str] = TypeAdapter(Identifier)
 _DISABLED = "your account is disabled; ask the people who run this zone"
+INVITATION_OVER = "this invitation is not good any more; ask whoever invited you for another one"
+_INVITATION_USED = "this invitation has been used; sign in with the account that was made for it"
 _NOT_AGREED = (
     "your account acts for other organizations too, which have not agreed to this way of signing in; "
     "ask the people who run this zone"
@@ -56,7 +59,6 @@ class Registrar(StrEnum):
     """Whose doing it is that somebody new has a password."""
 
     THEMSELVES = "themselves"
-    INVITED = "invited"
     OPERATOR = "operator"
 
 
@@ -65,13 +67,25 @@ class Registration:
     """Somebody new chooses a password.
 
     Attributes:
-        verified: the address is theirs: its mail has been read, or an operator says so.
+        verified: somebody vouches that the address is theirs.
     """
 
     email: str
     password_hash: str = field(repr=False)
     registrar: Registrar
     verified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InvitedRegistration:
+    """Somebody new chooses a password, with an invitation of the organization that has the zone among others.
+
+    Attributes:
+        invitation: as it was when its token was shown.
+    """
+
+    invitation: Invitation
+    password_hash: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +103,13 @@ class InvitedMember:
 
 @dataclass(frozen=True, slots=True)
 class FirstPassword:
-    """The user whom an accepted invitation has made chooses a password with its token."""
+    """The user whom an invitation makes, or has made, chooses a password with its token.
 
+    Attributes:
+        invitation: as it was before that, while nobody else changes it.
+    """
+
+    invitation: Invitation
     user_id: str
     password_hash: str = field(repr=False)
 
@@ -174,6 +193,7 @@ class JoiningAccount:
 Way = (
     PasswordSignIn
     | Registration
+    | InvitedRegistration
     | InvitedMember
     | FirstPassword
     | UpstreamSignIn
@@ -208,6 +228,8 @@ async def admit(conn: AsyncConnection, zone: Zone, by: Way, *, now: datetime) ->
             return await _by_password(conn, zone, by, now)
         case Registration():
             return await _by_registration(conn, zone, by, now)
+        case InvitedRegistration():
+            return await _by_invited_registration(conn, zone, by, now)
         case InvitedMember():
             return await _by_invitation(conn, zone, by, now)
         case FirstPassword():
@@ -256,6 +278,19 @@ def require_open_registration(zone: Zone) -> None:
         )
 
 
+def require_open_invitation(invitation: Invitation, now: datetime, *, joins: bool) -> None:
+    """Refuse an invitation that opens nothing (any more). Raises SignInRefused.
+
+    Args:
+        joins: in the organization's own zone, where whom it has made without a credential may choose one.
+    """
+    if now >= invitation.expires_at or invitation.status is InvitationStatus.REVOKED:
+        raise SignInRefused(INVITATION_OVER)
+    waits_for_password = joins and invitation.zone_user_id is not None
+    if invitation.status is not InvitationStatus.PENDING and not waits_for_password:
+        raise SignInRefused(_INVITATION_USED)
+
+
 # --- passwords
 
 
@@ -269,14 +304,30 @@ async def _by_password(conn: AsyncConnection, zone: Zone, by: PasswordSignIn, no
 async def _by_registration(conn: AsyncConnection, zone: Zone, by: Registration, now: datetime) -> Admitted:
     if by.registrar is Registrar.THEMSELVES:
         require_open_registration(zone)
-    elif by.registrar is Registrar.INVITED:
-        require_local(zone)
+    return await _with_password(conn, zone, by.email, by.password_hash, now, verified=by.verified)
+
+
+async def _by_invited_registration(
+    conn: AsyncConnection, zone: Zone, by: InvitedRegistration, now: datetime
+) -> Admitted:
+    require_local(zone)
+    current = await invitations.held(conn, by.invitation)
+    if current is None or current.organization_id != zone.organization_id:
+        raise SignInRefused(INVITATION_OVER)
+    require_open_invitation(current, now, joins=False)
+    return await _with_password(conn, zone, current.email, by.password_hash, now, verified=True)
+
+
+async def _with_password(
+    conn: AsyncConnection, zone: Zone, email: str, password_hash: str, now: datetime, *, verified: bool
+) -> Admitted:
+    """Somebody new. Raises Conflict for an address that has a user with a password."""
     await storage.lock_zone(conn, zone.id)
-    if await storage.find_by_password(conn, zone_id=zone.id, email=by.email) is not None:
-        raise Conflict(f"there is a user with the address `{by.email}` already")
-    user = _new(zone, by.email, now, verified=by.verified)
+    if await storage.find_by_password(conn, zone_id=zone.id, email=email) is not None:
+        raise Conflict(f"there is a user with the address `{email}` already")
+    user = _new(zone, email, now, verified=verified)
     await _add(conn, user, now)
-    await storage.add_password(conn, user, password_hash=by.password_hash, now=now)
+    await storage.add_password(conn, user, password_hash=password_hash, now=now)
     return Admitted(user)
 
 
@@ -291,9 +342,10 @@ async def _by_invitation(conn: AsyncConnection, zone: Zone, by: InvitedMember, n
 
 async def _by_first_password(conn: AsyncConnection, zone: Zone, by: FirstPassword, now: datetime) -> Admitted:
     require_local(zone)
+    require_open_invitation(by.invitation, now, joins=True)
     user = await storage.without_credential(conn, by.user_id, zone_id=zone.id)
     if user is None:
-        raise SignInRefused("this invitation has been used; sign in with the account that was made for it")
+        raise SignInRefused(_INVITATION_USED)
     await _hold_active(conn, user)
     await storage.add_password(conn, user, password_hash=by.password_hash, now=now)
     return Admitted(user)
@@ -363,14 +415,13 @@ async def _bind(conn: AsyncConnection, zone: Zone, user: User, by: UpstreamSignI
 
 
 async def _first_contact(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, now: datetime) -> User:
-    identifier = _claimed_identifier(by)
     bound = {"provider_id": by.provider.id, "issuer": by.issuer, "subject": by.subject}
     user = _new(
         zone,
         _claimed_email(by.claims),
         now,
         verified=_is_verified(by.claims),
-        identifier=identifier,
+        identifier=_claimed_identifier(by),
         authenticated_at=now,
         **bound,
     )
@@ -383,7 +434,7 @@ async def _first_contact(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, 
     except Conflict:
         # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
         raise SignInRefused(
-            f"somebody else in this zone is known as `{identifier}`; ask the people who run it"
+            f"somebody else in this zone is known as `{user.identifier}`; ask the people who run it"
         ) from None
     await storage.add_federation(conn, user, now=now, **bound)
     return user

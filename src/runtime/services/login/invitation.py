@@ -17,7 +17,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.services.authority import admission
-from runtime.services.authority.admission import FirstPassword, Registrar, Registration
+from runtime.services.authority.admission import FirstPassword, InvitedRegistration
 from runtime.services.authority.credentials import checked_password
 from runtime.services.login import rate_limits
 from runtime.services.management import entities
@@ -29,8 +29,6 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 
 _BUSY = "too many people are registering at this moment; try again shortly"
-_OVER = "this invitation is not good any more; ask whoever invited you for another one"
-_USED = "this invitation has been used; sign in with the account that was made for it"
 _KNOWN = "there is an account with your address already; sign in with it"
 
 
@@ -63,11 +61,11 @@ async def find(parts: Parts, view: ZoneView, known_as: str) -> Invited:
     async with parts.database.reading() as conn:
         found = await invitations.by_token(conn, bytes.fromhex(known_as))
         if found is None or found[0].organization_id != view.organization_id:
-            raise SignInRefused(_OVER)
+            raise SignInRefused(admission.INVITATION_OVER)
         organization = await storage.get(conn, ORGANIZATION, view.organization_id, within={})
     invitation, name = found
     joins = cast(Organization, organization).zone_id == view.id
-    _require_open(invitation, joins=joins, expired=parts.clock() >= invitation.expires_at)
+    admission.require_open_invitation(invitation, parts.clock(), joins=joins)
     return Invited(invitation, name, joins)
 
 
@@ -91,25 +89,11 @@ async def register(parts: Parts, view: ZoneView, invited: Invited, password: str
         raise SignInUnavailable(_BUSY) from None
 
 
-def _require_open(invitation: Invitation, *, joins: bool, expired: bool) -> None:
-    if expired or invitation.status is InvitationStatus.REVOKED:
-        raise SignInRefused(_OVER)
-    waits_for_password = joins and invitation.zone_user_id is not None
-    if invitation.status is not InvitationStatus.PENDING and not waits_for_password:
-        raise SignInRefused(_USED)
-
-
 async def _let_in(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
     """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
-    hashed = await parts.passwords.hash(checked_password(password))
-    invitation, now = invited.invitation, parts.clock()
+    by = InvitedRegistration(invited.invitation, await parts.passwords.hash(checked_password(password)))
     async with parts.database.transaction() as conn:
-        current = await invitations.held(conn, invitation)
-        if current is None:
-            raise SignInRefused(_OVER)
-        _require_open(current, joins=False, expired=now >= current.expires_at)
-        by = Registration(current.email, hashed, Registrar.INVITED, verified=True)
-        return (await admission.admit(conn, view.zone, by, now=now)).user
+        return (await admission.admit(conn, view.zone, by, now=parts.clock())).user
 
 
 async def _join(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
@@ -118,12 +102,12 @@ async def _join(parts: Parts, view: ZoneView, invited: Invited, password: str) -
     invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()
     async with unit_of_work(parts, acceptance.actor(invitation, user_id), new_id()) as unit:
         current = await acceptance.locked(unit, invitation)
-        _require_open(current, joins=True, expired=unit.now >= current.expires_at)
+        admission.require_open_invitation(current, unit.now, joins=True)
         if current.status is InvitationStatus.PENDING:
             user_id = await _accept(unit, current, user_id)
         else:
             user_id = await _complete(unit, current)
-        by = FirstPassword(user_id, hashed)
+        by = FirstPassword(current, user_id, hashed)
         return (await admission.admit(unit.conn, view.zone, by, now=unit.now)).user
 
 

@@ -97,18 +97,18 @@ def test_who_acts_elsewhere_is_signed_in_by_the_issuer_itself(
             ada = Someone(other, email, someone(other).user, place)
             assert isinstance(sign_in(ada.browser, place, subject), Answer)
             access = access_token(ada)
-            other.ok("PATCH", connection, {"protocols": by_hand})
+            other.ok("PATCH", connection, {"protocols": by_hand, "client_secret": "s"})
             assert accept(api, "x" * 43, **bearer(access)).status_code == 401, "ended by the change"
             assert isinstance(sign_in(ada.browser, place, subject), Answer)
             api.invite(email)
             token, made_up = token_of(api, email), access_token(ada)
             assert accept(api, token, **bearer(made_up)).status_code == 403
-            other.ok("PATCH", connection, {"protocols": None})
+            other.ok("PATCH", connection, {"protocols": None, "client_secret": "s"})
             assert isinstance(sign_in(ada.browser, place, subject), Answer)
             assert accept(api, token, **bearer(access_token(ada))).status_code == 200
             assert accept(api, token, **bearer(made_up)).status_code == 401, "ended by the change"
             assert isinstance(sign_in(Browser(), place, subject), Answer)
-            other.ok("PATCH", connection, {"protocols": by_hand})
+            other.ok("PATCH", connection, {"protocols": by_hand, "client_secret": "s"})
             refused = sign_in(Browser(), place, subject)
         finally:
             other.ok("DELETE", connection)
