@@ -85,21 +85,18 @@ class TestProviders:
         assert made["client_secret_set"] is True
         assert "s3cret-value" not in api("GET", path).text
 
-        async def stored(parts: object) -> bytes:
-            from runtime.services import keys
-            from runtime.storage.sql.tables import TABLES
+        async def stored(parts: object) -> str | None:
+            from runtime.domain.kinds import PROVIDER
+            from runtime.services import keys, stored_secrets
+            from runtime.storage.sql import entities
 
             async with parts.database.reading() as conn:  # type: ignore[attr-defined]
-                table = TABLES["Provider"]
-                row = await conn.execute(
-                    table.select().where(table.c.zone_id == zone.id, table.c.id == made["id"])
-                )
-                sealed = row.one().client_secret
-                assert b"s3cret-value" not in sealed
+                found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
+                assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
                 sealer = await keys.sealer(parts, conn, zone.id)  # type: ignore[arg-type]
-                return sealer.open(sealed, bound_to=f"providers/{made['id']}/client_secret")
+                return stored_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
-        assert api.server.call(stored) == b"s3cret-value"
+        assert api.server.call(stored) == "s3cret-value"
         assert api.ok("PATCH", path, {"client_secret": None})["client_secret_set"] is False
         assert api.ok("PATCH", path, {"client_secret": "other"})["client_secret_set"] is True
 
