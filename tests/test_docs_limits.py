@@ -9,6 +9,7 @@ import pytest
 from tests.support.factories import company_of
 from tests.support.remembered import remembered
 from tests.support.server import serve
+from tests.test_caches import BOUNDED as BOUNDED_MODULES
 
 from runtime.app import build
 from runtime.contract.routes import ROUTES
@@ -149,6 +150,7 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
 
         listed = {each.place: each.most for each in MEMORY}
         of_modules = {place for place in listed if place.rpartition(".")[0] in SERVICE}
+        assert of_modules == {place for place in BOUNDED_MODULES if place.startswith("runtime.")}
         assert found.keys() - _FIXED == listed.keys() - of_modules
         for place, containers in found.items():
             for each in containers:

@@ -66,6 +66,11 @@ MEMORY: tuple[Memory, ...] = (
         "notes of that, being written",
         _REQUESTS,
     ),
+    Memory(
+        "runtime.services.management.changes.places._taken",
+        "changesets under way, by organization and caller",
+        _REQUESTS,
+    ),
     Memory("runtime.services.jobs.runner.Jobs._jobs", "the jobs", "the jobs there are"),
     Memory("runtime.services.jobs.runner.Jobs._poked", "jobs with work", "the jobs there are"),
     Memory("runtime.services.jobs.runner.Jobs._running", "jobs at work", "the jobs there are"),

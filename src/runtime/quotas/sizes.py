@@ -1,6 +1,7 @@
 """How large what arrives may be, and how long it may take: beyond it 413, 408, or nothing at all."""
 
 from runtime.adapters import client_documents, outbound, passwords
+from runtime.api.management import changeset_bodies
 from runtime.api.oauth import register
 from runtime.api.shared import json_bodies
 from runtime.domain.oauth import forms
@@ -8,6 +9,7 @@ from runtime.domain.policy import bundle_archive
 from runtime.services.authorization import pushed
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
+from runtime.services.management.changes import places
 
 REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
 HEADER_BYTES = 16 * 1024
@@ -19,6 +21,10 @@ def _bytes(number: int) -> str:
         if number >= size and number % size == 0:
             return f"{number // size} {unit}"
     return f"{number} bytes"
+
+
+def _cap(cap: changeset_bodies.Cap) -> str:
+    return f"{_bytes(cap.size)}, {cap.operations:,} operations, {cap.values:,} values"
 
 
 # What -> how much.
@@ -47,5 +53,8 @@ SIZES: tuple[tuple[str, str], ...] = (
         f"{_bytes(bundle_archive.MAX_ARCHIVE_BYTES)}, {_bytes(bundle_archive.MAX_INFLATED_BYTES)} inflated",
     ),
     ("a body of the management API", _bytes(json_bodies.MAX_BODY_BYTES)),
-    ("a changeset, of a caller who is known", _bytes(json_bodies.MAX_CHANGESET_BYTES)),
+    ("a changeset of a caller who may write", _cap(changeset_bodies.WRITERS)),
+    ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
+    ("changesets of an organization under way in a process", f"{places.OF_ORGANIZATION}, then 429"),
+    ("dry runs of it besides", f"{places.OF_ORGANIZATION}, {places.OF_CALLER} of one caller; then 429"),
 )

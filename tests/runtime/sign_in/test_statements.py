@@ -13,12 +13,12 @@ STORAGE = ("embedded", "servers")
 
 @contextmanager
 def statements(site: Site) -> Iterator[list[str]]:
-    """The statements that are run meanwhile, but for the record written behind the answers."""
+    """The statements that are run meanwhile, but for what is written and read behind the answers."""
     noted: list[str] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         found = re.search(r"\bINSERT INTO \w+", statement) or re.search(r"\b(?:FROM|UPDATE) \w+", statement)
-        if found and not found[0].endswith("token_events"):
+        if found and not found[0].endswith(("token_events", "epoch_changes")):
             verb = found[0].split()[0].replace("FROM", "SELECT")
             noted.append(f"{verb} {found[0].split()[-1]}")
 

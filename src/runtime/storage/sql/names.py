@@ -5,7 +5,7 @@ the primary keys of their tables decide between two who take a name at once.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import Insert, and_, bindparam, func, or_, select, update
@@ -137,7 +137,7 @@ async def without_subject(conn: AsyncConnection) -> list[tuple[str, str, str]]:
 # --- subjects: what tokens call a user, or an application
 
 
-@lru_cache(maxsize=2)  # one for each database
+@cache
 def _subject_member(kind: Kind) -> str | None:
     return next((name for name, member in kind.members().items() if member.has(Mark.SUBJECT)), None)
 
@@ -203,7 +203,7 @@ def _subject_taken(dialect: str) -> Insert:
     return stated
 
 
-@lru_cache(maxsize=2)  # one for each database
+@cache
 def _inserted(kind: Kind) -> Insert:
     """A new entity, if the name is given to it, in one statement of PostgreSQL's."""
     table = TABLES[kind.name]
