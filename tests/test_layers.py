@@ -94,7 +94,8 @@ _ANY_KIND = frozenset(
 )
 ROOMS: dict[str, frozenset[str]] = {
     "attached": frozenset(),
-    "epochs": frozenset(),
+    "clock": frozenset(),
+    "epochs": frozenset({"clock"}),
     "parties": frozenset(),
     "kept": frozenset(),
     "limits": frozenset({"kept"}),
@@ -102,11 +103,11 @@ ROOMS: dict[str, frozenset[str]] = {
     "retention": frozenset(),
     "decisions": frozenset({"attached", "limits", "parties", "refusals"}),
     "jobs": frozenset({"attached"}),
-    "keys": frozenset(),
+    "keys": frozenset({"clock"}),
     "stored_secrets": frozenset(),
     "outbox": frozenset({"attached"}),
     "zones": frozenset({"attached", "epochs", "kept", "keys", "parties"}),
-    "revocation_list": frozenset({"kept", "zones"}),
+    "revocation_list": frozenset({"clock", "kept", "zones"}),
     "parts": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),

@@ -1,8 +1,9 @@
 """The one place where parts are put together: settings in, a Sanic application out."""
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from runtime.domain.errors import ServiceError, Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
+from runtime.services.clock import Clock, system_time
 from runtime.services.decisions import Decisions
 from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import Jobs
@@ -40,6 +42,7 @@ from runtime.services.topics import TOPICS
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
+from runtime.storage.sql.epochs import database_time
 from runtime.storage.sql.service_secrets import read_or_create
 from runtime.storage.state import open_state
 
@@ -111,8 +114,12 @@ def mail_transport_of(settings: Settings) -> Transport:
     )
 
 
-async def make_parts(settings: Settings) -> Parts:
-    """The collaborators of every service, connected. The caller closes them with `close_parts`."""
+async def make_parts(settings: Settings, *, system: Callable[[], datetime] = system_time) -> Parts:
+    """The collaborators of every service, connected. The caller closes them with `close_parts`.
+
+    Args:
+        system: this machine's own clock.
+    """
     database = Database.open(settings.resolved_database_url)
     key_encryption = key_encryption_of(settings)
     async with database.transaction() as conn:
@@ -125,6 +132,8 @@ async def make_parts(settings: Settings) -> Parts:
             )
             for name in ("pepper", "cursors", "outbox")
         }
+        asked_at, clock = system(), Clock(system)
+        clock.compare(await database_time(conn), asked_at=asked_at, answered_at=system())
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     remote_keys = RemoteKeys(outbound)
     state = open_state(settings.redis_url, bounds=BOUNDS)
@@ -140,8 +149,8 @@ async def make_parts(settings: Settings) -> Parts:
         openid=OpenIDProviders(outbound, remote_keys),
         client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
-        clock=lambda: datetime.now(UTC),
-        epochs=Epochs(database, state),
+        clock=clock,
+        epochs=Epochs(database, state, clock),
         zones=Zones(),
         decisions=Decisions(),
         jobs=Jobs(JOBS),
@@ -169,11 +178,14 @@ async def close_parts(parts: Parts) -> None:
     await parts.database.close()
 
 
-def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
+def build(
+    settings: Settings, *, name: str = "zoned", system: Callable[[], datetime] = system_time
+) -> Sanic[Any, Any]:
     """The service as a Sanic application. Raises UnsafeSettings.
 
     Args:
         name: one process holds one application of a name, and workers find theirs by it.
+        system: this machine's own clock.
     """
     check(settings)
     configure_logs(settings)
@@ -192,7 +204,7 @@ def build(settings: Settings, *, name: str = "zoned") -> Sanic[Any, Any]:
 
     @app.before_server_start
     async def connect(app: Sanic[Any, Any]) -> None:
-        app.ctx.parts = await make_parts(settings)
+        app.ctx.parts = await make_parts(settings, system=system)
         await app.ctx.parts.decisions.start()
         if settings.jobs:
             await app.ctx.parts.jobs.start()

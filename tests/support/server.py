@@ -5,12 +5,14 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.api.shared.arrival import PromptProtocol
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.domain.identifiers import new_id
+from runtime.services.clock import system_time
 from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
@@ -40,10 +42,17 @@ class Server:
 
 
 @contextmanager
-def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Iterator[Server]:
+def serve(
+    data_dir: Path,
+    *,
+    organization: str = "Test",
+    system: Callable[[], datetime] = system_time,
+    **settings: Any,
+) -> Iterator[Server]:
     """Start a server with an organization and an API key on a free port; stop it afterwards.
 
     Args:
+        system: the clock of the machine that it believes to run on.
         settings: overrides by name: `database_url`, `redis_url`, ...
     """
     bound = listening_socket("127.0.0.1:0")
@@ -63,7 +72,7 @@ def serve(data_dir: Path, *, organization: str = "Test", **settings: Any) -> Ite
         stopping = asyncio.Event()
         box["loop"], box["stop"] = asyncio.get_running_loop(), stopping
         await migrations.migrate(chosen.resolved_database_url)
-        app = build(chosen, name=f"zoned-{new_id()}")
+        app = build(chosen, name=f"zoned-{new_id()}", system=system)
         app.config.TOUCHUP = False  # it rewrites Sanic's classes, which works for one application a process
         server = await app.create_server(sock=bound, protocol=PromptProtocol, return_asyncio_server=True)
         await server.startup()

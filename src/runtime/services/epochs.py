@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Unavailable
 from runtime.logs import log
+from runtime.services.clock import Clock
 from runtime.storage.sql import epochs as notes
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
@@ -70,9 +71,10 @@ class Epochs:
             database was set back. What was read in an earlier era is to be read again.
     """
 
-    def __init__(self, database: Database, state: State) -> None:
+    def __init__(self, database: Database, state: State, clock: Clock) -> None:
         self._database = database
         self._state = state
+        self._clock = clock
         self._moved = _Moved()
         self._seen: str | None = None
         self._seen_at = 0.0  # on the database's clock
@@ -160,7 +162,9 @@ class Epochs:
         began_at = monotonic()
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS), self._database.watching() as conn:
+                asked_at = self._clock.system()
                 noted = await notes.read(conn, self._seen)
+                self._clock.compare(noted.at, asked_at=asked_at, answered_at=self._clock.system())
         except TimeoutError:
             raise Unavailable("the database does not answer", internal="no reading of epochs") from None
         self._moved.learn(noted.epochs)

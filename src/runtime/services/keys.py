@@ -17,6 +17,7 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey, VerificationKey
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.policy import schema
+from runtime.services.clock import NODES_APART
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.exchange import StoredKey, ZoneInternals
 
@@ -65,9 +66,10 @@ async def create_zone_keys(
         ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
     )
     sealer = Sealer(data_key)
+    past = now - NODES_APART
     for algorithm in algorithms:
         key = await asyncio.to_thread(SigningKey.generate, algorithm)
-        await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=now, activate_at=now))
+        await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=past, activate_at=past))
     return sealer
 
 
@@ -114,10 +116,11 @@ async def add_next(
     Args:
         at_once: it signs now, and the others are worth nothing any more.
     """
-    activate_at = now if at_once else now + PUBLISHED_BEFORE
-    remove_at = now if at_once else activate_at + KEPT_AFTER
+    past = now - NODES_APART  # on every node
+    activate_at = past if at_once else now + PUBLISHED_BEFORE
+    remove_at = past if at_once else activate_at + KEPT_AFTER
     await storage.retire_keys(conn, zone_id, key.algorithm, retire_at=activate_at, remove_at=remove_at)
-    await storage.add_key(conn, zone_id, _stored(key, zone_sealer, publish_at=now, activate_at=activate_at))
+    await storage.add_key(conn, zone_id, _stored(key, zone_sealer, publish_at=past, activate_at=activate_at))
 
 
 def key_ring(

@@ -31,7 +31,7 @@ class Parts:
         remote_keys: the JWK sets of clients and providers, remembered.
         client_documents: what clients publish about themselves, likewise.
         openid: the identity providers outside, with what they publish remembered.
-        clock: the present, aware and UTC; tests bring their own.
+        clock: the present, aware and UTC, the same for all nodes; tests bring their own.
         epochs: which cached knowledge is out of date, as every process tells the others.
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.

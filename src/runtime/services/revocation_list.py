@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
+from runtime.services.clock import NODES_APART
 from runtime.services.kept import Kept
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import revocations as storage
@@ -101,12 +102,17 @@ def digest(value: str) -> str:
 
 
 def _told(entry: Revocation) -> dict[str, Any]:
-    """One entry as it is published. A session or a token that has ended never comes back; the rest may."""
+    """One entry as it is published. A session or a token that has ended never comes back; the rest may.
+
+    What another node issued before it, its clock may have stamped a little later.
+    """
     told: dict[str, Any] = {
         name if name in _PLAIN else f"{name}#S256": value if name in _PLAIN else digest(value)
         for name, value in entry.claims.items()
     }
-    return told if told.keys() <= set(_PLAIN) else {**told, "issued_until": seconds(entry.at) + 1}
+    return (
+        told if told.keys() <= set(_PLAIN) else {**told, "issued_until": seconds(entry.at + NODES_APART) + 1}
+    )
 
 
 def _read_cursor(since: str | None) -> datetime:

@@ -209,9 +209,9 @@ def test_spellings_of_one_class_are_one(typ):
         {"exp": "4102444800"},
         {"exp": True},
         {"exp": 1e300},
-        {"iat": int(NOW.timestamp()) + 60},
+        {"iat": int(NOW.timestamp()) + 61},
         {"iat": None},
-        {"nbf": int(NOW.timestamp()) + 60},
+        {"nbf": int(NOW.timestamp()) + 61},
         {"nbf": "soon"},
     ],
 )
@@ -227,6 +227,22 @@ def test_audience_is_one_exact_value(audience):
     """Our tokens have one audience, so an array is not ours."""
     with pytest.raises(InvalidToken):
         check(EC.sign(claims(aud=audience), typ="at+jwt"), audience="https://api.example")
+
+
+@pytest.mark.parametrize("name", ["iat", "nbf"])
+def test_a_clock_that_is_ahead_is_put_up_with(name):
+    """A minute for the beginning of a token, none for its end; what is only to be ended may be of any age."""
+    at = int(NOW.timestamp())
+    assert check(EC.sign(claims(**{name: at + 60}), typ="at+jwt"))
+    early = EC.sign(claims(**{name: at + 600, "exp": at + 1}), typ="at+jwt")
+    with pytest.raises(InvalidToken):
+        check(early)
+    assert check(early, allow_early=True)
+    with pytest.raises(InvalidToken):
+        check(early, allow_early=True, now=NOW + timedelta(seconds=2))
+    for wrong in ("soon", 1e300):
+        with pytest.raises(InvalidToken):
+            check(EC.sign(claims(**{name: wrong}), typ="at+jwt"), allow_early=True)
 
 
 def test_leeway_and_expired_hints():

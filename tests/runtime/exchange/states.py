@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from runtime.domain.errors import Unavailable
+from runtime.services.clock import Clock
 from runtime.services.epochs import Epochs
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
@@ -59,6 +60,6 @@ def remembering(parts: Parts) -> Parts:
 
 def with_state(parts: Parts, state: State) -> Parts:
     """Another process, as far as memory goes, over the same database and with that state."""
-    made = replace(parts, state=state, epochs=Epochs(parts.database, state), zones=Zones())
+    made = replace(parts, state=state, epochs=Epochs(parts.database, state, Clock()), zones=Zones())
     made.zones.attach(made)
     return made

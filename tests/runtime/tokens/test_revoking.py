@@ -1,6 +1,7 @@
 """Revocation of tokens by the clients that hold them, and what those are told who verify by themselves."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -11,8 +12,10 @@ from tests.runtime.sign_in.support import Browser, Site, claims
 from tests.support.factories import App
 
 from runtime.domain.kinds.resource import Resource
+from runtime.services.decisions import Decision
 from runtime.services.parts import Parts
 from runtime.services.revocation_list import JOB, digest
+from runtime.services.tokens import revoking
 
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
@@ -118,6 +121,33 @@ def test_a_token_of_a_sign_in_ends_what_came_from_it(
     assert shop.notes.sign_in(browser)["access_token"], "the browser is still signed in"
     # Again is as good as once.
     assert shop.revoke(shop.notes.app, tokens[which]).status_code == 200
+
+
+@pytest.mark.threat("43h", "43i", "43k")
+@pytest.mark.parametrize("seconds", [0, 5, 20, 600])
+@pytest.mark.parametrize("which", ["of a sign-in", "exchanged"])
+def test_a_token_from_a_clock_ahead_is_revoked(
+    shop: Shop, browser: Browser, moments: None, which: str, seconds: int
+) -> None:
+    """It seems not to have begun yet where it is given up, is good elsewhere, and ends all the same."""
+    tokens = shop.notes.sign_in(browser, resources=[API])
+    token = str(tokens["access_token"])
+    if which == "exchanged":
+        token = shop.exchange(shop.notes.app, token)
+    parts, decision = shop.site.parts, Decision("", "", datetime.now(UTC), "test-request")
+    behind = parts.clock() - timedelta(seconds=seconds)
+    assert shop.is_active(shop.server, token)
+
+    async def revoke() -> None:
+        view = await parts.zones.view(shop.zone.id)
+        client = await view.client(shop.notes.app.client_id)
+        assert client is not None
+        await revoking.revoke(parts, view, client, token, behind, decision)
+
+    shop.site.run(revoke())
+
+    assert decision.outcome == "revoked"
+    assert not shop.is_active(shop.server, token)
 
 
 def test_an_exchanged_token_ends_alone(shop: Shop, browser: Browser, moments: None) -> None:

@@ -20,6 +20,7 @@ from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, MalformedToken, parse, same_type
+from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import is_time
 
 __all__ = ["Algorithm", "InvalidToken", "MalformedToken", "SigningKey", "VerificationKey", "verify"]
@@ -138,6 +139,7 @@ def verify(
     now: datetime,
     leeway_seconds: int = 0,
     allow_expired: bool = False,
+    allow_early: bool = False,
 ) -> dict[str, Any]:
     """The claims of a token that one of *keys* signed.
 
@@ -145,8 +147,9 @@ def verify(
         keys: kid -> key; the only keys that count.
         typ: the token class: `at+jwt`, `JWT`, ...
         audience: the one value `aud` must be; None leaves `aud` to the caller.
-        leeway_seconds: clock difference put up with, for `exp`, `nbf` and `iat`.
+        leeway_seconds: clock difference put up with for the end. For the beginning it is a minute.
         allow_expired: leave `exp` unchecked, for an `id_token_hint`.
+        allow_early: leave `iat` and `nbf` unchecked, for a token that is to be ended.
     Raises: InvalidToken; MalformedToken when it is not a compact JWS at all.
     Spec: RFC 8725; zone interface, section 4, row RFC 7515.
     """
@@ -159,22 +162,38 @@ def verify(
         raise InvalidToken("another issuer")
     if audience is not None and claims.get("aud") != audience:
         raise InvalidToken("another audience")
-    check_times(claims, now=now, leeway_seconds=leeway_seconds, allow_expired=allow_expired)
+    check_times(
+        claims,
+        now=now,
+        leeway_seconds=leeway_seconds,
+        allow_expired=allow_expired,
+        allow_early=allow_early,
+    )
     return claims
 
 
 def check_times(
-    claims: Mapping[str, Any], *, now: datetime, leeway_seconds: int, allow_expired: bool = False
+    claims: Mapping[str, Any],
+    *,
+    now: datetime,
+    leeway_seconds: int,
+    allow_expired: bool = False,
+    allow_early: bool = False,
 ) -> None:
-    """Check `exp` and `iat`, which must be there, and `nbf`. Raises InvalidToken."""
+    """Check `exp` and `iat`, which must be there, and `nbf`; arguments as in `verify`. Raises InvalidToken.
+
+    A token that has begun only just is none that somebody has made up: its clock may be ahead.
+    """
     at = now.timestamp()
     if not is_time(claims.get("exp")) or not is_time(claims.get("iat")):
         raise InvalidToken("`exp` or `iat` is missing or no time")
     if not allow_expired and claims["exp"] <= at - leeway_seconds:
         raise InvalidToken("expired")
-    if claims["iat"] >= at + leeway_seconds + 1:  # one more: claims are whole seconds, and may be rounded up
+    if not allow_early and claims["iat"] > at + LEEWAY_SECONDS:
         raise InvalidToken("issued in the future")
-    if "nbf" in claims and (not is_time(claims["nbf"]) or claims["nbf"] >= at + leeway_seconds + 1):
+    if "nbf" in claims and not is_time(claims["nbf"]):
+        raise InvalidToken("`nbf` is no time")
+    if "nbf" in claims and not allow_early and claims["nbf"] > at + LEEWAY_SECONDS:
         raise InvalidToken("not valid yet")
 
 

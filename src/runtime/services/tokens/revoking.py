@@ -12,6 +12,7 @@ from typing import Any
 from runtime.adapters.keys.signing import InvalidToken as TokenRefused
 from runtime.adapters.keys.signing import verify
 from runtime.domain.errors import UnsupportedTokenType
+from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.services import epochs
 from runtime.services.authority import revocation
@@ -67,17 +68,30 @@ async def _access_token(
             decision.user_id = session.user_id
             await revocation.end(parts, view.id, session_id=session.id)
             return True
-    expires_at = datetime.fromtimestamp(claims["exp"], UTC)
+    # Kept until the token has ended on every clock.
+    expires_at = datetime.fromtimestamp(claims["exp"] + LEEWAY_SECONDS, UTC)
     async with epochs.transaction(parts) as (conn, bumped):
         bumped.update(await epochs.revoke_token(conn, view.id, claims["jti"], now=now, expires_at=expires_at))
     return bool(bumped)
 
 
 def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any] | None:
-    """The claims of an access token of the zone; None for one that is not. Raises UnsupportedTokenType."""
+    """The claims of an access token of the zone; None for one that is not. Raises UnsupportedTokenType.
+
+    A token that seems not to have begun yet, or to have ended just now, is one that others may take.
+    """
     for typ in (ACCESS_TOKEN_TYPE, *_OTHER_TYPES):
         try:
-            claims = verify(token, view.keys, typ=typ, issuer=view.issuer, audience=None, now=now)
+            claims = verify(
+                token,
+                view.keys,
+                typ=typ,
+                issuer=view.issuer,
+                audience=None,
+                now=now,
+                leeway_seconds=LEEWAY_SECONDS,
+                allow_early=True,
+            )
         except TokenRefused:
             continue
         if typ != ACCESS_TOKEN_TYPE:

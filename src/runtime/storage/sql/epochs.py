@@ -72,6 +72,11 @@ _FIRST = {dialect: _reading(dialect, "1 = 0") for dialect in _NOW}
 _NEXT = {dialect: _reading(dialect, is_new) for dialect, is_new in _IS_NEW.items()}
 
 
+async def database_time(conn: AsyncConnection) -> float:
+    """The present on the database's clock, in seconds since 1970."""
+    return float(await conn.scalar(select(literal_column(_NOW[conn.dialect.name], Float))) or 0.0)
+
+
 async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> None:
     """Note that these epochs have moved: key -> epoch. For the transaction that moves them."""
     dialect = conn.dialect.name

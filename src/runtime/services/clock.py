@@ -1,0 +1,54 @@
+"""The present, as every node has it: by the database's clock where this machine's own is off.
+
+What one node stamps another compares with its own present: the end of a session, the beginning of a token, a
+lease that has run out, how long ago a refresh token was used. So all go by one clock, and a machine whose own
+is off by minutes takes nothing that has ended, and refuses nothing that has just begun.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from runtime.logs import log
+
+# What this machine and the database may differ by, so that usually nothing is corrected. Two nodes may then
+# differ by twice as much.
+TOLERATED = timedelta(seconds=1)
+# More than that: what is stamped by one node and must count as past at all others lies back by this much.
+NODES_APART = timedelta(seconds=5)
+
+
+def system_time() -> datetime:
+    """The present on this machine's own clock, aware and UTC."""
+    return datetime.now(UTC)
+
+
+class Clock:
+    """Tells the present, aware and UTC."""
+
+    def __init__(self, system: Callable[[], datetime] = system_time) -> None:
+        """Args:
+        system: this machine's own clock.
+        """
+        self.system = system
+        self._correction = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return self.system() + self._correction
+
+    def compare(self, database_at: float, *, asked_at: datetime, answered_at: datetime) -> None:
+        """Go by the database's clock, where it differs by more than is tolerated.
+
+        Args:
+            database_at: what it told, in seconds since 1970.
+            asked_at, answered_at: by this machine's own clock, between which it told that.
+        """
+        told = datetime.fromtimestamp(database_at, UTC)
+        least, most = told - answered_at - TOLERATED, told - asked_at + TOLERATED
+        if least <= self._correction <= most:
+            return
+        is_right = least <= timedelta(0) <= most
+        self._correction = timedelta(0) if is_right else told - asked_at - (answered_at - asked_at) / 2
+        log.warning(
+            "this machine's clock differs from the database's, by which the service goes",
+            behind_by_seconds=round(self._correction.total_seconds(), 1),
+        )

@@ -1,0 +1,199 @@
+"""What is ended, and whatever can be asked with what rests on it, of each of two nodes."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import cast
+
+import httpx
+from tests.runtime.nodes.conftest import Nodes
+from tests.support.factories import App, company_of, operator
+from tests.support.server import Server
+
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import ORGANIZATION, PROVIDER, ZONE
+from runtime.domain.kinds.organization import Organization
+from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import OrganizationRole
+from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.management.members import organization_users
+from runtime.services.management.unit import unit_of_work
+from runtime.services.parts import Parts
+from runtime.storage.sql import consents, entities, exchange
+
+
+class Shop:
+    """A zone with an API that asks a store behind it, and the organization's own zone."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes, self.company = nodes, company_of(nodes.first)
+        nodes.first.call(lambda _: self._begin())
+
+    async def _begin(self) -> None:
+        company, url = self.company, self.nodes.first.url
+        self.zone = await company.zone()
+        self.store = await company.resource(self.zone, "https://store.example")
+        self.provider = await company.app(self.zone, "api-server", dependencies=[self.store])
+        self.api = await company.resource(self.zone, "https://api.example", application_id=self.provider.id)
+        async with company.parts.database.reading() as conn:
+            found = await entities.get(conn, ORGANIZATION, company.organization_id, within={})
+            own_zone = await entities.get(conn, ZONE, str(cast(Organization, found).zone_id), within={})
+            (self.management,) = await exchange.resources_named(conn, own_zone.id, exact={url}, prefixes=())
+            within = {"zone_id": self.zone.id}
+            token_service = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
+        self.own_zone = cast(Zone, own_zone)
+        self.token_service_id = cast(Provider, token_service).id
+
+
+class Life:
+    """A customer who has signed in to an application, and a member who has to a console, with tokens."""
+
+    def __init__(self, shop: Shop, *, begins_at: Server | None = None, ends_at: Server | None = None) -> None:
+        """Args:
+        begins_at, ends_at: the nodes at which tokens are issued, and things are ended; the first.
+        """
+        self.shop, self.nodes, self.name = shop, shop.nodes, new_id()[:12]
+        self.begins_at, self.ends_at = begins_at or self.nodes.first, ends_at or self.nodes.first
+        self.issuer = str(shop.zone.protocols.oauth2.issuer)
+        self.begins_at.call(self._begin)
+        answer = self._exchange(self.begins_at, self.app, self.token, shop.api)
+        assert answer.status_code == 200, answer.text
+        self.exchanged = str(answer.json()["access_token"])
+
+    async def _begin(self, parts: Parts) -> None:
+        shop, company = self.shop, replace(self.shop.company, parts=parts)
+        self.customer = await company.person(shop.zone, f"{self.name}@customer.example")
+        self.app = await company.app(shop.zone, self.name, dependencies=[shop.api])
+        async with company.parts.database.transaction() as conn:
+            self.grant_id, _ = await consents.grant(
+                conn,
+                organization_id=shop.zone.organization_id,
+                zone_id=shop.zone.id,
+                user_id=self.customer.user.id,
+                resource_id=shop.api.id,
+                provider_id=shop.token_service_id,
+                scopes=[],
+                now=company.parts.clock(),
+            )
+        self.token = await company.token(shop.zone, self.app, self.customer)
+        self.member = await company.person(shop.own_zone, f"{self.name}@member.example")
+        self.console = await company.app(shop.own_zone, self.name, dependencies=[shop.management])
+        async with unit_of_work(company.parts, operator(company.organization_id), new_id()) as unit:
+            await organization_users.join(unit, self.member.user, OrganizationRole("org_member"))
+        self.member_token = await company.token(
+            shop.own_zone, self.console, self.member, audience=shop.management.identifier, scopes=()
+        )
+
+    def asked(self, node: Server) -> dict[str, Callable[[], bool]]:
+        """Whatever can be asked of a node; each tells whether it was granted."""
+        shop, nodes = self.shop, self.nodes
+
+        def granted(answer: httpx.Response) -> bool:
+            assert answer.status_code in (200, 400, 401, 503), answer.text
+            return answer.status_code == 200
+
+        def bearer(token: str) -> dict[str, str]:
+            return {"Authorization": f"Bearer {token}"}
+
+        def introspected() -> bool:
+            address = nodes.at(node, f"{self.issuer}/oauth/introspect")
+            form = {"token": self.exchanged, **shop.provider.form}
+            answer = httpx.post(address, data=form, trust_env=False)
+            return granted(answer) and bool(answer.json()["active"])
+
+        userinfo = nodes.at(node, f"{self.issuer}/openid/userinfo")
+        return {
+            "exchange": lambda: granted(self._exchange(node, self.app, self.token, shop.api)),
+            "further exchange": lambda: granted(
+                self._exchange(node, shop.provider, self.exchanged, shop.store)
+            ),
+            "introspection": introspected,
+            "userinfo": lambda: granted(httpx.get(userinfo, headers=bearer(self.token), trust_env=False)),
+            "management API": lambda: granted(
+                httpx.get(f"{node.url}/zones", headers=bearer(self.member_token), trust_env=False)
+            ),
+        }
+
+    def _exchange(self, node: Server, app: App, token: str, resource: Resource) -> httpx.Response:
+        form = {
+            "grant_type": GRANT_TYPE,
+            "subject_token": token,
+            "subject_token_type": ACCESS_TOKEN,
+            "resource": resource.identifier,
+            **app.form,
+        }
+        address = self.nodes.at(node, f"{self.issuer}/oauth/token")
+        return httpx.post(address, data=form, trust_env=False)
+
+    def _manage(self, method: str, path: str, body: dict[str, str] | None = None) -> httpx.Response:
+        answer = httpx.request(
+            method,
+            f"{self.ends_at.url}{path}",
+            json=body,
+            headers=self.nodes.first.headers,
+            trust_env=False,
+        )
+        assert answer.is_success, answer.text
+        return answer
+
+    def end_sessions(self) -> None:
+        for person in (self.customer, self.member):
+            path = f"/zones/{person.user.zone_id}/sessions/{person.session_id}"
+            self._manage("PATCH", path, {"status": "revoked"})
+
+    def disable_users(self) -> None:
+        for person in (self.customer, self.member):
+            path = f"/zones/{person.user.zone_id}/users/{person.user.id}"
+            self._manage("PATCH", path, {"status": "disabled"})
+
+    def revoke_token(self) -> None:
+        form = {"token": self.exchanged, **self.app.form}
+        address = self.nodes.at(self.ends_at, f"{self.issuer}/oauth/revoke")
+        answer = httpx.post(address, data=form, trust_env=False)
+        assert answer.status_code == 200, answer.text
+
+    def withdraw_consent(self) -> None:
+        path = f"/zones/{self.shop.zone.id}/delegated-grants/{self.grant_id}"
+        self._manage("PATCH", path, {"status": "revoked"})
+
+    def remove_dependencies(self) -> None:
+        shop = self.shop
+        for zone, app, resource in (
+            (shop.zone, self.app, shop.api),
+            (shop.own_zone, self.console, shop.management),
+        ):
+            path = f"/zones/{zone.id}/applications/{app.id}/dependencies/{resource.id}"
+            self._manage("DELETE", path)
+
+
+ALL = frozenset({"exchange", "further exchange", "introspection", "userinfo", "management API"})
+# What ends, and what must be refused from then on.
+ENDS: Mapping[Callable[[Life], None], frozenset[str]] = {
+    Life.end_sessions: ALL,
+    Life.disable_users: ALL,
+    Life.revoke_token: frozenset({"further exchange", "introspection"}),
+    Life.withdraw_consent: frozenset({"exchange", "introspection"}),
+    Life.remove_dependencies: frozenset({"exchange", "management API"}),
+}
+
+Lives = Mapping[Callable[[Life], None], Life]
+
+
+def answers(lives: Lives, nodes: Nodes) -> dict[tuple[str, str, str], bool]:
+    """What is granted now: (what ends, node, what is asked) -> whether, all of it asked at once."""
+    asked = {
+        (end.__name__, node.url, name): ask
+        for end, life in lives.items()
+        for node in nodes.both
+        for name, ask in life.asked(node).items()
+    }
+    with ThreadPoolExecutor(16) as pool:
+        return dict(zip(asked, pool.map(lambda ask: ask(), asked.values()), strict=True))
+
+
+def wrongly_granted(found: Mapping[tuple[str, str, str], bool]) -> list[tuple[str, str, str]]:
+    """What is granted although what it rests on has ended."""
+    granted = [each for each, is_granted in found.items() if is_granted]
+    return [each for each in granted if each[2] in ENDS[getattr(Life, each[0])]]
