@@ -39,7 +39,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parties import ApplicationClient, Client, require_application
 from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
 
@@ -104,7 +104,7 @@ async def exchange(
     decision.step = 6
     await target.require_principal(view, client)
     issued_to = await check_provenance(view, client, subject, jkt=jkt)
-    if root is not None:
+    if root is not None and not _asks_for_the_same(client, issued_to, subject, resource):
         await require_basis(parts, view, subject, issued_to, root, now)
     check_actor(view, client, subject, request.actor_token, now)
 
@@ -152,6 +152,19 @@ async def exchange(
         decision.step = 14
         await token_cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
     return _answer(token, jkt, now)
+
+
+def _asks_for_the_same(
+    client: ApplicationClient, issued_to: Client, subject: Subject, resource: Resource | None
+) -> bool:
+    """Tell whether a client exchanges its own token for what that is for already.
+
+    Then what the token rests on is what the target is asked for, and whose refusal says where the user can
+    give it again.
+    """
+    return (
+        issued_to.party == client.party and resource is not None and resource.identifier == subject.audience
+    )
 
 
 def _cache_key(
