@@ -253,6 +253,7 @@ async def test_a_process_that_dies_after_the_commit(
     async def going_on(*, until: float) -> None:
         while monotonic() < until:
             await chain.second(other_worker)
+        await chain.second(other_worker)
 
     with pytest.raises(expected):
         await going_on(until=committed_at + epochs.RECENT_SECONDS)

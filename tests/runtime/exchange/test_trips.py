@@ -116,6 +116,7 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
         while monotonic() < until:
             await scene.exchange(agent, subject, api, "read", parts=other)
             await asyncio.sleep(0.02)
+        await scene.exchange(agent, subject, api, "read", parts=other)
 
     with pytest.raises(InvalidGrant):
         await going_on(until=monotonic() + epochs.RECENT_SECONDS)
