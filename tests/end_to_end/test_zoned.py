@@ -95,7 +95,7 @@ def published(server: Server) -> list[str]:
 
 def test_init_runs_once(server: Server):
     """A second `init` on the same data is refused, and changes nothing."""
-    with pytest.raises(Unexpected, match="api-key add --organization default-organization"):
+    with pytest.raises(Unexpected, match="api-key create --organization default-organization"):
         server.run("init", "--json")
 
 
