@@ -4,7 +4,8 @@ A share is what the first two parts of a key name, `kind:zone`. Each kind has a 
 have of it; where all shares together are too much, the largest makes room.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 Entry = tuple[float, bytes]  # until when, and the value
 
@@ -31,6 +32,10 @@ class Shares:
         """What is held under the key, expired or not."""
         share = self._shares.get(_share_of(key))
         return share.get(key) if share is not None else None
+
+    def items(self) -> Iterator[tuple[str, Entry]]:
+        """Every key with what is held under it, expired or not."""
+        return chain.from_iterable(share.items() for share in self._shares.values())
 
     def set(self, key: str, entry: Entry) -> None:
         """Hold an entry in place of one that is there, or beside all others: whoever adds has made room."""
