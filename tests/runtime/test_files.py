@@ -28,6 +28,7 @@ _OF_PATHS = {
 EXEMPT = {
     "runtime/files.py": "these are the functions",
     "runtime/contract/write.py": "writes schemas/ of a checkout, for a developer",
+    "runtime/quotas/__main__.py": "writes docs/limits.md of a checkout, for a developer",
 }
 # Libraries that open files by themselves -> the module that makes the file beforehand.
 _LIBRARIES = {"aiosqlite.connect": "runtime/storage/sql/sqlite.py", "sqlite3.connect": ""}
