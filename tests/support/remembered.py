@@ -10,7 +10,7 @@ from runtime.services.kept import Kept
 Container = dict | list | set | deque | Kept
 
 # What stands as it was made: definitions, settings and values.
-_FIXED = ("runtime.contract.", "runtime.domain.", "runtime.settings.", "runtime.quotas.")
+_FIXED = ("runtime.cli.", "runtime.contract.", "runtime.domain.", "runtime.settings.", "runtime.quotas.")
 
 
 def remembered(*roots: Any) -> dict[str, list[Container]]:
