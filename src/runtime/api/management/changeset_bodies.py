@@ -65,15 +65,11 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Cha
     if not split.operations or not isinstance(raw, dict):
         return parse(Changeset, raw)
     envelope = parse(Envelope, {name: value for name, value in raw.items() if name != "operations"})
-    operations, problems, values = [], [], 0
+    operations, problems = [], []
     for index, (begin, end) in enumerate(split.operations):
         await pace.rest()
-        text = body[begin:end]
-        values += _values(text, index)
-        if values > cap.values:
-            raise _too_many(cap)
         try:
-            operations.append(parse(Operation, _read(text, index, content_type)))
+            operations.append(parse(Operation, _read(body[begin:end], index, content_type)))
         except ValidationFailed as refused:
             problems += _placed(refused, index)
             if len(problems) >= MAX_PROBLEMS:
@@ -91,7 +87,7 @@ class _Split:
         begin, end: what is inside their array; both 0 as long as it is not found.
         operations: where each begins and ends.
         depth: how many brackets are open.
-        values: how many brackets have been.
+        values: how many there have been in them: brackets that open, and commas.
     """
 
     body: bytes
@@ -102,6 +98,7 @@ class _Split:
     depth: int = 0
     values: int = 0
     _opened: int = 0
+    _before: int = 0
 
     def opening(self, before: int, at: int) -> None:
         """Take a bracket that opens at *at*, after the one at *before*. Raises TooLarge, BadRequest."""
@@ -109,13 +106,12 @@ class _Split:
         self.values += 1
         if self.depth > MAX_DEPTH:
             raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels")
-        if self.values > self.cap.values:
-            raise _too_many(self.cap)
+        self._require_few()
         if self.depth == 2 and not self.begin and self.body[at] == _ARRAY:
             named = _NAME.search(self.body, max(before, at - _NAME_BYTES), at)
             self.begin = at + 1 if named else 0
         elif self._within and self.depth == 3:
-            self._opened = at
+            self._opened, self._before = at, self.values
         elif self._within and at - self._opened > MAX_OPERATION_BYTES:
             raise _too_large(len(self.operations))
 
@@ -140,7 +136,16 @@ class _Split:
         last = self.operations[-1][1] if index else self.begin
         if not (_COMMA if index else _BLANK).fullmatch(self.body, last, begin):
             raise _not_objects()
+        self.values += _STRING.sub(b"", self.body[begin:end]).count(b",")
+        if self.values - self._before > MAX_OPERATION_VALUES:
+            raise TooLarge(f"operation {index} has more than {MAX_OPERATION_VALUES} values")
+        self._require_few()
         self.operations.append((begin, end))
+
+    def _require_few(self) -> None:
+        most = self.cap.values
+        if self.values > most:
+            raise TooLarge(f"the operations have more than {most} values; send them in several parts")
 
 
 async def _split(body: bytes, cap: Cap, pace: Pace) -> _Split:
@@ -170,21 +175,8 @@ def _too_large(index: int) -> TooLarge:
     return TooLarge(f"operation {index} has more than {MAX_OPERATION_BYTES} bytes")
 
 
-def _too_many(cap: Cap) -> TooLarge:
-    return TooLarge(f"the operations have more than {cap.values} values; send them in several parts")
-
-
 def _not_objects() -> ValidationFailed:
     return ValidationFailed.of("operations", "must be an array of objects, with a comma between two of them")
-
-
-def _values(text: bytes, index: int) -> int:
-    """How many values there are in an operation, or one more. Raises TooLarge."""
-    bare = _STRING.sub(b"", text)
-    values = bare.count(b",") + bare.count(b"[") + bare.count(b"{")
-    if values > MAX_OPERATION_VALUES:
-        raise TooLarge(f"operation {index} has more than {MAX_OPERATION_VALUES} values")
-    return values
 
 
 def _read(text: bytes, index: int, content_type: str | None) -> object:
