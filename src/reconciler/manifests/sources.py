@@ -61,7 +61,9 @@ def _spelled(given: str | Path) -> Path:
     path = Path(os.path.abspath(given))  # noqa: PTH100 - links are kept
     try:
         there = path.exists()
-    except (OSError, ValueError):
+    except OSError as failure:
+        raise SourceUnusable(f"`{given}` cannot be read: {failure.strerror}") from None
+    except ValueError:
         there = False
     if not there:
         raise SourceUnusable(f"there is no file or directory `{given}`")

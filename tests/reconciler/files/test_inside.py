@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -195,34 +196,41 @@ class TestNamedPaths:
         assert find_source(["config", "."]).root == repository
 
 
-def test_a_directory_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", ["closed", "."])
+def test_a_directory_that_cannot_be_read_is_an_error(closed: str) -> None:
     """What is not seen would be deleted. Asked as a user whom permissions stop."""
-    (tmp_path / "closed").mkdir()
-    (tmp_path / "closed" / "a.yaml").write_text("a: 1\n")
     code = (
         "import os, sys\n"
         "from reconciler.manifests.sources import SourceUnusable, find_source\n"
-        "assert len(find_source([sys.argv[1]]).files) == 1\n"
-        "os.chmod(sys.argv[1] + '/closed', 0)\n"
+        "given, closed = sys.argv[1:]\n"
+        "assert len(find_source([given]).files) == 1\n"
+        "os.chmod(closed, 0)\n"
         "if os.geteuid() == 0:\n"
         "    os.setresuid(65534, 65534, 0)\n"
         "try:\n"
-        "    find_source([sys.argv[1]])\n"
+        "    find_source([given])\n"
         "except SourceUnusable as error:\n"
         "    print(error)\n"
     )
-    above = {folder: folder.stat().st_mode for folder in (tmp_path, *tmp_path.parents[:2])}
-    for folder in above:
+    # pytest's own folders are closed to other users at several levels.
+    with tempfile.TemporaryDirectory() as made:
+        folder, asked = Path(made), Path(made) / "above" / "config"
+        (asked / "closed").mkdir(parents=True)
+        (asked / "closed" / "a.yaml").write_text("a: 1\n")
         folder.chmod(0o755)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False, timeout=60
-        )
-    finally:
-        (tmp_path / "closed").chmod(0o755)
-        for folder, mode in above.items():
-            folder.chmod(mode)
-    assert done.stdout == f"`{tmp_path}/closed` cannot be read: Permission denied\n", done.stderr
+        shut = asked / "closed" if closed == "closed" else folder / "above"
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", code, asked, shut],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        finally:
+            shut.chmod(0o755)
+    unseen = asked / "closed" if closed == "closed" else asked
+    assert done.stdout == f"`{unseen}` cannot be read: Permission denied\n", done.stderr
 
 
 class TestOwnFiles:

@@ -14,7 +14,9 @@ from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import Archive, write
+from runtime.services.authority.subject import check_chain, verify_subject
 from runtime.services.bundles import keeping, reading
+from runtime.services.bundles.holders import Holder
 from runtime.services.zones import Zones
 from runtime.storage.sql.tables import METADATA, TABLES, token_events
 
@@ -23,13 +25,24 @@ NOT_PAYROLL = '@id("not-payroll") forbid (principal, action, resource == Resourc
 NO_WRITE = '@id("no-write") forbid (principal, action, resource) when { context.scopes.contains("write") };'
 
 
-async def own(scene: Scene, person: Person, *texts: str) -> None:
+async def holder_of(scene: Scene, app: App, person: Person) -> Holder:
+    """The user, who has let the application see and change their policies."""
+    token = await scene.company.policy_token(scene.zone, app, person)
+    view = await scene.parts.zones.view(scene.zone.id)
+    subject = verify_subject(view, token, scene.parts.clock())
+    root = await view.root(person.session_id)
+    assert root is not None
+    return Holder(view, subject, root, await check_chain(view, subject))
+
+
+async def own(scene: Scene, app: App, person: Person, *texts: str) -> None:
     """Make these the user's policies."""
     entries = [{"new_policy": f"p{number}"} for number in range(len(texts))]
     manifest = json.dumps({"schema": {"version": schema.CURRENT_VERSION}, "policies": entries}).encode()
     files = {f"p{number}": text.encode() for number, text in enumerate(texts)}
     wanted = reading.read(write(Archive(manifest, None, files)), user_id=person.user.id)
-    await keeping.replace(scene.parts, person.user, wanted, if_match=None, request_id="test")
+    holder = await holder_of(scene, app, person)
+    await keeping.replace(scene.parts, holder, wanted, if_match=None, request_id="test")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +68,7 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     for subject in (hers, his):
         assert (await scene.exchange(agent, subject, payroll))["scope"] == "read write"
 
-    await own(scene, ann, PERMIT, NOT_PAYROLL, NO_WRITE)
+    await own(scene, agent, ann, PERMIT, NOT_PAYROLL, NO_WRITE)
 
     assert (await scene.exchange(agent, hers, api))["scope"] == "read"
     with pytest.raises(AccessDenied) as refusal:
@@ -65,7 +78,7 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     assert await scene.exchange(agent, agent_token := await own_token(scene, agent), payroll)
     assert "sid" not in claims_of(agent_token)
 
-    await keeping.reset(scene.parts, ann.user, "test")
+    await keeping.reset(scene.parts, await holder_of(scene, agent, ann), "test")
     assert (await scene.exchange(agent, hers, payroll))["scope"] == "read write"
 
 
@@ -83,9 +96,9 @@ async def test_what_was_made_on_first_access_takes_nothing_away(
     """Looking at the bundle changes no decision; an empty one denies everything."""
     cid, subject = await somebody(scene, agent, "cid")
     before = await scene.exchange(agent, subject, apis[0])
-    await keeping.fetch(scene.parts, cid.user, "test")
+    await keeping.fetch(scene.parts, await holder_of(scene, agent, cid), "test")
     assert (await scene.exchange(agent, subject, apis[0]))["scope"] == before["scope"]
-    await own(scene, cid)
+    await own(scene, agent, cid)
     with pytest.raises(AccessDenied):
         await scene.exchange(agent, subject, apis[0])
 
@@ -98,7 +111,7 @@ async def test_a_user_cannot_allow_what_the_zone_does_not(own_scene: Scene) -> N
     app = await company.app(zone, "app", dependencies=[api])
     dan = await company.person(zone, "dan@acme.test")
     subject = await company.token(zone, app, dan)
-    await own(own_scene, dan, PERMIT)
+    await own(own_scene, app, dan, PERMIT)
     assert (await own_scene.exchange(app, subject, api))["scope"] == "read write"
 
     await company.policies(zone, PERMIT, NO_WRITE)
@@ -111,7 +124,7 @@ async def test_a_user_cannot_allow_what_the_zone_does_not(own_scene: Scene) -> N
 async def test_policies_that_cannot_be_read_deny(scene: Scene, agent: App, apis: list[Resource]) -> None:
     """A stored text that is broken is not passed over."""
     eve, subject = await somebody(scene, agent, "eve")
-    await own(scene, eve, PERMIT)
+    await own(scene, agent, eve, PERMIT)
     assert await scene.exchange(agent, subject, apis[0], parts=with_state(scene.parts, scene.parts.state))
     versions, policies = TABLES["PolicyVersion"], TABLES["Policy"]
     async with scene.parts.database.transaction() as conn:
@@ -134,7 +147,7 @@ async def test_a_warm_exchange_costs_no_more_with_own_policies(
     epoch = select(internals.c.epoch).where(internals.c.zone_id == scene.zone.id)
     async with scene.parts.database.reading() as conn:
         before = await conn.scalar(epoch)
-    await own(scene, fay, PERMIT, NO_WRITE)
+    await own(scene, agent, fay, PERMIT, NO_WRITE)
     async with scene.parts.database.reading() as conn:
         assert await conn.scalar(epoch) == before
     state = Counting(scene.parts.state)
@@ -161,7 +174,7 @@ async def test_a_warm_exchange_costs_no_more_with_own_policies(
 async def test_the_rules_of_both_are_recorded(scene: Scene, agent: App, apis: list[Resource]) -> None:
     """The record names the user's rule when that refused, and both when both allowed."""
     gil, subject = await somebody(scene, agent, "gil")
-    await own(scene, gil, PERMIT, NOT_PAYROLL)
+    await own(scene, agent, gil, PERMIT, NOT_PAYROLL)
     await scene.exchange(agent, subject, apis[0])
     with pytest.raises(AccessDenied):
         await scene.exchange(agent, subject, apis[1])
