@@ -86,14 +86,14 @@ def attempt(trusting: Repository, server: FakeServer, world: World) -> Attempt:
 def test_a_manifest_that_leads_out(attempt: Attempt, target: str) -> None:
     """A link inside the repository is followed; one that leads out is refused with its path, not read."""
     file = outside(attempt.repository, "kubeconfig.yaml")
-    attempt.repository.write("shared/role.yaml", HEAD + "kind: Role\nmetadata: {zone: workforce, name: r}\n")
-    attempt.repository.link("config/x.yaml", "../shared/role.yaml")
+    attempt.repository.write("common/role.yaml", HEAD + "kind: Role\nmetadata: {zone: workforce, name: r}\n")
+    attempt.repository.link("config/x.yaml", "../common/role.yaml")
     assert attempt.validates()
     (attempt.repository.config / "x.yaml").unlink()
 
     if target == "chain":
-        attempt.repository.link("shared/y.yaml", file)
-        attempt.repository.link("config/x.yaml", "../shared/y.yaml")
+        attempt.repository.link("common/y.yaml", file)
+        attempt.repository.link("config/x.yaml", "../common/y.yaml")
     else:
         where = {"file": str(file), "relative": os.path.relpath(file, attempt.repository.config)}
         attempt.repository.link("config/x.yaml", where.get(target, target))
@@ -321,12 +321,12 @@ def test_what_is_no_ordinary_file(attempt: Attempt, what: str, role: str) -> Non
 @pytest.mark.threat("38m")
 def test_many_names_of_one_large_file(attempt: Attempt) -> None:
     """A few bytes of links do not make zonectl read gigabytes."""
-    attempt.repository.write("shared/large.yaml", "# nothing here\n" * 500_000)
+    attempt.repository.write("common/large.yaml", "# nothing here\n" * 500_000)
     for number in range(10):
-        attempt.repository.link(f"config/{number}.yaml", "../shared/large.yaml")
+        attempt.repository.link(f"config/{number}.yaml", "../common/large.yaml")
     assert attempt.validates()
     for number in range(10, 1000):
-        attempt.repository.link(f"config/{number}.yaml", "../shared/large.yaml")
+        attempt.repository.link(f"config/{number}.yaml", "../common/large.yaml")
 
     started = time.monotonic()
     done = attempt.repository.run("validate", "config", seconds=60)
