@@ -31,6 +31,7 @@ def _cap(cap: changeset_bodies.Cap) -> str:
 SIZES: tuple[tuple[str, str], ...] = (
     ("a request", f"{_bytes(REQUEST_BYTES)}, all of it within {ARRIVAL_SECONDS} s"),
     ("the head of a request", f"{_bytes(HEADER_BYTES)}, within {ARRIVAL_SECONDS} s"),
+    ("connections", "as many as the system allows: limit them in front of the service"),
     ("a form", f"{_bytes(forms.MAX_BODY_BYTES)}, {forms.MAX_PARAMETERS} parameters"),
     (
         "an authorize request",

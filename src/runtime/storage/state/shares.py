@@ -89,4 +89,5 @@ class Shares:
 
 
 def _share_of(key: str) -> str:
-    return key[: key.find(":", key.find(":") + 1)] if key.count(":") > 1 else key.partition(":")[0]
+    second = key.find(":", key.find(":") + 1)
+    return key[:second] if second > 0 else key.partition(":")[0]
