@@ -10,6 +10,7 @@ from sqlalchemy import select
 from tests.support.factories import Company
 
 from runtime.contract.changes import Changeset
+from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
@@ -18,6 +19,8 @@ from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA
 
 OWNER = "acme/identity"
+# What a dry run accepts: from readers, without secrets, and more than once.
+ONLY_WHEN_APPLIED = ("` may not ", "is a placeholder", "under this plan digest")
 _numbers = count(1)
 
 
@@ -88,6 +91,15 @@ def _zone(zone: Any) -> dict[str, Any]:
     return {"zone": zone if isinstance(zone, dict) else {"id": zone}}
 
 
+def _require_same(tried: ManagementError | None, refused: ManagementError) -> None:
+    """Compare how a changeset was refused on a dry run, and then."""
+    if any(words in refused.detail for words in ONLY_WHEN_APPLIED):
+        return
+    assert tried is not None, f"a dry run accepts what is refused: {refused.detail}"
+    told = [(type(each), [one.field for one in each.problems]) for each in (tried, refused)]
+    assert told[0] == told[1], f"{tried.detail}; {refused.detail}"
+
+
 @dataclass(frozen=True)
 class Git:
     """A configuration that applies changesets to a company."""
@@ -123,7 +135,27 @@ class Git:
         )
 
     async def send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
-        """Apply a changeset."""
+        """Apply a changeset. It is tried out before, which has to come to the same."""
+        if dry_run:
+            return await self._send(changeset, dry_run=True, **more)
+        tried = await self._refusal(changeset)
+        try:
+            outcome = await self._send(changeset, **more)
+        except ManagementError as refused:
+            _require_same(tried, refused)
+            raise
+        assert outcome.replayed or tried is None, f"a dry run refuses what is accepted: {tried}"
+        return outcome
+
+    async def _refusal(self, changeset: Changeset) -> ManagementError | None:
+        """How a dry run refuses it; None when it does not."""
+        try:
+            await self._send(changeset, dry_run=True)
+        except ManagementError as refused:
+            return refused
+        return None
+
+    async def _send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
         return await changesets.apply(
             self.company.parts,
             self.company.caller,
