@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select, text, update
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support import entities as make
 
-from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
 from runtime.domain.kinds.zone import Zone
+from runtime.storage.sql import database as database_module
 from runtime.storage.sql import dry_runs, entities, ledger
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
@@ -202,6 +204,62 @@ async def test_who_stops_in_the_midst_leaves_nothing(database: Database, zone: Z
             await task
     async with asyncio.timeout(30), database.dry_run(zone.organization_id, [zone.id]) as conn:
         assert await count(conn, "applications") == 0
+
+
+async def test_a_dry_run_is_not_kept_in_memory_without_end(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite, where temporary tables are in memory, there is a most; the next dry run goes on."""
+    monkeypatch.setattr(database_module, "_DRY_RUN_PAGES", 300)
+    database = Database.open(sqlite_url)
+
+    async def attempt(zone: Zone, applications: int) -> None:
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+            for _ in range(applications):
+                await entities.insert(conn, APPLICATION, make.application(zone, description="x" * 2_000))
+
+    try:
+        async with database.transaction() as conn:
+            zone = await make.add_zone(conn)
+        await attempt(zone, 10)
+        with pytest.raises(TooLarge):
+            await attempt(zone, 1_000)
+        await attempt(zone, 10)
+    finally:
+        await database.close()
+
+
+async def test_who_may_make_no_temporary_tables_is_told(postgres_url: str) -> None:
+    """On PostgreSQL an operator can take that right away: dry runs are refused then, and nothing else is."""
+    database = Database.open(postgres_url)
+    plain = make_url(postgres_url).set(username="plain")
+    try:
+        async with database.transaction() as conn:
+            zone = await make.add_zone(conn)
+            for statement in (
+                "CREATE ROLE plain LOGIN",
+                "GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain",
+                f"REVOKE TEMPORARY ON DATABASE {plain.database} FROM PUBLIC",
+            ):
+                await conn.execute(text(statement))
+        limited = Database.open(plain.render_as_string(hide_password=False))
+        try:
+            async with limited.reading() as conn:
+                assert await count(conn, "zones") == 1
+            with pytest.raises(Unavailable, match="temporary tables"):
+                async with limited.dry_run(zone.organization_id, [zone.id]):
+                    pass
+            async with database.transaction() as conn:
+                await conn.execute(text(f"GRANT TEMPORARY ON DATABASE {plain.database} TO plain"))
+            async with limited.dry_run(zone.organization_id, [zone.id]) as conn:
+                assert await count(conn, "zones") == 1
+        finally:
+            await limited.close()
+    finally:
+        async with database.transaction() as conn:
+            await conn.execute(text("DROP OWNED BY plain CASCADE"))
+            await conn.execute(text("DROP ROLE plain"))
+        await database.close()
 
 
 async def test_dead_rows_do_not_pile_up(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

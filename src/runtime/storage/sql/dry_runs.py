@@ -39,9 +39,11 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from runtime.domain.errors import TooLarge, Unavailable
 from runtime.domain.kinds import ALL, APPLICATION
 from runtime.domain.names import key_of
 from runtime.storage.sql.tables import METADATA
@@ -79,6 +81,9 @@ _DEAD = text(
     "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
     " WHERE relnamespace = pg_my_temp_schema() AND relkind = 'r'"
 )
+_FULL = "database or disk is full"  # SQLite's words
+_LARGER_THAN_ONE_MAY_BE = "the zones of this changeset are larger than a dry run may be; plan fewer at a time"
+_NO_TEMPORARY_TABLES = "a dry run needs temporary tables, and the database makes none: see the server's log"
 _Connected = Callable[[AsyncEngine], AbstractAsyncContextManager[AsyncConnection]]
 
 
@@ -113,8 +118,10 @@ class DryRuns:
                 for statement in _copies(source):
                     await reading.execute(statement, {"organization": organization_id})
                 yield reading
-            except Exception:
+            except Exception as failure:
                 await self._empty(reading)
+                if isinstance(failure, DBAPIError) and _FULL in str(failure.orig):
+                    raise TooLarge(_LARGER_THAN_ONE_MAY_BE) from failure
                 raise
             except BaseException:  # stopped in the midst of a statement
                 await reading.invalidate()
@@ -133,9 +140,14 @@ class DryRuns:
             if connection.dialect.name == "postgresql":
                 source = str(await connection.scalar(select(func.current_schema())))
                 await connection.commit()
-                await driver.execute(_script(connection.dialect.name))
+                make = driver.execute
             else:
-                await driver.executescript(_script(connection.dialect.name))
+                make = driver.executescript
+            try:
+                await make(_script(connection.dialect.name))
+            except Exception as error:  # the driver's own: no statement of the engine
+                await connection.invalidate()
+                raise Unavailable(_NO_TEMPORARY_TABLES, internal=str(error)) from error
             raw.info[_PREPARED] = source
         return str(raw.info[_PREPARED])
 

@@ -3,10 +3,13 @@
 The cases are the cells of the checked-in matrix that say 404, so a new route is covered as soon as it exists.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
 from tests.runtime.management.access.matrix import CHECKED, TOLD, single_sign_on
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.tenants import Tenant, body_of, fill, id_of, parameters
@@ -50,6 +53,50 @@ def told(response: httpx.Response, ids: list[str]) -> tuple[int, str, list[str]]
     for each in ids:
         text = text.replace(each, "ID")
     return response.status_code, text, sorted(set(response.headers) - {"x-request-id", "content-length"})
+
+
+# What keeps the kinds that some role does not see.
+_TABLES = ("api_keys", "audit_events", "invitations", "organization_users", "service_account")
+
+
+@contextmanager
+def statements(api: Api) -> Iterator[set[str]]:
+    """What is asked of the database about such kinds."""
+    asked: set[str] = set()
+
+    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        of_key_in_use = statement.startswith("UPDATE api_keys")  # now and then, behind an answer
+        if any(name in statement for name in _TABLES) and not of_key_in_use:
+            asked.add(statement)
+
+    engine = api.server.parts.database.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield asked
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+@pytest.mark.threat("42d")
+@pytest.mark.parametrize(("route", "role"), HIDDEN, ids=lambda one: getattr(one, "operation_id", one))
+def test_nothing_is_looked_up(
+    api: Api, senders: dict[str, Api], tenant: Tenant, route: Route, role: str
+) -> None:
+    """So the time that the refusal takes depends on nothing that is hidden: the tables are not even asked."""
+    path = route.path
+    for name in parameters(route):
+        path = path.replace(f"{{{name}}}", id_of(tenant, route, name))
+    with statements(api) as of_every_call:
+        senders[role].ok("GET", "/organizations")
+        api.ok("GET", "/organizations")
+    with single_sign_on(api, route):
+        with statements(api) as asked:
+            senders[role](route.method, path, body_of(route))
+        assert asked <= of_every_call
+        if route.method == "GET" and "sso" not in route.path:
+            with statements(api) as asked:
+                api.ok("GET", path)
+            assert asked - of_every_call
 
 
 @pytest.mark.threat("42a", "42b", "42c", "42e")
