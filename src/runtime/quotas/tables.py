@@ -6,6 +6,7 @@ from runtime.domain.kinds import ALL
 from runtime.quotas.state import ANYBODY, CLIENTS, SERVICE, USERS
 from runtime.services import epochs
 from runtime.services.clients import unused
+from runtime.services.management.organizations import api_keys
 from runtime.services.outbox import delivery
 from runtime.settings import Settings
 from runtime.storage.sql.tables import TABLES
@@ -149,6 +150,13 @@ RECORDS: tuple[Records, ...] = (
         ("one for a changeset that was applied",),
         "with its organization",
     ),
+    Records(
+        "api_keys",
+        "keys that call the management API",
+        PEOPLE,
+        (f"{api_keys.MAX_API_KEYS} in an organization, expired ones included",),
+        f"revoked, or with what made it; {api_keys.KEPT_EXPIRED.days} days after its end; job `api_keys`",
+    ),
     Records("jobs", "when a job is due", SERVICE, ("one for a job",), "never"),
     Records("service_secrets", "keys of this service, wrapped", SERVICE, ("one for a purpose",), "never"),
 )
@@ -157,7 +165,6 @@ RECORDS: tuple[Records, ...] = (
 CONFIGURATION: frozenset[str] = frozenset(TABLES[kind.name].name for kind in ALL) - {
     each.table for each in RECORDS
 } | {
-    "api_keys",
     "application_dependencies",
     "group_invitees",
     "group_members",

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from tests.runtime.authority.scenes import SignIn, answered, make_sign_in
 from tests.runtime.management.changes.test_changesets_http import changeset, post
-from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.conftest import Api, caller, let_end
 from tests.runtime.management.signing_in import someone
 from tests.runtime.management.tenants import fill, id_of, parameters, send
 from tests.runtime.sign_in.pushing import push
@@ -66,8 +66,10 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
     ada, signed_out = person()
     api.ok("PATCH", api.own_zone().path(f"/sessions/{claims(signed_out)['sid']}"), {"status": "revoked"})
     bea, disabled = person()
+    _, key_of_disabled = at(disabled).key()
     api.ok("PATCH", api.own_zone().path(f"/users/{bea.user.zone_user_id}"), {"status": "disabled"})
     cy, left = person()
+    _, key_of_left = at(left).key()
     api.ok("DELETE", cy.path)
     account = api.ok("POST", f"/organizations/{api.organization_id}/service-accounts", {"name": api.named()})
     path = f"/organizations/{api.organization_id}/service-accounts/{account['id']}/credentials"
@@ -84,12 +86,17 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
     keys = f"/organizations/{api.organization_id}/api-keys"
     revoked = api.ok("POST", keys, {"name": "revoked", "role": "org_admin"})
     api.ok("DELETE", f"{keys}/{revoked['id']}")
+    expired_id, expired = api.key(expires_in_seconds=600)
+    let_end(api, expired_id)
     nobody = at("x")
     del nobody.client.headers["authorization"]
     return {
         "nobody": nobody,
         "unknown key": at(f"{site.server.api_key[:-4]}AAAA"),
         "revoked key": at(revoked["api_key"]),
+        "expired key": expired,
+        "key of somebody disabled": key_of_disabled,
+        "key of somebody removed": key_of_left,
         "session ended": at(signed_out),
         "user disabled": at(disabled),
         "membership ended": at(left),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.factories import operator
 from tests.support.server import Server, serve
@@ -25,6 +26,7 @@ from runtime.storage.sql import api_keys as stored_keys
 from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import users as user_storage
 from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.tables import TABLES
 
 _TAKEN_FOR: dict[str, str] = {}  # key id -> the role that it is taken to have
 _find = stored_keys.find
@@ -270,6 +272,18 @@ class Zone:
             {"schema_version": schema, "manifest": {"entries": entries}},
         )
         return made
+
+
+def let_end(api: Api, key_id: str, *, ago: timedelta = timedelta(seconds=1)) -> None:
+    """Let an API key have ended some time ago, which no operation can do."""
+
+    async def change(parts: Parts) -> None:
+        async with parts.database.transaction() as conn:
+            keys = TABLES["ApiKey"]
+            ended_at = parts.clock() - ago
+            await conn.execute(update(keys).where(keys.c.id == key_id).values(expires_at=ended_at))
+
+    api.server.call(change)
 
 
 def caller(server: Server, key: str, organization_id: str) -> Api:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
-from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.conftest import Api, caller, let_end
 from tests.runtime.management.signing_in import Someone, someone, status
 from tests.support.server import serve
 
@@ -18,7 +17,6 @@ from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys as stored_keys
-from runtime.storage.sql.tables import TABLES
 
 
 def path(api: Api, key_id: str = "") -> str:
@@ -42,17 +40,6 @@ def events(api: Api, *key_ids: str) -> list[str]:
     asked = "&".join(f"filter[entity_id]={one}" for one in key_ids)
     trail = api.ok("GET", f"/organizations/{api.organization_id}/audit-events?{asked}")
     return [one["action"] for one in trail["items"]]
-
-
-def ends(api: Api, key_id: str, at: datetime) -> None:
-    """Let a key end at that time, which no operation can do to one that is there."""
-
-    async def change(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
-            keys = TABLES["ApiKey"]
-            await conn.execute(update(keys).where(keys.c.id == key_id).values(expires_at=at))
-
-    api.server.call(change)
 
 
 def ago(**duration: float) -> datetime:
@@ -165,7 +152,7 @@ class TestMaking:
 
         company.ok("DELETE", path(company, first), status=204)
         third, _ = company.key()
-        ends(company, second, ago(minutes=1))
+        let_end(company, second, ago=timedelta(minutes=1))
         fourth, _ = company.key()
 
         assert {third, fourth} < listed(company).keys()
@@ -182,7 +169,7 @@ class TestExpiring:
         assert timedelta(seconds=500) < left <= timedelta(seconds=600)
         its.ok("GET", "/zones")
 
-        ends(api, key_id, ago(seconds=1))
+        let_end(api, key_id, ago=timedelta(seconds=1))
 
         assert "the API key expired at" in its.refused(401, "GET", "/zones")["message"]
         wrong = caller(api.server, f"zwk_{key_id}_{'a' * 43}", api.organization_id)
@@ -215,8 +202,8 @@ class TestExpiring:
         old, _ = company.key(expires_in_seconds=60)
         lately, _ = company.key(expires_in_seconds=60)
         lasting, _ = company.key()
-        ends(company, old, ago(days=31))
-        ends(company, lately, ago(days=29))
+        let_end(company, old, ago=timedelta(days=31))
+        let_end(company, lately, ago=timedelta(days=29))
         assert {old, lately, lasting} < listed(company).keys()
 
         assert company.server.call(api_keys.forget_expired) >= 1
