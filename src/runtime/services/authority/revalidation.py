@@ -20,12 +20,12 @@ T = TypeVar("T")
 _ATTEMPTS = 3  # on a zone that changes all the time
 
 
-class StaleView(Exception):
+class StaleZone(Exception):
     """The zone has changed since the view was made; what was concluded from it does not count."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRoot:
+class CachedRoot:
     """The root of a chain before the trip; None where an application acts on its own behalf.
 
     Attributes:
@@ -36,28 +36,28 @@ class KnownRoot:
     is_fresh: bool
 
 
-async def known_root(view: ZoneView, session_id: str | None) -> KnownRoot:
+async def cached_root(view: ZoneView, session_id: str | None) -> CachedRoot:
     """The root that stands behind a session. Raises InvalidGrant when that is gone."""
     if session_id is None:
-        return KnownRoot(None, is_fresh=False)
+        return CachedRoot(None, is_fresh=False)
     held = view.held_root(session_id)
     if held is not None:
-        return KnownRoot(held, is_fresh=False)
+        return CachedRoot(held, is_fresh=False)
     found = await view.read_root(session_id)
     if found is None:
         raise refused("the session is gone")
-    return KnownRoot(found, is_fresh=True)
+    return CachedRoot(found, is_fresh=True)
 
 
-async def take(
-    parts: Parts, view: ZoneView, known: KnownRoot, *, key: str | None = None
+async def revalidate(
+    parts: Parts, view: ZoneView, cached: CachedRoot, *, key: str | None = None
 ) -> tuple[SessionRoot | None, bytes | None]:
     """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
 
-    Afterwards the view has every denial that was published before. Raises: StaleView; Unavailable when
+    Afterwards the view has every denial that was published before. Raises: StaleZone; Unavailable when
     neither the short-lived state nor the database can tell.
     """
-    root = known.root
+    root = cached.root
     names = [epochs.zone_key(view.id), epochs.denials_key(view.id)]
     if root is not None:
         names += [epochs.session_key(root.session.id), epochs.user_key(root.user.user.id)]
@@ -65,11 +65,11 @@ async def take(
     zone_epoch, denials = published[:2]
     if not view.is_followed() or zone_epoch is None or denials is None or denials > view.denials:
         if await parts.zones.refresh(view.id) is not view:
-            raise StaleView
+            raise StaleZone
     elif zone_epoch > view.epoch:
-        raise StaleView
+        raise StaleZone
     if root is not None:
-        root = await _standing(parts, view, root, published[2:4], is_fresh=known.is_fresh)
+        root = await _standing(parts, view, root, published[2:4], is_fresh=cached.is_fresh)
     return root, kept
 
 
@@ -107,7 +107,7 @@ async def on_current_zone(
     """What *attempt* makes of the zone as it stands.
 
     Args:
-        attempt: raises StaleView when it has found out that the zone has changed.
+        attempt: raises StaleZone when it has found out that the zone has changed.
         may_repeat: nothing in the request works once, so it may begin on the zone as it is known here. A
             refusal that was concluded from a zone that has changed since does not count either.
     Raises: what *attempt* raises; TemporarilyUnavailable; NotFound for an unknown zone.
@@ -117,7 +117,7 @@ async def on_current_zone(
         view = held or await parts.zones.view(zone_id)
         try:
             return await attempt(view)
-        except (StaleView, OAuthError) as failure:
+        except (StaleZone, OAuthError) as failure:
             if held is not None and await parts.zones.view(zone_id) is not view:
                 continue
             if isinstance(failure, OAuthError):

@@ -86,7 +86,7 @@ async def exchange(
         view: the zone as this process knows it; the trip tells whether it still stands.
         decision: is filled in on the way.
         jkt: thumbprint of the key that the sender has proved to have; what is issued is bound to it.
-    Raises: OAuthError; StaleView when all is to be done again with a newer view.
+    Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
     decision.step = 4
     subject = verify_subject(view, request.subject_token, now)
@@ -94,9 +94,9 @@ async def exchange(
     resource = await view.resource(request.resource)
 
     decision.step = 5
-    held = await revalidation.known_root(view, subject.session_id)
+    held = await revalidation.cached_root(view, subject.session_id)
     key = _cache_key(view, client, request, subject, held.root, resource, jkt)
-    standing, candidate = await revalidation.take(parts, view, held, key=key)
+    standing, candidate = await revalidation.revalidate(parts, view, held, key=key)
     require_not_denied(view, subject.token_id)
     root, authority = await _authority(view, subject, standing, now)
     decision.user_id = root.user.user.id if root else None

@@ -88,7 +88,7 @@ class _Inactive(OAuthError):
 
 
 async def _told_of(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
-    """What a token says. Raises _Inactive, StaleView, Unavailable."""
+    """What a token says. Raises _Inactive, StaleZone, Unavailable."""
     try:
         if token.count(".") == 2:
             return await _access_token(parts, view, client, token, now)
@@ -101,7 +101,9 @@ async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
     known = _known(view, token, now)
     subject = known.subject
-    root, _ = await revalidation.take(parts, view, await revalidation.known_root(view, subject.session_id))
+    root, _ = await revalidation.revalidate(
+        parts, view, await revalidation.cached_root(view, subject.session_id)
+    )
     require_not_denied(view, subject.token_id)
     await _require_provider(view, client, subject)
     issued_to = await check_chain(view, subject)
