@@ -30,6 +30,7 @@ from reconciler.report.progress import show_progress
 from reconciler.session import Options, Session, connect, open_api, rejections
 from reconciler.terminal import Line, Styled, say, say_json, tagged
 
+WATCHING = "watching for files to be saved; Ctrl-C ends this"
 _WRITTEN = ("out", "receipt", "secrets_dir")
 
 
@@ -232,6 +233,8 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
         except Failure as failure:
             if failure.lines:
                 _say(*tagged(Styled("error", "red"), *failure.lines))
+        if not changed:
+            _say(WATCHING)
 
     watch_files([watched_path], once)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from watchfiles import Change, DefaultFilter, watch
 
 DEBOUNCE_MILLISECONDS = 400
+POLL_MILLISECONDS = 100  # how long until the first run, once the watcher sees what is saved meanwhile
 
 
 class _ConfigurationFiles(DefaultFilter):
@@ -18,13 +19,26 @@ class _ConfigurationFiles(DefaultFilter):
 def watch_files(paths: list[Path], run: Callable[[list[str]], None]) -> None:
     """Run at once, then whenever files were saved; several saves in a moment count as one.
 
-    Ends with KeyboardInterrupt.
+    The watcher is there before the first run: what is saved while that goes on is seen, too. Ends with
+    KeyboardInterrupt.
     """
-    run([])
+    is_first = True
     for changed in _changes(paths):
-        run(changed)
+        if is_first:
+            run([])
+        if changed:
+            run(changed)
+        is_first = False
 
 
 def _changes(paths: list[Path]) -> Iterator[list[str]]:
-    for batch in watch(*paths, watch_filter=_ConfigurationFiles(), debounce=DEBOUNCE_MILLISECONDS):
+    """The paths of each save; none each time that a while has passed without one."""
+    batches = watch(
+        *paths,
+        watch_filter=_ConfigurationFiles(),
+        debounce=DEBOUNCE_MILLISECONDS,
+        rust_timeout=POLL_MILLISECONDS,
+        yield_on_timeout=True,
+    )
+    for batch in batches:
         yield sorted({path for _, path in batch})

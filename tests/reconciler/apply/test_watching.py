@@ -4,13 +4,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.reconciler.apply.texts import ROLE, ZONE
 from tests.reconciler.fake_server import FakeServer, World
+from tests.reconciler.hostile.conftest import heed_interrupts
 
 
 class TestWatch:
@@ -32,10 +32,10 @@ class TestWatch:
                 ],
                 stdout=stream,
                 stderr=stream,
+                preexec_fn=heed_interrupts,
             )
         try:
             _until(lambda: world.entities, out)
-            time.sleep(0.5)  # the watcher begins after the first run
             config.write("role.yaml", ROLE.replace("description", "descripton"))
             _until(lambda: b"did you mean `description`?" in out.read_bytes(), out)
             config.write("role.yaml", ROLE)

@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer
+
+from reconciler.commands import WATCHING
 
 CANARY = "canary-7f3a9c51"
 MEMORY_BYTES = 2 * 1024**3
@@ -102,6 +105,34 @@ class Repository:
             check=False,
             preexec_fn=_bound_memory,
         )
+
+    def watch(self, *arguments: object, **settings: str) -> tuple[int, str]:
+        """The exit code of `watch` that is interrupted after its first look, and all that it prints."""
+        with subprocess.Popen(
+            self.command("watch", *arguments),
+            cwd=self.path,
+            env=self.environment(PYTHONUNBUFFERED="1", PYTHONUTF8="1", **settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=heed_interrupts,
+        ) as process:
+            assert process.stdout is not None
+            stop = threading.Timer(60, process.kill)
+            stop.start()
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if line.rstrip().endswith(WATCHING):
+                    process.send_signal(signal.SIGINT)
+            stop.cancel()
+        return process.returncode, "".join(lines)
+
+
+def heed_interrupts() -> None:
+    """Undo what a shell does to what it starts in the background, and that passes on to its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _bound_memory() -> None:

@@ -4,10 +4,8 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -223,36 +221,19 @@ HAS_JSON = ("validate", "plan", "drift", "apply")
 
 def said(repository: Repository, command: str, *arguments: str) -> str:
     """All that a command prints; `watch` until it has told about its first look."""
-    environment = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
-    if command != "watch":
-        done = subprocess.run(
-            repository.command(command, *arguments),
-            cwd=repository.path,
-            env=repository.environment(**environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout.decode()
-    process = subprocess.Popen(
+    if command == "watch":
+        return repository.watch(*arguments)[1]
+    done = subprocess.run(
         repository.command(command, *arguments),
         cwd=repository.path,
-        env=repository.environment(**environment),
+        env=repository.environment(PYTHONUNBUFFERED="1", PYTHONUTF8="1"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        timeout=60,
+        check=False,
     )
-    assert process.stdout is not None
-    try:
-        first = process.stdout.readline()
-        threading.Timer(0.7, process.send_signal, [signal.SIGINT]).start()
-        rest = process.stdout.read()
-    finally:
-        process.kill()
-        process.wait()
-    return (first + rest).decode()
+    return done.stdout.decode()
 
 
 def test_every_command_is_tried() -> None:
