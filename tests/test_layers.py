@@ -112,7 +112,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
-    "management.unit": frozenset({"epochs", "management.access", "parts"}),
+    "management.unit": frozenset({"epochs", "keys", "management.access", "parts"}),
     "switches": frozenset({"management.access", "management.unit", "parts"}),
     "clients": _GROUND | {"authority", "management.access", "management.unit", "refusals"},
     "issuing": _GROUND | {"authority", "clients"},

@@ -5,7 +5,7 @@ so the JWK set always holds what some verifier may still need.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
@@ -49,6 +49,11 @@ class KeyRing:
     changes_at: datetime | None
 
 
+async def make(algorithms: Sequence[Algorithm] = ALGORITHMS) -> dict[Algorithm, SigningKey]:
+    """One signing key of each algorithm. An RSA key takes a noticeable fraction of a second."""
+    return {each: await asyncio.to_thread(SigningKey.generate, each) for each in algorithms}
+
+
 async def create_zone_keys(
     conn: AsyncConnection,
     parts: "Parts",
@@ -56,9 +61,9 @@ async def create_zone_keys(
     organization_id: str,
     zone_id: str,
     now: datetime,
-    algorithms: Sequence[Algorithm] = ALGORITHMS,
+    signing: Mapping[Algorithm, SigningKey],
 ) -> Sealer:
-    """Give a new zone its data key and one signing key of each algorithm; the sealer of that data key."""
+    """Give a new zone its data key and these signing keys; the sealer of that data key."""
     data_key = new_data_key()
     wrapped = parts.key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
     await storage.add_internals(
@@ -67,8 +72,7 @@ async def create_zone_keys(
     )
     sealer = Sealer(data_key)
     past = now - NODES_APART
-    for algorithm in algorithms:
-        key = await asyncio.to_thread(SigningKey.generate, algorithm)
+    for key in signing.values():
         await storage.add_key(conn, zone_id, _stored(key, sealer, publish_at=past, activate_at=past))
     return sealer
 

@@ -12,9 +12,11 @@ from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
+from runtime.services.management import audit as trail
 from runtime.services.management.zones import signing_keys
 from runtime.services.parts import Parts
 from runtime.services.zones import Zones
+from runtime.storage.sql import audit
 
 API = "https://api.test"
 CACHED = timedelta(minutes=5)
@@ -117,6 +119,33 @@ async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
     stage.clock.now += timedelta(days=500)
     assert await signing_keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
     assert len(await keys.listed(stage.parts, stage.scene.zone.id)) == 2
+
+
+@pytest.mark.threat("27m")
+async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None:
+    """Whoever asks later which key signed something finds when it was made, and when it was forgotten."""
+    zone = stage.scene.zone
+    before = {each.kid for each in await keys.listed(stage.parts, zone.id)}
+    await signing_keys.rotate(stage.parts, zone.id)
+    stage.clock.now += timedelta(days=500)
+    never = replace(stage.parts, settings=stage.parts.settings.model_copy(update={"key_rotation_days": 0}))
+    await signing_keys.rotate_due(never)
+    gone = before - {each.kid for each in await keys.listed(stage.parts, zone.id)}
+    assert gone
+
+    async with stage.parts.database.reading() as conn:
+        records, *_ = await audit.page(
+            conn,
+            zone.organization_id,
+            audit.Selection({"action": ("keys.forget",), "zone_id": (zone.id,)}, None, None),
+            limit=50,
+        )
+    assert {(each["entity_id"], each["zone_id"], each["actor_type"]) for each in records} == {
+        (kid, zone.id, "system") for kid in gone
+    }
+    assert [each["before"] for each in records] == [{"algorithm": "RS256"}]
+    verdicts = [each async for each in trail.verify(stage.parts, zone.organization_id)]
+    assert [each.broken_at for each in verdicts] == [None]
 
 
 async def test_no_request_fails_while_keys_change(stage: Stage) -> None:

@@ -106,9 +106,13 @@ class Call:
         """A unit for what changes nothing."""
         return reading_unit(self.parts, self.caller, self.request_id)
 
-    def writing(self) -> AbstractAsyncContextManager[Unit]:
-        """A unit that commits when its block ends well."""
-        return unit_of_work(self.parts, self.caller, self.request_id)
+    def writing(self, *, new_zones: int = 0) -> AbstractAsyncContextManager[Unit]:
+        """A unit that commits when its block ends well.
+
+        Args:
+            new_zones: how many zones are going to be made in it.
+        """
+        return unit_of_work(self.parts, self.caller, self.request_id, new_zones=new_zones)
 
 
 # None: the handler has sent its answer itself, line by line.

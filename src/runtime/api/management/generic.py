@@ -7,7 +7,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.bodies import read_body
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
-from runtime.services.management.operations import OPERATIONS
+from runtime.services.management.operations import OPERATIONS, zones_made
 from runtime.services.management.surroundings import embedded, with_people
 
 
@@ -27,7 +27,7 @@ async def _list(call: Call) -> HTTPResponse:
 async def _create(call: Call) -> HTTPResponse:
     kind = _kind(call)
     body = read_body(kind, call.body(), Verb.CREATE)
-    async with call.writing() as unit:
+    async with call.writing(new_zones=zones_made(call.caller, kind)) as unit:
         made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, call.path, body)
     return send_entity(call, kind, made, shown_once=unit.shown_once.get(made.id))
 

@@ -28,9 +28,12 @@ from runtime.domain.kinds import (
     SESSION,
     USER,
     ZONE,
+    Kind,
     Verb,
 )
 from runtime.services.management import entities
+from runtime.services.management.access import permissions
+from runtime.services.management.access.caller import Caller
 from runtime.services.management.members import invitations, organization_users
 from runtime.services.management.organizations import api_keys, organizations, service_accounts
 from runtime.services.management.people import delegated_grants, groups, sessions, users
@@ -118,3 +121,10 @@ _OWN: dict[tuple[str, Verb], Operation] = {
 OPERATIONS: dict[tuple[str, Verb], Operation] = {
     (kind.name, verb): _GENERIC[verb] for kind in ALL for verb in kind.verbs if verb in _GENERIC
 } | _OWN
+
+
+def zones_made(caller: Caller, kind: Kind, *, create: int = 1) -> int:
+    """How many zones so many creations of a kind make, by somebody who may: what has to be ready for them."""
+    if not permissions.allows(caller.roles_anywhere, kind.operations, Verb.CREATE):
+        return 0
+    return create if kind is ZONE or (kind is ORGANIZATION and caller.at_home) else 0

@@ -14,13 +14,13 @@ from typing import Any, cast
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.signing import SigningKey
+from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
-from runtime.services import epochs
+from runtime.services import epochs, keys
 from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
 from runtime.storage.sql import ledger
@@ -44,6 +44,8 @@ class Unit:
         keeps_zones: nothing that is cached of a zone goes out of date: what is written concerns one user,
             whose epoch is bumped in its place.
         signing_keys: zone id -> kid -> key, opened once a unit.
+        keys_to_give: signing keys for zones that are going to be made, a set for each: making them takes so
+            long that it is done while nobody waits for the transaction.
     """
 
     conn: AsyncConnection
@@ -60,6 +62,7 @@ class Unit:
     slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
+    keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
     head: ledger.Head | None = None
     _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)
@@ -203,10 +206,16 @@ async def unit_of_work(
     request_id: str,
     *,
     changeset_id: str | None = None,
+    new_zones: int = 0,
 ) -> AsyncIterator[Unit]:
-    """A transaction that commits when the block ends well, and whose invalidations follow the commit."""
+    """A transaction that commits when the block ends well, and whose invalidations follow the commit.
+
+    Args:
+        new_zones: how many zones are going to be made: their keys are made before the transaction begins.
+    """
+    made = [await keys.make() for _ in range(new_zones)]
     async with parts.database.transaction() as conn:
-        unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id)
+        unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id, keys_to_give=made)
         yield unit
         await unit.finish()
         await unit.announce()
@@ -239,6 +248,7 @@ async def within(unit: Unit, caller: Caller) -> AsyncIterator[Unit]:
         caller: who acts there; the organization is theirs.
     """
     inner = Unit(unit.conn, caller, unit.parts, unit.now, unit.request_id, dry_run=unit.dry_run)
+    inner.keys_to_give = unit.keys_to_give
     yield inner
     await inner.finish()
     if not unit.dry_run:

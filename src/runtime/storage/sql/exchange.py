@@ -195,10 +195,26 @@ async def newest_activation(conn: AsyncConnection, zone_id: str, algorithm: str)
     return found
 
 
-async def forget_keys(conn: AsyncConnection, removed_before: datetime) -> int:
-    """Forget the keys that were taken out of the set before that; how many those were."""
-    gone = await conn.execute(delete(_keys).where(_keys.c.remove_at <= removed_before))
-    return gone.rowcount
+async def forgettable_keys(
+    conn: AsyncConnection, removed_before: datetime, *, limit: int
+) -> list[tuple[str, str]]:
+    """Zone and kid of keys that were taken out of the set before that, the longest ago first."""
+    rows = await conn.execute(
+        select(_keys.c.zone_id, _keys.c.kid)
+        .where(_keys.c.remove_at <= removed_before)
+        .order_by(_keys.c.remove_at, _keys.c.kid)
+        .limit(limit)
+    )
+    return [(row.zone_id, row.kid) for row in rows]
+
+
+async def forget_key(conn: AsyncConnection, zone_id: str, kid: str) -> str | None:
+    """Forget a key; its algorithm, or None when it is gone already."""
+    gone = await conn.execute(
+        delete(_keys).where(_keys.c.zone_id == zone_id, _keys.c.kid == kid).returning(_keys.c.algorithm)
+    )
+    found: str | None = gone.scalar_one_or_none()
+    return found
 
 
 async def add_internals(conn: AsyncConnection, internals: ZoneInternals) -> None:

@@ -27,6 +27,7 @@ from runtime.services.management.changes.specs import Parts as SpecParts
 from runtime.services.management.changes.specs import located, take_apart
 from runtime.services.management.changes.staleness import require_base, standing_of
 from runtime.services.management.changes.steps import Steps
+from runtime.services.management.operations import zones_made
 from runtime.services.management.unit import Unit, reading_unit, unit_of_work
 from runtime.services.management.unit import dry_run as dry_run_unit
 from runtime.services.parts import Parts
@@ -86,7 +87,10 @@ async def apply(
         return await _tried(parts, acting, organization, changeset, checked, request_id, progress)
     digest = await body_digest(parts.hasher, changeset)
     try:
-        async with unit_of_work(parts, acting, request_id, changeset_id=new_id()) as unit:
+        new_zones = await _new_zones(parts, acting, organization, changeset, request_id)
+        async with unit_of_work(
+            parts, acting, request_id, changeset_id=new_id(), new_zones=new_zones
+        ) as unit:
             found = await entities.organization_of(unit, organization)
             await unit.revision()  # from here on nobody else of the organization writes
             await _stop_if_applied(unit.conn, found.id, changeset)
@@ -122,6 +126,18 @@ async def _tried(
             f"trying out {len(changeset.operations)} operations takes longer than {DRY_RUN_SECONDS} seconds;"
             " plan fewer zones at a time"
         ) from None
+
+
+async def _new_zones(
+    parts: Parts, acting: Caller, organization: str, changeset: Changeset, request_id: str
+) -> int:
+    """How many zones a changeset makes. Raises _AppliedBefore, for which none have to be ready."""
+    created = sum(each.op == "create" and each.kind == ZONE.name for each in changeset.operations)
+    if created:
+        async with reading_unit(parts, acting, request_id) as unit:
+            found = await entities.organization_of(unit, organization)
+            await _stop_if_applied(unit.conn, found.id, changeset)
+    return zones_made(acting, ZONE, create=created)
 
 
 async def _zones_of(unit: Unit, changeset: Changeset) -> set[str]:

@@ -188,7 +188,7 @@ async def create_organization(
     parts: Parts, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
 ) -> tuple[Organization, str]:
     """Make an organization with its own zone, and an administrator's API key; the key in clear."""
-    async with unit_of_work(parts, by.within(new_id()), new_id()) as unit:
+    async with unit_of_work(parts, by.within(new_id()), new_id(), new_zones=1) as unit:
         made = await _found(unit, name)
         key = await api_keys.add(
             unit, name="first key", role="org_admin", expires_in_seconds=key_expires_in_seconds

@@ -1,5 +1,6 @@
 """What every zone starts with. Spec: `conventions.zone_bootstrap` of the management API table."""
 
+from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, PROVIDER, ROLE
 from runtime.domain.kinds.policy import Policy, PolicySet, PolicySetVersion, PolicyVersion
@@ -35,8 +36,7 @@ async def fill(unit: Unit, zone: Zone) -> None:
         organization_id=zone.organization_id,
         zone_id=zone.id,
         now=unit.now,
-        # A dry run makes the one that attests policy sets; the other takes long to make, for nothing.
-        algorithms=(attestations.ALGORITHM,) if unit.dry_run else keys.ALGORITHMS,
+        signing=await _signing_keys(unit),
     )
     common = {
         "organization_id": zone.organization_id,
@@ -60,6 +60,16 @@ async def fill(unit: Unit, zone: Zone) -> None:
         for entity in made:
             unit.known.add((zone.id, kind.name, entity.id))
     await _policies(unit, zone, common)
+
+
+async def _signing_keys(unit: Unit) -> dict[Algorithm, SigningKey]:
+    """The keys of a new zone.
+
+    A dry run makes the one that attests policy sets; the other takes long to make, for nothing.
+    """
+    if unit.dry_run:
+        return await keys.make((attestations.ALGORITHM,))
+    return unit.keys_to_give.pop() if unit.keys_to_give else await keys.make()
 
 
 async def _policies(unit: Unit, zone: Zone, common: dict[str, object]) -> None:

@@ -1,7 +1,10 @@
 """Rotating a zone's signing keys: at an operator's word, or when a key has signed for its time."""
 
 import asyncio
+from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import cast
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
@@ -16,6 +19,7 @@ from runtime.storage.sql import exchange as storage
 
 JOB = "keys"
 SIGNING_KEY = "SigningKey"  # what the audit trail calls one
+_MAX_FORGOTTEN = 1_000  # in one run
 _MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fraction of a second
 
 
@@ -47,8 +51,7 @@ async def rotate_due(parts: Parts) -> int:
     few hundred a run: the rest is due at the next.
     """
     now = parts.clock()
-    async with parts.database.transaction() as conn:
-        done = await storage.forget_keys(conn, now - timedelta(days=1))
+    done = await _forget(parts, now - timedelta(days=1))
     if parts.settings.key_rotation_days == 0:
         return done
     due = now - timedelta(days=parts.settings.key_rotation_days) + keys.PUBLISHED_BEFORE
@@ -78,6 +81,29 @@ async def use_algorithm(parts: Parts, zone_id: str, algorithm: Algorithm, *, by:
         await storage.use_algorithm(unit.conn, zone_id, algorithm)
         old, new = ({"access_token_algorithm": each} for each in (before, algorithm))
         await unit.record("zones.use_algorithm", ZONE.name, zone_id, zone_id, before=old, after=new)
+
+
+async def _forget(parts: Parts, removed_before: datetime) -> int:
+    """Forget keys that were taken out of the set before that; how many those were."""
+    async with parts.database.querying() as conn:
+        waiting = await storage.forgettable_keys(conn, removed_before, limit=_MAX_FORGOTTEN)
+    done, by_zone = 0, groupby(sorted(waiting), key=itemgetter(0))
+    for zone_id, keys_there in by_zone:
+        with suppress(NotFound):  # the zone is gone meanwhile, and its keys with it
+            done += await _forget_in(parts, zone_id, [kid for _, kid in keys_there])
+    return done
+
+
+async def _forget_in(parts: Parts, zone_id: str, kids: list[str]) -> int:
+    organization_id = await _organization(parts, zone_id)
+    async with unit_of_work(parts, SERVICE.within(organization_id), new_id()) as unit:
+        unit.keeps_zones = True  # verifiers have not been told of these keys for long
+        await unit.hold()
+        for kid in kids:
+            if (algorithm := await storage.forget_key(unit.conn, zone_id, kid)) is not None:
+                told = {"algorithm": algorithm}
+                await unit.record("keys.forget", SIGNING_KEY, kid, zone_id, before=told, after=None)
+    return unit.records
 
 
 async def _rotate(
