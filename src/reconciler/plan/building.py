@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
 from reconciler.kinds.values import Key
 
-from .comparing import compare, fixed_changes, leaves
+from .comparing import compare, fixed_changes, leaves, strange_addresses
 from .matching import Match, Matcher, Unresolved
 from .model import Action, FieldChange, Op, Plan
 from .operations import Operations, unlink
@@ -174,6 +174,11 @@ class _Builder:
         changes = compare(
             manifest.kind, match.wanted, match.secrets, found, protect=protect, ignores=match.ignores
         )
+        for secret, address in strange_addresses(manifest.kind, match.wanted, found, changes, match.ignores):
+            self.refused.append(
+                f"{manifest.origin}: `{secret}` would be sent by `{address}`, set on the server, which "
+                "the manifest does not name; write it there, or `null` to clear it"
+            )
         if match.previous_name is not None:
             self.operations.rename(match)
         if changes or match.adopted:

@@ -1,7 +1,7 @@
 """Three-way comparison of one entity: what we last applied, what git wants, what is there."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -9,7 +9,7 @@ import orjson
 
 from reconciler.kinds import ABSENT, Entity, Kind, Shape
 
-from .model import FieldChange, State
+from .model import CHANGING, FieldChange, State
 
 PROTECT = "lifecycle.protect"
 _CEDAR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*"|//[^\n]*)|\s+|,(?=\s*[)\]}])')
@@ -180,6 +180,30 @@ def _compare_secrets(
 def _is_moved(bound_to: tuple[str, ...], moved: AbstractSet[str]) -> bool:
     """Tell whether one of these members changes, by itself or with an object around it."""
     return any(address == path or address.startswith(f"{path}.") for address in bound_to for path in moved)
+
+
+def strange_addresses(
+    kind: Kind,
+    wanted: Mapping[str, Any],
+    found: Entity,
+    changes: Iterable[FieldChange],
+    ignores: Callable[[str], bool],
+) -> Iterator[tuple[str, str]]:
+    """Secrets that would be sent where somebody else has said: each with the member that says so.
+
+    A secret of git goes to addresses of git. Whoever may change the entity on the server could otherwise name
+    an address that the manifest leaves out, and wait for the secret to come.
+
+    Args:
+        changes: what `compare` found.
+        ignores: members that the manifest expressly leaves to others.
+    """
+    moved = {change.path for change in changes if change.state in CHANGING}
+    for path in sorted(moved):
+        for address in kind.leaf(path).bound_to:
+            named = address in wanted or ignores(address) or _is_moved((address,), moved)
+            if not named and value_at(found.spec, address) is not None:
+                yield path, address
 
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:

@@ -206,3 +206,34 @@ class TestSecrets:
         world.find("Provider", "okta")["secrets_set"] = []
 
         assert plan_for(world, company).only_drift
+
+    @pytest.mark.threat("46a", "46b", "46d", "46i")
+    @pytest.mark.parametrize("member", ["issuer", "token_endpoint", "jwks_uri"])
+    @pytest.mark.parametrize("version", ["3", "4"])
+    def test_a_secret_goes_to_no_address_that_git_does_not_name(
+        self, world: World, company: list[Manifest], member: str, version: str
+    ) -> None:
+        """Somebody clears it on the server and names another address: it is given to one of git alone."""
+        settle(world, company)
+        okta = world.find("Provider", "okta")
+        newer = changed(company, "Provider", "okta", client_secret={"from_env": "OKTA", "version": version})
+        okta["secrets_set"] = []
+        again = plan_for(world, newer)
+        assert "client_secret" in again.operations[0]["spec"]
+        assert again.refused == ()
+
+        address = f"https://{member}.other.example"
+        okta["spec"]["protocols"]["oauth2"][member] = address
+        (told,) = plan_for(world, newer).refused
+        assert f"`client_secret` would be sent by `protocols.oauth2.{member}`" in told
+
+        parameters = {"authorization_parameters": {"prompt": "login", "hd": "acme"}}
+        for said in (None, address, "https://known.example"):
+            named = {"protocols": {"oauth2": {**parameters, member: said}}}
+            plan = plan_for(world, changed(newer, "Provider", "okta", **named))
+            assert plan.refused == ()
+        named["protocols"]["oauth2"][member] = None
+        mended = changed(newer, "Provider", "okta", **named)
+        settle(world, mended)
+        assert world.find("Provider", "okta")["spec"]["protocols"]["oauth2"].get(member) is None
+        assert plan_for(world, mended).empty

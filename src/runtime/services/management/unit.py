@@ -87,14 +87,24 @@ class Unit:
         From here to the commit no other unit of the organization writes, so what is checked stays true.
         """
         if self.head is None or not self._advanced:
-            self.head = await ledger.advance(self.conn, self.organization_id)
+            await self._take_turn(by=1)
             self._advanced = True
-        return self.head.revision
+        return cast(ledger.Head, self.head).revision
 
     async def hold(self) -> None:
         """Let no other unit of the organization write from here to the commit; the revision stays."""
         if self.head is None:
-            self.head = await ledger.advance(self.conn, self.organization_id, by=0)
+            await self._take_turn(by=0)
+
+    async def _take_turn(self, *, by: int) -> None:
+        """Begin to write, once those who came first have ended. Raises as `Caller.require_unchanged`.
+
+        What ends a caller is written in turn, too: nothing is begun after it that was let in before.
+        """
+        is_first = self.head is None
+        self.head = await ledger.advance(self.conn, self.organization_id, by=by)
+        if is_first and not self.dry_run:
+            await self.caller.require_unchanged(self.conn)
 
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
         """Record a change of one entity: audit without secrets, and its zone's caches out of date."""

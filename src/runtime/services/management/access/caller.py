@@ -1,10 +1,13 @@
 """Who is calling the management API, and which of their roles count where."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.errors import Conflict
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
@@ -80,6 +83,7 @@ class Caller:
         zone_roles: zone id -> the roles that a user has there besides.
         sign_in: set for users alone.
         only_tries: on a dry run: nothing is written, so whoever may read something may try to change it.
+        looked_up: finds out, over a connection, who has that credential now. None for who has none.
     """
 
     id: str
@@ -90,6 +94,20 @@ class Caller:
     zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     sign_in: SignIn | None = None
     only_tries: bool = False
+    looked_up: "Callable[[AsyncConnection], Awaitable[Caller]] | None" = field(
+        default=None, repr=False, compare=False
+    )
+
+    async def require_unchanged(self, conn: AsyncConnection) -> None:
+        """Look again, when it is their turn to write: they may have waited, and be nobody any more.
+
+        Raises: Unauthorized; Conflict for whoever has other roles by now.
+        """
+        if self.looked_up is None:
+            return
+        now = await self.looked_up(conn)
+        if (now.role, now.zone_roles) != (self.role, self.zone_roles):
+            raise Conflict("your roles have changed while this waited for others: send it again")
 
     def roles_in(self, zone: Zone | None) -> tuple[str, ...]:
         """The roles that count for what is in that zone; None for what belongs to the organization itself.

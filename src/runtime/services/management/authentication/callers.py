@@ -1,10 +1,12 @@
 """Finding out who calls the management API: an API key, a service account or a user."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import cast
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import InvalidToken
 from runtime.domain.errors import NotFound, Unauthorized
@@ -50,15 +52,19 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
     key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
     if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
         raise Unauthorized(REFUSED)
-    async with parts.database.querying() as conn:
+
+    async def look_up(conn: AsyncConnection) -> Caller:
         found = await api_keys.find(conn, key_id)
-    if found is None or not parts.hasher.matches(secret, found.key.secret_hash):
-        raise Unauthorized(REFUSED)
-    key, role = found.key, _role_of(found)
-    if key.expires_at is not None and key.has_expired(parts.clock()):
-        raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
-    _note_use(parts, key)
-    return Caller(key.id, "api_key", key.organization_id, role, key.name)
+        if found is None or not parts.hasher.matches(secret, found.key.secret_hash):
+            raise Unauthorized(REFUSED)
+        key, role = found.key, _role_of(found)
+        if key.expires_at is not None and key.has_expired(parts.clock()):
+            raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
+        _note_use(parts, key)
+        return Caller(key.id, "api_key", key.organization_id, role, key.name, looked_up=look_up)
+
+    async with parts.database.querying() as conn:
+        return await look_up(conn)
 
 
 def _role_of(found: api_keys.Found) -> str:
@@ -110,19 +116,30 @@ async def _by_token(parts: Parts, token: str) -> Caller:
         view = await parts.zones.view(organization.zone_id)
         claims = verified.claims(parts, view, token, typ=TOKEN_TYPE)
         account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
-        async with parts.database.reading() as conn:
-            account = cast(
-                ServiceAccount,
-                await entities.get(
-                    conn, SERVICE_ACCOUNT, account_id, within={"organization_id": organization.id}
-                ),
-            )
-            await entities.get(
-                conn,
-                SERVICE_ACCOUNT_CREDENTIAL,
-                credential_id,
-                within={"organization_id": organization.id, "service_account_id": account_id},
-            )
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return Caller(account.id, "service_account", organization.id, "service_account", account.name)
+
+    async def look_up(conn: AsyncConnection) -> Caller:
+        return await _service_account(conn, organization.id, account_id, credential_id, look_up)
+
+    async with parts.database.reading() as conn:
+        return await look_up(conn)
+
+
+async def _service_account(
+    conn: AsyncConnection,
+    organization_id: str,
+    account_id: str,
+    credential_id: str,
+    look_up: Callable[[AsyncConnection], Awaitable[Caller]],
+) -> Caller:
+    """The service account that has this credential. Raises Unauthorized."""
+    within = {"organization_id": organization_id}
+    try:
+        found = await entities.get(conn, SERVICE_ACCOUNT, account_id, within=within)
+        credential = {**within, "service_account_id": account_id}
+        await entities.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential_id, within=credential)
+    except NotFound as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
+    name = cast(ServiceAccount, found).name
+    return Caller(account_id, "service_account", organization_id, "service_account", name, looked_up=look_up)

@@ -6,7 +6,7 @@ elsewhere, which acts in that one alone. Both rest on the session of the sign-in
 and what the person is, is read at each request: whatever ends ends at once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -78,8 +78,16 @@ class SignedIn:
 async def by_access_token(parts: Parts, presented: Presented) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
     found = await signed_in(parts, presented)
+
+    async def look_up(conn: AsyncConnection) -> Caller:
+        await _still_standing(parts, conn, found.view, found.session.id)
+        caller = await _caller(parts, conn, found.view, _sign_in(found, at_home=True))
+        return replace(caller, looked_up=look_up)
+
     async with parts.database.reading() as conn:
-        return await _caller(parts, conn, found.view, _sign_in(found, at_home=True))
+        return replace(
+            await _caller(parts, conn, found.view, _sign_in(found, at_home=True)), looked_up=look_up
+        )
 
 
 async def signed_in(parts: Parts, presented: Presented) -> SignedIn:
@@ -147,11 +155,24 @@ async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
             sign_in = _sign_in(SignedIn(home, session, user, client, jkt), at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
-            if view.id != home.id:  # an account ends where it is at home
-                await _caller(parts, conn, home, sign_in)
-            return await _caller(parts, conn, view, sign_in)
+            caller = await _away(parts, conn, view, home, sign_in)
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
+
+    async def look_up(conn: AsyncConnection) -> Caller:
+        await _still_standing(parts, conn, home, sign_in.session_id)
+        return await _away(parts, conn, view, home, sign_in)
+
+    return replace(caller, looked_up=look_up)
+
+
+async def _away(
+    parts: Parts, conn: AsyncConnection, view: ZoneView, home: ZoneView, sign_in: SignIn
+) -> Caller:
+    """Who somebody is in an organization, at home or elsewhere. Raises Unauthorized."""
+    if view.id != home.id:  # an account ends where it is at home
+        await _caller(parts, conn, home, sign_in)
+    return await _caller(parts, conn, view, sign_in)
 
 
 async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request_id: str) -> TokenResponse:
@@ -241,6 +262,14 @@ async def _standing(
     except NotActive as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     return session, user
+
+
+async def _still_standing(parts: Parts, conn: AsyncConnection, view: ZoneView, session_id: str) -> None:
+    """Raise Unauthorized unless a session and its user stand."""
+    try:
+        await _standing(parts, conn, view, session_id)
+    except NotFound as failure:
+        raise Unauthorized(REFUSED, internal=str(failure)) from None
 
 
 async def _possessed(
