@@ -60,6 +60,15 @@ def canonical(identifier: str) -> str | None:
     return f"{scheme}://{authority}{rest}"
 
 
+def is_issuer(identifier: str, issuer: str) -> bool:
+    """Tell whether an identifier is an issuer, in whatever spelling: what an audience says would be both."""
+    return _bare(identifier) == _bare(issuer)
+
+
+def _bare(identifier: str) -> str:
+    return (canonical(identifier) or identifier).rstrip("/")
+
+
 class ResourceIndex(Generic[T]):
     """The resources of one zone, built once; finding takes a look-up for each boundary in what is asked."""
 

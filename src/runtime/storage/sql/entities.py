@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
-from runtime.storage.sql import names
+from runtime.storage.sql import audiences, names
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
@@ -108,9 +108,10 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
 
     Raises:
         Conflict: a unique value is taken, or was another's for ever; the problem names the member.
-        ValidationFailed: a reference leads nowhere, or into another zone.
+        ValidationFailed: a reference leads nowhere, or into another zone; a name that is the zone's.
     """
     row = converter(kind).row(entity)
+    await audiences.refuse_issuer(conn, kind, [row])
     try:
         if names.are_given(kind):
             await names.insert(conn, kind, row)
@@ -131,6 +132,7 @@ async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Enti
     make = converter(kind).row
     for start in range(0, len(entities), _BATCH):
         rows = [make(entity) for entity in entities[start : start + _BATCH]]
+        await audiences.refuse_issuer(conn, kind, rows)
         try:
             async with conn.begin_nested():
                 await conn.execute(_insertion(kind), rows)
@@ -144,6 +146,7 @@ async def replace(conn: AsyncConnection, kind: Kind, entity: Entity, *, within: 
     """Keep an entity in place of the one with its id. Raises NotFound, and as `insert`."""
     row = converter(kind).row(entity)
     parents(kind, within)
+    await audiences.refuse_issuer(conn, kind, [row])
     await names.retake(conn, kind, row)
     values = {f"was_{name}": value for name, value in within.items()} | {"was_id": entity.id}
     values |= {

@@ -1,9 +1,9 @@
 """A changeset takes names as single calls do: an application is never called as a user is."""
 
 import pytest
-from tests.support.applying import Git, adopt, app, on, update
+from tests.support.applying import Git, adopt, api, app, on, update
 
-from runtime.domain.errors import Conflict
+from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import APPLICATION, ZONE
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import entities
@@ -63,6 +63,26 @@ async def test_an_application_is_replaced_under_its_name(git: Git, product: Zone
 
     assert git.id("Application", "billing") != first
     assert await identifiers(git, product) == {"billing"}
+
+
+@pytest.mark.threat("14e")
+async def test_no_resource_is_made_or_renamed_like_its_zone(git: Git, product: Zone) -> None:
+    """Tokens for the zone itself would be for that resource, too. An adoption is as good as a new one."""
+    issuer = str(product.protocols.oauth2.issuer)
+    await git.apply(api("files", product.id, identifier=f"{issuer}/files"))
+    files = git.id("Resource", "files")
+    by_hand = await git.company.resource(product, "https://by-hand.example")
+
+    for operation in (
+        api("other", product.id, identifier=issuer),
+        update("Resource", files, "files", product.id, identifier=f"{issuer}/"),
+        adopt("Resource", by_hand.id, "taken", product.id, identifier=issuer),
+    ):
+        with pytest.raises(ValidationFailed, match=r"operation \d .*the issuer of the zone"):
+            await git.apply(app("beside", product.id), operation)
+    await git.apply(adopt("Resource", by_hand.id, "taken", product.id, identifier=f"{issuer}/by-hand"))
+
+    assert await identifiers(git, product) == set()
 
 
 async def identifiers(git: Git, zone: Zone) -> set[str]:
