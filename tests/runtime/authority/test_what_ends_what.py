@@ -110,10 +110,21 @@ def change_provider(scene: SignIn, **patch: object) -> None:
     update(scene, PROVIDER, zone.user_identity_provider_id, **patch)
 
 
+def sign_in_by(scene: SignIn, provider_id: str | None) -> None:
+    patch = {"user_identity_provider_id": provider_id}
+    scene.site.run(scene.site.company.run(ZONE, Verb.UPDATE, {}, scene.zone.id, patch))
+
+
+def sign_in_by_another(scene: SignIn) -> None:
+    issuer = "https://other.example"
+    made = scene.site.company.create(
+        PROVIDER, scene.zone.id, identifier=issuer, name="Other", client_id="product-zone"
+    )
+    sign_in_by(scene, scene.site.run(made).id)
+
+
 def delete_provider(scene: SignIn) -> None:
     zone = scene.site.run(scene.site.company.run(ZONE, Verb.RETRIEVE, {}, scene.zone.id))
-    patch = {"user_identity_provider_id": None}
-    scene.site.run(scene.site.company.run(ZONE, Verb.UPDATE, {}, scene.zone.id, patch))
     remove(scene, PROVIDER, zone.user_identity_provider_id)
 
 
@@ -181,6 +192,8 @@ UPSTREAM: Mapping[str, Callable[[SignIn], None]] = {
         scene, protocols={"oauth2": {"jwks_uri": "https://other.example/keys"}}
     ),
     "provider deleted": delete_provider,
+    "another provider signs in": sign_in_by_another,
+    "no provider signs in": partial(sign_in_by, provider_id=None),
 }
 
 

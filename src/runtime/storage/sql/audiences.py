@@ -15,10 +15,10 @@ _zones = TABLES[ZONE.name]
 
 
 async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse resources that go by their zone's own issuer. Entities of another kind have nothing to do with it.
+    """Refuse resources that go by their zone's own issuer; rows of other kinds are not looked at.
 
-    A token for the zone opens userinfo and the user's policies. Whoever provides a resource of that name could
-    exchange every such token and ask about it, and whoever depends on it would be issued some.
+    A token for the zone opens userinfo and the user's policies. Whoever provides a resource of that name
+    could exchange every such token and ask about it, and whoever depends on it would be issued some.
 
     Raises: ValidationFailed.
     """

@@ -366,6 +366,15 @@ async def end_provider_sessions(
     return {row.id: int(row.epoch) for row in rows}
 
 
+async def touch_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str, revision: int) -> None:
+    """Let a provider be another than it was: whoever has looked at it and holds it afterwards is refused."""
+    await conn.execute(
+        update(_providers)
+        .where(_providers.c.zone_id == zone_id, _providers.c.id == provider_id)
+        .values(revision=revision)
+    )
+
+
 async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: str) -> None:
     """Let users keep no trace of a provider that goes. Nobody signs in through it from here on."""
     await conn.execute(

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
 from runtime.domain.kinds.provider import Provider
+from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
@@ -45,6 +46,21 @@ async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | Non
         return
     ended = await directory.end_provider_sessions(unit.conn, before.id, zone_id=before.zone_id, now=unit.now)
     await sessions.tell(unit, ended, before.zone_id)
+
+
+async def end_what_rested_on_former(unit: Unit, before: Zone, after: Zone) -> None:
+    """End the sign-ins at the provider that a zone had until now, if another signs its users in, or none.
+
+    That provider could not even say any more that a session of them has ended. Who is on the way back from it
+    finds it changed. Part of the transaction that changes the zone.
+    """
+    former = before.user_identity_provider_id
+    if former in (None, after.user_identity_provider_id):
+        return
+    of_it = {"zone_id": before.id, "provider_id": former}
+    await directory.touch_provider(unit.conn, **of_it, revision=await unit.revision())
+    ended = await directory.end_provider_sessions(unit.conn, former, zone_id=before.id, now=unit.now)
+    await sessions.tell(unit, ended, before.id)
 
 
 def _vouching(provider: Provider) -> tuple[str | None, ...]:

@@ -14,7 +14,7 @@ from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit import Unit
-from runtime.services.management.zones import bootstrap
+from runtime.services.management.zones import bootstrap, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import exchange, names
@@ -109,13 +109,17 @@ async def _gateway(unit: Unit, zone: Zone) -> Entity:
 async def update(
     unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
-    """Change a zone. What it refers to must be its own. Raises Forbidden for a platform-owned one."""
+    """Change a zone. What it refers to must be its own. Raises Forbidden for a platform-owned one.
+
+    Where another provider signs its users in from now on, or none, what the former has signed in ends.
+    """
     scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.UPDATE)
     _refuse_own_key(patch)
     await entities.check_references(unit, ZONE, before.id, patch)
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
     after = cast(Zone, after)
     unit.zones[after.id] = after
+    await providers.end_what_rested_on_former(unit, cast(Zone, before), after)
     return after
 
 
