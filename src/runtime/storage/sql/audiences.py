@@ -12,6 +12,7 @@ from runtime.domain.oauth.resources import is_issuer
 from runtime.storage.sql.tables import TABLES
 
 _zones = TABLES[ZONE.name]
+_HELD = "zonewright issuer"  # in `info` of a connection
 
 
 async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -24,17 +25,23 @@ async def refuse_issuer(conn: AsyncConnection, kind: Kind, rows: Sequence[Mappin
     """
     if kind is not RESOURCE:
         return
-    issuers: dict[str, str] = {}
     for row in rows:
-        if "://" not in row["identifier"]:
-            continue
-        zone_id = row["zone_id"]
-        if zone_id not in issuers:
-            found = await conn.scalar(select(_zones.c.protocols).where(_zones.c.id == zone_id))
-            issuers[zone_id] = found["oauth2"]["issuer"] if found else ""
-        if is_issuer(row["identifier"], issuers[zone_id]):
+        if "://" in row["identifier"] and is_issuer(row["identifier"], await _issuer(conn, row["zone_id"])):
             raise ValidationFailed.of(
                 "identifier",
                 f"must not be `{row['identifier']}`, the issuer of the zone: tokens for the zone itself have "
                 "that as `aud`; give the resource the address at which it is called",
             )
+
+
+async def _issuer(conn: AsyncConnection, zone_id: str) -> str:
+    """The issuer of a zone; empty where there is none. It never changes: each connection keeps the last."""
+    held: tuple[str, str] | None = conn.info.get(_HELD)
+    if held is not None and held[0] == zone_id:
+        return held[1]
+    protocols = await conn.scalar(select(_zones.c.protocols).where(_zones.c.id == zone_id))
+    if protocols is None:
+        return ""
+    issuer = str(protocols["oauth2"]["issuer"])
+    conn.info[_HELD] = zone_id, issuer
+    return issuer
