@@ -60,6 +60,9 @@ for _part in ("apply", "client"):
 MAY_IMPORT["reconciler.configured"] = frozenset(
     {"reconciler.files", "reconciler.manifests", "reconciler.variables"}
 )
+MAY_IMPORT["reconciler.trusted"] = frozenset(
+    {"reconciler.apply", "reconciler.client", "reconciler.files", "reconciler.manifests"}
+)
 MAY_IMPORT["reconciler.exits"] = frozenset({"reconciler.terminal"})
 MAY_IMPORT["reconciler.session"] = frozenset(
     f"reconciler.{other}"
@@ -68,6 +71,7 @@ MAY_IMPORT["reconciler.session"] = frozenset(
 MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {
     "reconciler.session",
     "reconciler.terminal",
+    "reconciler.trusted",
     "reconciler.variables",
 }
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}

@@ -64,6 +64,12 @@ def _guards(function: F) -> F:
             help="A directory that `from_file` may read besides the repository.",
         ),
         click.option(
+            "--allow-env",
+            multiple=True,
+            metavar="NAME",
+            help="An environment variable that `from_env` may read; `OKTA_*` for all that begin so.",
+        ),
+        click.option(
             "--consent",
             multiple=True,
             metavar="NAME=N",

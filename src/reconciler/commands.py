@@ -29,6 +29,7 @@ from reconciler.report.plans import action_lines, summary_line
 from reconciler.report.progress import show_progress
 from reconciler.session import Options, Session, connect, open_api, rejections
 from reconciler.terminal import Line, Styled, say, say_json, tagged
+from reconciler.trusted import TrustedWrong, allowed_names
 
 WATCHING = "watching for files to be saved; Ctrl-C ends this"
 _WRITTEN = ("out", "receipt", "secrets_dir")
@@ -51,13 +52,17 @@ def guard(plan: Plan, options: Options, sources: SecretSources) -> list[Refusal]
 
 
 def secret_sources(root: Root, options: Options, connection: Connection) -> SecretSources:
-    """Where secrets may come from. Raises Failure for a directory that the repository leads elsewhere."""
+    """Where secrets may come from. Raises Failure for an option that means nothing or is led elsewhere."""
     directories = []
     for each in options.get("secrets_from", ()):
         _check_place(each, root, "--secrets-from")
         directories.append(Root(each, hidden=True))
+    try:
+        environment = allowed_names(options.get("allow_env", ()), root)
+    except TrustedWrong as error:
+        raise Failure(USAGE, str(error)) from error
     own = (*connection.secrets, variables.read("API_KEY"), variables.read("CLIENT_SECRET"))
-    return SecretSources(root, tuple(directories), tuple(each for each in own if each))
+    return SecretSources(root, tuple(directories), environment, tuple(each for each in own if each))
 
 
 def check_places(options: Options, root: Root) -> None:

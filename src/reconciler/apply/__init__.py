@@ -2,12 +2,15 @@
 
 from .applying import Applied, apply_plan
 from .delivery import DeliveryImpossible
+from .environment import AllowedNames, PatternWrong
 from .planning import Problem, explain_rejection, make_plan, try_plan
 from .secrets import SecretMissing, SecretSources, secret_refusals
 
 __all__ = [
+    "AllowedNames",
     "Applied",
     "DeliveryImpossible",
+    "PatternWrong",
     "Problem",
     "SecretMissing",
     "SecretSources",

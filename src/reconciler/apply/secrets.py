@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler import variables
 from reconciler.files import FileRefused, Root
 from reconciler.plan import Plan, Refusal
+
+from .environment import AllowedNames
 
 MAX_SECRET_BYTES = 64 * 1024
 SHORTEST_OWN = 8  # what is shorter is no credential, and may stand in another text by chance
@@ -28,12 +29,14 @@ class SecretSources:
     Attributes:
         root: the repository; relative paths start in it.
         directories: what the command line named besides; no manifest alone reads outside the root.
+        environment: the variables that somebody outside the repository lets manifests read.
         own: zonectl's own credentials. A text that holds one is no secret of a manifest, wherever it comes
             from: it would be sent to a provider of the manifest's choice.
     """
 
     root: Root
     directories: tuple[Root, ...] = ()
+    environment: AllowedNames = field(default_factory=AllowedNames)
     own: tuple[str, ...] = ()
 
 
@@ -67,8 +70,8 @@ def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> Secret:
     name = str(reference.get("from_env") or "")
     path = str(reference.get("from_file", ""))
     if name:
-        if _is_own_variable(name):
-            raise SecretMissing(_OWN_VARIABLE.format(name))
+        if problem := sources.environment.problem_of(name):
+            raise SecretMissing(problem)
         text, what = os.environ.get(name, ""), f"the environment variable `{name}`"
         if not text:
             raise SecretMissing(f"{what} is not set")
@@ -120,21 +123,13 @@ def secret_refusals(plan: Plan, sources: SecretSources) -> Iterator[Refusal]:
 
 def _problem_of(reference: Mapping[str, Any], sources: SecretSources) -> str:
     if name := str(reference.get("from_env") or ""):
-        return _OWN_VARIABLE.format(name) if _is_own_variable(name) else ""
+        return sources.environment.problem_of(name)
     try:
         _holder(str(reference.get("from_file", "")), sources)
     except FileRefused as refused:
         way_out = "; to read it from there, name its directory with `--secrets-from`"
         return f"the secret's file {refused}" + (way_out if refused.code == "outside" else "")
     return ""
-
-
-_OWN_VARIABLE = "the environment variable `{}` is zonectl's own, and no secret of a manifest"
-
-
-def _is_own_variable(name: str) -> bool:
-    # Else a manifest could have it sent to an identity provider of its author's choice.
-    return name.upper().startswith(variables.PREFIX)
 
 
 def reveal(value: object) -> str:

@@ -95,7 +95,7 @@ class TestPlan:
         """A plan needs none, and prints none."""
         monkeypatch.setenv("OKTA", "s3cr3t-value")
         config.write("all.yaml", ZONE + "---\n" + PROVIDER)
-        result = zonectl("plan", config, "--out", tmp_path / "plan.json")
+        result = zonectl("plan", config, "--out", tmp_path / "plan.json", "--allow-env", "OKTA")
 
         assert server.bodies[0]["operations"][1]["spec"]["client_secret"] == {"secret": True}
         assert "secret from OKTA, version 1" in result.out

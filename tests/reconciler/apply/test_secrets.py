@@ -8,6 +8,7 @@ import pytest
 from tests.reconciler.apply.texts import PROVIDER, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
 
+from reconciler.apply.environment import AllowedNames
 from reconciler.apply.secrets import Secret, SecretMissing, SecretSources, read_secret
 from reconciler.files import Root
 
@@ -25,7 +26,9 @@ class TestSecrets:
         """Read at the moment of the write; printed nowhere, kept nowhere."""
         monkeypatch.setenv("OKTA", "s3cr3t-value")
         config.write("all.yaml", ZONE + "---\n" + PROVIDER)
-        result = zonectl("apply", config, "--yes", "--receipt", tmp_path / "receipt.json")
+        result = zonectl(
+            "apply", config, "--yes", "--receipt", tmp_path / "receipt.json", "--allow-env", "OKTA"
+        )
 
         assert list(world.secrets.values()) == ["s3cr3t-value"]
         assert "s3cr3t-value" not in result.out + result.err + (tmp_path / "receipt.json").read_text()
@@ -36,7 +39,7 @@ class TestSecrets:
     ) -> None:
         """Before anything is sent; all of them are named."""
         config.write("all.yaml", ZONE + "---\n" + PROVIDER)
-        result = zonectl("apply", config, "--yes")
+        result = zonectl("apply", config, "--yes", "--allow-env", "OKTA")
 
         assert result.exit_code == 1
         assert "Provider okta: the environment variable `OKTA` is not set" in result.err
@@ -58,7 +61,7 @@ class TestSecrets:
         import pickle
 
         monkeypatch.setenv("X", "s3cr3t")
-        secret = read_secret({"from_env": "X"}, SecretSources(Root(tmp_path)))
+        secret = read_secret({"from_env": "X"}, SecretSources(Root(tmp_path), (), AllowedNames.of(["X"])))
 
         assert "s3cr3t" not in f"{secret} {secret!r} {[secret]}"
         assert isinstance(secret, Secret)
@@ -72,7 +75,7 @@ class TestSecrets:
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """A manifest cannot have it sent to a provider that its author has chosen."""
-        sources = SecretSources(Root(tmp_path))
+        sources = SecretSources(Root(tmp_path), (), AllowedNames.of(["OKTA", "Z*"]))
         for name in ("OKTA", "ZONECTL_API_KEY", "ZONECTL_CLIENT_SECRET"):
             monkeypatch.setenv(name, "s3cr3t")
         assert read_secret({"from_env": "OKTA"}, sources).reveal() == "s3cr3t"

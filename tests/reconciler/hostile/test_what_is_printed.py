@@ -179,7 +179,7 @@ def in_references(repository: Repository) -> None:
 def in_a_plan(repository: Repository) -> None:
     """Documents that can be planned, whose names and values are as hostile as their schemas let them be."""
     name = "::error::FORGED ##[a]FORGED\x85\u2028\u202eFORGED"
-    secret = {"from_env": HOSTILE, "version": HOSTILE}
+    secret = {"from_file": HOSTILE, "version": HOSTILE}
     provider = {"name": "P", "identifier": "https://p.example", "client_secret": secret}
     documents: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         ("Zone", {"name": name}, {"name": name}),

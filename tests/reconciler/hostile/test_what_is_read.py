@@ -55,10 +55,11 @@ class Attempt:
             assert API_KEY not in said
         assert not self.server.requests
 
-    def secret_refused(self, *messages: str) -> None:
+    def secret_refused(self, *messages: str, options: tuple[str, ...] = ()) -> None:
         """A plan says that it cannot be applied, and an apply sends nothing that changes anything."""
         self.server.bodies.clear()
-        for arguments in (("plan", "config", "--output", "json"), ("apply", "config", "--yes")):
+        for command in (("plan", "config", "--output", "json"), ("apply", "config", "--yes")):
+            arguments = (*command, *options)
             done = self.repository.run(*arguments)
             said = done.stdout + done.stderr
             assert done.returncode in ((1, REFUSED) if "apply" in arguments else (REFUSED, CHANGES)), said
@@ -343,12 +344,100 @@ def test_own_credentials_from_the_environment(attempt: Attempt, variable: str) -
     text = PROVIDER.replace("from_file: NAME", "from_env: NAME")
     attempt.repository.settings |= {"COPY": f"Bearer {API_KEY}", "ZONECTL_CLIENT_SECRET": "s3cret-s3cret"}
     attempt.repository.write("config/p.yaml", text.replace("NAME", variable))
-    attempt.secret_refused(f"`{variable}`", "zonectl's own")
+    allowed = ("--allow-env", "COPY", "--allow-env", "OKTA", "--allow-env", "Z*", "--allow-env", "z*")
+    attempt.secret_refused(f"`{variable}`", "zonectl's own", options=allowed)
 
     attempt.repository.settings["OKTA"] = "a provider's"
     attempt.repository.write("config/p.yaml", text.replace("NAME", "OKTA"))
-    assert attempt.repository.run("apply", "config", "--yes").returncode == 0
+    assert attempt.repository.run("apply", "config", "--yes", *allowed).returncode == 0
     assert list(attempt.world.secrets.values()) == ["a provider's"]
+
+
+@pytest.mark.threat("38n")
+@pytest.mark.parametrize("pattern", ["OKTA_SECRET", "OKTA_*", "O*"])
+@pytest.mark.parametrize("by", ["option", "file"])
+def test_the_environment_is_read_by_names_that_somebody_outside_allows(
+    attempt: Attempt, pattern: str, by: str
+) -> None:
+    """A manifest alone has no variable sent to a provider of its author's choice, nor learns if it is set."""
+    attempt.repository.settings |= {"OKTA_SECRET": "a provider's", "AWS_SECRET": CANARY}
+    own = attempt.repository.machine / "home/.local/state/zonewright/zonectl.yaml"
+    own.parent.mkdir(parents=True)
+    options: tuple[str, ...] = ("--allow-env", pattern)
+    if by == "file":
+        own.write_text(f"allow_env: [OTHER, '{pattern}']\n")
+        options = ()
+    # What a repository says of itself allows nothing.
+    attempt.repository.write(".local/state/zonewright/zonectl.yaml", "allow_env: [AWS_SECRET]\n")
+    text = PROVIDER.replace("from_file: NAME", "from_env: NAME")
+    for name in ("AWS_SECRET", "NOT_SET", "XOKTA_SECRET"):
+        attempt.repository.write("config/p.yaml", text.replace("NAME", name))
+        attempt.secret_refused(
+            f"manifests may not read the environment variable `{name}`: allow it with `--allow-env {name}`",
+            f"list it under `allow_env` in `{own}`",
+            options=options,
+        )
+
+    attempt.repository.write("config/p.yaml", text.replace("NAME", "OKTA_SECRET"))
+    attempt.secret_refused("may not read the environment variable `OKTA_SECRET`") if by == "option" else None
+    assert attempt.repository.run("plan", "config", *options).returncode == CHANGES
+    assert attempt.repository.run("apply", "config", "--yes", *options).returncode == 0
+    assert list(attempt.world.secrets.values()) == ["a provider's"]
+
+
+@pytest.mark.threat("38n")
+def test_a_state_directory_in_the_repository_allows_nothing(attempt: Attempt) -> None:
+    """It is the repository's own word, wherever it is called by."""
+    attempt.repository.settings |= {"OKTA_SECRET": CANARY, "ZONECTL_STATE_DIR": ".state"}
+    attempt.repository.write("config/p.yaml", PROVIDER.replace("from_file: NAME", "from_env: OKTA_SECRET"))
+    attempt.repository.write(".state/zonectl.yaml", "allow_env: [OKTA_SECRET]\n").chmod(0o600)
+    attempt.secret_refused("allow it with `--allow-env OKTA_SECRET` (config/p.yaml:1)")
+
+    attempt.repository.settings["ZONECTL_STATE_DIR"] = "../state"
+    (attempt.repository.path / ".state").rename(attempt.repository.machine / "work" / "state")
+    assert attempt.repository.run("apply", "config", "--yes").returncode == 0
+
+
+ALLOWED_BADLY: dict[str, tuple[str, str]] = {
+    "a value": ("allow_env: OKTA", "`allow_env` must be a list of names"),
+    "everything": ("allow_env: ['*']", "`*` is neither the name of an environment variable nor a prefix"),
+    "our own": ("allow_env: [ZONECTL_API_KEY]", "no manifest may read zonectl's own variables"),
+    "misspelt": ("allow_envs: [A]", "unknown member `allow_envs`; did you mean `allow_env`?"),
+    "no mapping": ("- OKTA", "expected one mapping with `allow_env`"),
+    "no YAML": ("allow_env: [A", "zonectl.yaml:"),
+    "bytes": ("allow_env: [\udcff]", "is not UTF-8"),
+    "others can write": ("allow_env: [OKTA]", "other users can write to it"),
+}
+
+
+@pytest.mark.threat("38n")
+@pytest.mark.parametrize("case", ALLOWED_BADLY)
+def test_a_list_of_names_that_means_nothing_is_told(attempt: Attempt, case: str) -> None:
+    """Nothing is guessed of what somebody may have meant to allow."""
+    content, message = ALLOWED_BADLY[case]
+    own = attempt.repository.machine / "home/.local/state/zonewright/zonectl.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("allow_env: [OKTA]\n# a comment\n")
+    assert attempt.repository.run("plan", "config").returncode == CHANGES
+    own.write_bytes(os.fsencode(content))
+    own.chmod(0o662 if case == "others can write" else 0o600)
+
+    done = attempt.repository.run("plan", "config")
+
+    assert done.returncode == USAGE
+    assert f"{own}:" in done.stderr
+    assert message in done.stderr
+
+
+@pytest.mark.threat("38n")
+@pytest.mark.parametrize("name", ["*", "", "A B", "1A", "ZONECTL_API_KEY", "zonectl_*", "A*B", "ZONECTL_*"])
+def test_an_option_that_allows_nothing_is_told(attempt: Attempt, name: str) -> None:
+    """A name or a prefix, and never one of zonectl's own."""
+    assert attempt.repository.run("plan", "config", "--allow-env", "A_*").returncode == CHANGES
+    done = attempt.repository.run("plan", "config", "--allow-env", name)
+
+    assert done.returncode == USAGE
+    assert f"`--allow-env`: `{name}`" in done.stderr
 
 
 @pytest.mark.threat("38j")

@@ -22,7 +22,8 @@ _SECRET: Schema = {
                 "from_env": {
                     "type": "string",
                     "minLength": 1,
-                    "description": "Name of an environment variable; none of zonectl's own.",
+                    "pattern": r"^[A-Za-z_][A-Za-z0-9_]*$",
+                    "description": "Name of an environment variable that `--allow-env` lets manifests read.",
                 },
                 "version": {"type": "string", "description": "Any text; a new one means a new value."},
             },
