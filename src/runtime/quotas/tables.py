@@ -96,10 +96,10 @@ RECORDS: tuple[Records, ...] = (
     ),
     Records(
         "withdrawn_names",
-        "client ids and actors whose earlier tokens are worth nothing",
+        "client ids, actors and audiences whose earlier tokens are worth nothing",
         PEOPLE,
-        ("one for an application or a credential that went",),
-        "the time that those tokens would have lasted; job `revocations`",
+        ("one for an application, a credential or a resource that went",),
+        "the longest that tokens can last, a year; job `revocations`",
     ),
     Records(
         "subjects",

@@ -12,7 +12,7 @@ from tests.support.scene import Scene, claims_of
 from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
 from runtime.domain.kinds.resource import Resource
-from runtime.storage.sql import consents
+from runtime.storage.sql import consents, revocations
 from runtime.storage.sql.parties import Party
 from runtime.storage.sql.tables import METADATA
 
@@ -151,3 +151,27 @@ async def test_a_client_id_that_comes_back_has_no_tokens_of_before(
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(again, token, resource)
+
+
+@pytest.mark.threat("47m")
+async def test_a_name_is_kept_as_long_as_any_token_may_last(
+    own_scene: Scene, tools: tuple[App, Resource]
+) -> None:
+    """The resource says an hour by now; it said a year when the token was issued."""
+    scene, (provider, resource) = own_scene, tools
+    company, zone = scene.company, scene.zone
+    await company.update(RESOURCE, zone.id, resource.id, credential_lifetime_seconds=31_536_000)
+    app = await company.app(zone, "billing", dependencies=[resource])
+    token = await own_token(scene, app, resource)
+    await scene.exchange(provider, token, resource)
+    await company.update(RESOURCE, zone.id, resource.id, credential_lifetime_seconds=3600)
+
+    again = await made_again(scene, app, resource)
+    async with scene.parts.database.transaction() as conn:
+        await revocations.prune(conn, now=scene.parts.clock() + timedelta(days=3))
+    await scene.parts.zones.refresh(zone.id)
+
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(provider, token, resource)
+    await asyncio.sleep(1.1)  # tokens say whole seconds
+    await scene.exchange(provider, await own_token(scene, again, resource), resource)

@@ -314,3 +314,31 @@ class TestForgery:
         assert headers["x-frame-options"] == "DENY"
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
+
+
+@pytest.mark.threat("18q")
+def test_a_revoked_grant_is_given_again_to_one_application(site: Site, browser: Browser) -> None:
+    """The user's word to another application, for the same resource, is no word to this one."""
+    first, files = agent(site)
+    second = site.app(first.zone, "Other", consent="required", dependencies=[files])
+    wanted = {"resources": [files.identifier], "scope": "openid read"}
+
+    def agreed(client: Client) -> dict[str, Any]:
+        answer = browser.send(asked(browser, client, **wanted), decision="allow")
+        assert isinstance(answer, Answer)
+        tokens: dict[str, Any] = client.redeem(answer.code).json()
+        return tokens
+
+    tokens = first.refresh(agreed(first)["refresh_token"]).json()
+    others = second.refresh(agreed(second)["refresh_token"]).json()
+    (grant,) = rows(site, _grants, first.zone.id)
+    site.run(site.company.update(DELEGATED_GRANT, first.zone.id, grant["id"], status="revoked"))
+    for client, held in ((first, tokens), (second, others)):
+        assert client.refresh(held["refresh_token"]).json()["error"] == "access_denied"
+
+    assert "access_token" in agreed(second)
+
+    assert second.refresh(others["refresh_token"]).status_code == 200
+    assert first.refresh(tokens["refresh_token"]).json()["error"] == "access_denied"
+    assert "access_token" in agreed(first)
+    assert first.refresh(tokens["refresh_token"]).status_code == 200

@@ -4,12 +4,14 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.runtime.authority.scenes import let_a_second_pass
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Page, Site, claims
 from tests.support.factories import App
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE, USER, ZONE, Verb
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 
 ADA = "ada@acme.example"
 FILES = "https://files.example"
@@ -114,6 +116,60 @@ def test_a_resource(site: Site, browser: Browser) -> None:
 
     assert grants(site, zone) == []
     assert is_asked(client, browser)
+
+
+@pytest.mark.threat("47l")
+@pytest.mark.parametrize("deleted", [True, False])
+def test_tokens_for_a_resource(site: Site, deleted: bool) -> None:
+    """Whoever provides the next one of the identifier is no audience of them; the revocation list says so."""
+    zone = site.zone()
+    site.user(zone)
+    files = files_of(site, zone)
+    former, next_one = site.app(zone, "former"), site.app(zone, "next")
+    provide(site, files, former)
+    client = site.app(zone, "caller", dependencies=[files])
+    tokens = [
+        client.token(grant_type="client_credentials", resource=FILES).json()["access_token"],
+        client.sign_in(resources=[FILES], scope=SCOPE)["access_token"],
+    ]
+    assert [is_told(former, each) for each in tokens] == [True, True]
+    assert [exchanged(former, each).json()["error"] for each in tokens] == ["invalid_target"] * 2
+    let_a_second_pass(site)
+
+    if deleted:
+        _dependency(site, zone, client, files, "DELETE")
+        site.run(site.company.delete(RESOURCE, zone.id, files.id))
+    else:
+        site.run(site.company.update(RESOURCE, zone.id, files.id, identifier="https://moved.example"))
+    other = files_of(site, zone)
+    provide(site, other, next_one)
+    _dependency(site, zone, client, other, "PUT")
+    fresh = client.token(grant_type="client_credentials", resource=FILES).json()["access_token"]
+
+    assert is_told(next_one, fresh), "of the same second"
+    assert [is_told(next_one, each) for each in tokens] == [False, False]
+    assert [exchanged(next_one, each).json()["error"] for each in tokens] == ["invalid_grant"] * 2
+    gone = httpx.get(f"{client.issuer}/.well-known/revocations").json()["revocations"]
+    assert [each.keys() for each in gone] == [{"aud#S256", "issued_until"}]
+
+
+def provide(site: Site, resource: Resource, client: Client) -> None:
+    site.run(site.company.update(RESOURCE, client.zone.id, resource.id, application_id=client.app.id))
+
+
+def is_told(client: Client, token: str) -> bool:
+    form = {"token": token, **client.app.form}
+    return bool(httpx.post(f"{client.issuer}/oauth/introspect", data=form).json()["active"])
+
+
+def exchanged(client: Client, token: str) -> httpx.Response:
+    """The answer to an exchange for something that is nothing here, if the token is good for one."""
+    return client.token(
+        grant_type=GRANT_TYPE,
+        subject_token=token,
+        subject_token_type=ACCESS_TOKEN,
+        resource="https://nowhere.example",
+    )
 
 
 def _dependency(site: Site, zone: Zone, client: Client, resource: Resource, method: str) -> None:

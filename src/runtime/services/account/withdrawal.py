@@ -50,7 +50,6 @@ async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str
             return
         bumped.update(await epochs.bump_user(conn, view.id, signed_in.user.id))  # first, as above
         await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
-        await consents.withdraw(conn, resource_id=resource_id, now=parts.clock(), **of_user)
         lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
         await end_events.record(conn, [lost], now=parts.clock())
 

@@ -211,7 +211,12 @@ async def require_basis(
 
 
 async def check_chain(view: ZoneView, subject: Subject) -> Client:
-    """The client that a token was issued to, when everybody who acted is still there. Raises InvalidGrant."""
+    """The client that a token was issued to, when everybody who acted is still there, and what it is for.
+
+    Raises: InvalidGrant.
+    """
+    if subject.audience != view.issuer and await _has_gone(view, subject, "aud", subject.audience):
+        raise refused("another resource was called so when the token was issued")
     issued_to = await view.client(subject.client_id)
     if issued_to is None or await _has_gone(view, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")

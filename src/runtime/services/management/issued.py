@@ -17,21 +17,26 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.api_key import ApiKey
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.base import ZoneEntity
+from runtime.domain.kinds.resource import Resource
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import api_keys, entities, revocations
 from runtime.storage.sql.parties import Party
 
 
 async def rename(unit: Unit, before: Entity, after: Entity) -> None:
-    """Keep that tokens with the former name of an application are worth nothing: another may have it next."""
-    if not (isinstance(before, Application) and isinstance(after, Application)):
-        return
-    if before.identifier != after.identifier:
-        await revocations.add_renamed(unit.conn, before.zone_id, before.identifier, now=unit.now)
+    """Keep that tokens with the former name of an application or resource are worth nothing.
+
+    Another may have it next.
+    """
+    if isinstance(before, Application | Resource) and isinstance(after, Application | Resource):
+        if before.identifier == after.identifier:
+            return
+        keep = revocations.add_renamed if isinstance(before, Application) else revocations.add_resource
+        await keep(unit.conn, before.zone_id, before.identifier, now=unit.now)
 
 
 async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
-    """Keep that tokens of a client, or of one credential of an application, are worth nothing without it.
+    """Keep that tokens of a client, of one credential of it, or for a resource, are worth nothing without it.
 
     An API key lives no longer than what made it: it goes with the key that made it, or with the person.
     """
@@ -41,6 +46,8 @@ async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
     if kind is ORGANIZATION_USER:
         for key in await api_keys.of_person(unit.conn, unit.organization_id, before.id):
             await _remove_key(unit, key, with_those_it_made=False)
+    if isinstance(before, Resource):
+        await revocations.add_resource(unit.conn, before.zone_id, before.identifier, now=unit.now)
     if kind not in (APPLICATION, APPLICATION_CREDENTIAL, USER_AGENT):
         return
     zone_id = cast(ZoneEntity, before).zone_id

@@ -200,10 +200,11 @@ class ZoneView:
         )
 
     async def withdrawn_at(self, claim: str, name: str) -> int:
-        """When a credential or an application of that name last went, in seconds since 1970; 0 for never.
+        """When what had that name last went, in seconds since 1970; 0 for never.
 
         Args:
-            claim: what tokens have it in: `client_id`, or `actor` for anybody in a chain.
+            claim: what tokens have it in: `client_id` of a credential, `actor` of an application in a chain,
+                `aud` of a resource.
         """
 
         async def read(conn: AsyncConnection) -> int:

@@ -219,7 +219,10 @@ async def grant(
 
 
 async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: datetime) -> bool:
-    """End a delegated grant; False when it has been ended already."""
+    """End a delegated grant, and what the user agreed to for its resource; False when it has ended already.
+
+    What starts the grant again is the user's word to one client, and that is no word to any other.
+    """
     done = await conn.execute(
         update(_grants)
         .where(_grants.c.id == grant_id, _grants.c.zone_id == zone_id, _grants.c.status == "active")
@@ -230,7 +233,7 @@ async def revoke(conn: AsyncConnection, grant_id: str, *, zone_id: str, now: dat
     if ended is None:
         return False
     of_this = {"user_id": ended.user_id, "resource_id": ended.resource_id}
-    await revocations.add_grant(conn, zone_id=zone_id, **of_this, now=now)
+    await withdraw(conn, zone_id=zone_id, **of_this, now=now)
     return True
 
 

@@ -27,6 +27,8 @@ _credentials = TABLES["ApplicationCredential"]
 _user_agents = TABLES["UserAgent"]
 # The most that the setting for tokens whose resource says nothing may be.
 _LONGEST_DEFAULT_SECONDS = 86_400
+# The most that a resource may say. Whatever it says by now, it may have said that when a token was issued.
+_LONGEST = timedelta(seconds=31_536_000)
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
@@ -137,6 +139,13 @@ async def add_renamed(conn: AsyncConnection, zone_id: str, name: str, *, now: da
     await _withdraw(conn, zone_id, [entry])
 
 
+async def add_resource(conn: AsyncConnection, zone_id: str, identifier: str, *, now: datetime) -> None:
+    """Keep that no resource is called so any more: tokens for it are for none that has the name next."""
+    entry = Revocation(now, await _longest(conn, zone_id, now), {"aud": identifier})
+    await add(conn, zone_id, [entry])
+    await _withdraw(conn, zone_id, [replace(entry, at=_replaced_at(now))])
+
+
 async def add_between(
     conn: AsyncConnection, zone_id: str, party: Party, sessions: Mapping[str, datetime], *, now: datetime
 ) -> None:
@@ -186,17 +195,22 @@ async def add_credential(conn: AsyncConnection, zone_id: str, credential_id: str
     claims += [{"actor": row.identifier} for row in acted]
     entries = [Revocation(now, forget_at, each) for each in claims]
     await add(conn, zone_id, entries)
-    # Times in tokens are whole seconds. Who replaces a credential uses the new one at once, and what that
-    # leads to must not be taken for the old one's.
-    before = now - timedelta(seconds=1)
-    await _withdraw(conn, zone_id, [replace(each, at=before) for each in entries])
+    await _withdraw(conn, zone_id, [replace(each, at=_replaced_at(now)) for each in entries])
+
+
+def _replaced_at(now: datetime) -> datetime:
+    """Since when the names of something are another's that may well be in use at once.
+
+    Times in tokens are whole seconds, and what the new one leads to must not be taken for the old one's.
+    """
+    return now - timedelta(seconds=1)
 
 
 async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revocation]) -> None:
     """Keep the names in entries of one claim each, for the zone's own endpoints."""
     for each in entries:
         ((claim, name),) = each.claims.items()
-        times = {"at": each.at, "forget_at": each.forget_at}
+        times = {"at": each.at, "forget_at": each.at + _LONGEST}
         await conn.execute(
             _INSERT[conn.dialect.name](_withdrawn)
             .values(zone_id=zone_id, claim=claim, name=name, **times)
@@ -205,7 +219,7 @@ async def _withdraw(conn: AsyncConnection, zone_id: str, entries: Iterable[Revoc
 
 
 async def withdrawn_at(conn: AsyncConnection, zone_id: str, claim: str, name: str) -> datetime | None:
-    """When an application or a credential of that name went for the last time; None when none ever did."""
+    """When what had that name went for the last time; None when nothing ever did."""
     found: datetime | None = await conn.scalar(
         select(_withdrawn.c.at).where(
             _withdrawn.c.zone_id == zone_id, _withdrawn.c.claim == claim, _withdrawn.c.name == name

@@ -35,8 +35,8 @@ Index("revocations_at_idx", revocations.c.zone_id, revocations.c.at)
 Index("revocations_forget_at_idx", revocations.c.forget_at)
 Index("revocations_token_id_key", revocations.c.zone_id, revocations.c.token_id, unique=True)
 
-# Client ids and actors whose tokens are worth nothing when they were issued no later than *at*: an
-# application or a credential of that name went, and another one of that name does not bring them back.
+# Client ids, actors and audiences whose tokens are worth nothing when they were issued no later than *at*: an
+# application, a credential or a resource of that name went, and another one of it does not bring them back.
 withdrawn_names = Table(
     "withdrawn_names",
     METADATA,

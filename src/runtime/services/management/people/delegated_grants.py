@@ -38,7 +38,8 @@ async def revoke(
 ) -> Entity:
     """End a delegated grant: only the user's word at the next sign-in starts it again.
 
-    Nothing at all when it has been revoked already.
+    What the user agreed to for the resource ends with it, so each application asks for itself. Nothing at all
+    when it has been revoked already.
     """
     scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
     grant = cast(DelegatedGrant, before)
