@@ -8,10 +8,13 @@ digest that a server makes of the claims in the token at hand.
 import asyncio
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
@@ -33,6 +36,41 @@ _PLAIN = ("sid", "jti")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a zone tells of revocations since a cursor.
+
+    Attributes:
+        revocations: a JSON array of objects of claims: `sid`, `jti`, or with `#S256` the digest of `aud`, of
+            `client_id`, or, as `actor`, of anybody in the `act` chain. A token that has all of them is
+            revoked; where there is an `issued_until`, only when its `iat` is no later.
+        next: the cursor for the next question.
+    """
+
+    issuer: str
+    revocations: bytes
+    next: str
+
+    def body(self) -> bytes:
+        """The JSON object of all three."""
+        members = {"issuer": self.issuer, "next": self.next, "revocations": orjson.Fragment(self.revocations)}
+        return orjson.dumps(members)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry as it is published, written once: anybody may ask, as often as they like.
+
+    Attributes:
+        at: when it was revoked.
+        told: the JSON object.
+    """
+
+    at: datetime
+    forget_at: datetime
+    told: bytes
+
+
 @dataclass
 class _Log:
     """The entries of a zone that this process has read, oldest first.
@@ -42,8 +80,9 @@ class _Log:
     """
 
     read_at: datetime | None = None
-    entries: dict[str, Revocation] = field(default_factory=dict)
+    entries: dict[str, _Entry] = field(default_factory=dict)
     instants: list[datetime] = field(default_factory=list)
+    told: list[bytes] = field(default_factory=list)
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -53,24 +92,15 @@ class Revocations:
     def __init__(self) -> None:
         self._logs: Kept[_Log] = Kept(KEPT_LOGS)
 
-    async def delta(self, parts: "Parts", view: ZoneView, since: str | None) -> dict[str, Any]:
+    async def delta(self, parts: "Parts", view: ZoneView, since: str | None) -> Delta:
         """What was revoked in a zone since a cursor, or all of it that still matters.
-
-        The members: `issuer`; `revocations`, each an object of claims: `sid`, `jti`, or with `#S256` the
-        digest of `aud`, of `client_id`, or, as `actor`, of anybody in the `act` chain. A token that has all
-        of them is revoked; where there is an `issued_until`, only when its `iat` is no later. `next`: the
-        cursor for the next question.
 
         Raises: InvalidRequest for a cursor that was not handed out.
         """
         after, now = _read_cursor(since), parts.clock()
         log = await self._log(parts, view.id, now)
-        kept = list(log.entries.values())[bisect_right(log.instants, after) :]
-        return {
-            "issuer": view.issuer,
-            "revocations": [_told(each) for each in kept if each.forget_at > now],
-            "next": str(int((now - OVERLAP).timestamp())),
-        }
+        told = b"[" + b",".join(log.told[bisect_right(log.instants, after) :]) + b"]"
+        return Delta(view.issuer, told, str(int((now - OVERLAP).timestamp())))
 
     async def _log(self, parts: "Parts", zone_id: str, now: datetime) -> _Log:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
@@ -82,12 +112,24 @@ class Revocations:
                 after = _LONG_AGO if log.read_at is None else log.read_at - OVERLAP
                 async with parts.database.querying() as conn:
                     found = await storage.since(conn, zone_id, after, now=now)
-                merged = {**log.entries, **dict(found)}
-                alive = [item for item in merged.items() if item[1].forget_at > now]
-                log.entries = dict(sorted(alive, key=lambda item: item[1].at))
-                log.instants = [each.at for each in log.entries.values()]
+                _merge(log, found, now)
                 log.read_at = now
         return log
+
+
+def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) -> None:
+    """Add what is new to a log, and take out what is over."""
+    new = {id_: each for id_, each in found if id_ not in log.entries}
+    over = [id_ for id_, each in log.entries.items() if each.forget_at <= now]
+    if not new and not over:
+        return
+    for id_ in over:
+        del log.entries[id_]
+    for id_, each in new.items():
+        log.entries[id_] = _Entry(each.at, each.forget_at, orjson.dumps(_told(each)))
+    log.entries = dict(sorted(log.entries.items(), key=lambda item: item[1].at))
+    log.instants = [each.at for each in log.entries.values()]
+    log.told = [each.told for each in log.entries.values()]
 
 
 async def prune(parts: "Parts") -> int:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import event
 from tests.runtime.exchange.states import Away, Counting, with_state
@@ -188,7 +189,7 @@ async def test_what_ends_is_inactive_at_once(
         if end.__name__ in TOLD:
             view = await restarted.zones.view(chain.zone_id)
             delta = await restarted.revocations.delta(restarted, view, None)
-            assert TOLD[end.__name__] in {tuple(sorted(each)) for each in delta["revocations"]}
+            assert TOLD[end.__name__] in {tuple(sorted(each)) for each in orjson.loads(delta.revocations)}
 
 
 async def test_consent_that_is_withdrawn(chain: Chain) -> None:

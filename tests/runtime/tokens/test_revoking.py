@@ -12,6 +12,7 @@ from tests.runtime.sign_in.support import Browser, Site, claims
 from tests.support.factories import App
 
 from runtime.domain.kinds.resource import Resource
+from runtime.services import revocation_list
 from runtime.services.decisions import Decision
 from runtime.services.parts import Parts
 from runtime.services.revocation_list import JOB, digest
@@ -276,6 +277,36 @@ def test_the_delta_is_a_list_that_goes_on(shop: Shop, browser: Browser, moments:
     for wrong in ("x", "-1", "1.5", "9" * 12, "٣"):
         assert shop.delta(params={"since": wrong}).json()["error"] == "invalid_request"
     assert "ada@acme.example" not in shop.delta().text
+
+
+@pytest.mark.threat("41m")
+def test_what_is_listed_is_worked_out_once(
+    shop: Shop, moments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many strangers ask for all of a long list: one new entry is the work for one entry."""
+
+    def revoked() -> str:
+        own = shop.post("token", shop.notes.app, grant_type="client_credentials", resource=API).json()
+        assert shop.revoke(shop.notes.app, own["access_token"]).status_code == 200
+        return str(claims(own["access_token"])["jti"])
+
+    first = [revoked() for _ in range(5)]
+    assert set(first) <= {each.get("jti") for each in shop.told()}
+    worked_out: list[Any] = []
+
+    def counted(entry: Any) -> dict[str, Any]:
+        worked_out.append(entry)
+        return told(entry)
+
+    told = revocation_list._told
+    monkeypatch.setattr(revocation_list, "_told", counted)
+    answers = {shop.delta().content.partition(b'"revocations"')[2] for _ in range(20)}
+    assert len(answers) == 1
+    assert worked_out == []
+
+    last = revoked()
+    assert {*first, last} <= {each.get("jti") for each in shop.told()}
+    assert [each.claims for each in worked_out] == [{"jti": last}]
 
 
 def test_the_delta_tells_of_clients_by_digest(shop: Shop, moments: None) -> None:
