@@ -11,9 +11,10 @@ from difflib import get_close_matches
 from os import environ
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from pydantic import Field, SecretStr
+from pydantic import Field, PrivateAttr, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from runtime import files
@@ -116,6 +117,8 @@ class Settings(BaseSettings):
         604_800, ge=300, description="how long an invitation can be accepted"
     )
 
+    _secret_file: Path | None = PrivateAttr(None)
+
     @classmethod
     def load(cls, config: Path | None = None, **overrides: Any) -> Self:
         """The settings in force; overrides come before the environment.
@@ -126,7 +129,14 @@ class Settings(BaseSettings):
         """
         written = _read(config) if config else {}
         unset = {name: value for name, value in written.items() if f"ZONED_{name.upper()}" not in environ}
-        return cls(**(unset | overrides))
+        loaded = cls(**(unset | overrides))
+        loaded._secret_file = config if any(map(_is_secret, written.items())) else None
+        return loaded
+
+    @property
+    def secret_file(self) -> Path | None:
+        """The settings file, when it has what nobody else may read; None for one that anybody may."""
+        return self._secret_file
 
     @property
     def resolved_database_url(self) -> str:
@@ -170,6 +180,20 @@ def misspelt(variables: Iterable[str]) -> list[tuple[str, str | None]]:
     unknown = sorted(name for name in variables if name.startswith("ZONED_") and name not in known)
     found = [(name, meant(name)) for name in unknown if not _OF_KUBERNETES.fullmatch(name)]
     return [(name, f"ZONED_{setting.upper()}" if setting else None) for name, setting in found]
+
+
+def _is_secret(setting: tuple[str, Any]) -> bool:
+    """Tell whether a setting of a file is a secret, or an address with a password in it."""
+    name, value = setting
+    if name in ("key_encryption_key", "mail_smtp_password"):
+        return value is not None
+    if name not in ("database_url", "redis_url") or not isinstance(value, str):
+        return False
+    try:
+        address = urlsplit(value)
+    except ValueError:
+        return True  # none that can be read: nobody can tell what is in it
+    return bool(address.password) or "password" in parse_qs(address.query)
 
 
 def _read(config: Path) -> dict[str, Any]:

@@ -383,3 +383,36 @@ class TestOtherAccountsOfTheMachine:
             server.run("--config", str(config), "doctor")
         config.write_text("log_level: info\n")
         assert "ok" in server.run("--config", str(config), "doctor")
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "mail_smtp_password: correct-horse",
+            "database_url: postgresql+asyncpg://zonewright:correct-horse@127.0.0.1:1/zonewright",
+            "redis_url: redis://:correct-horse@127.0.0.1:1",
+        ],
+    )
+    def test_so_is_told_a_settings_file_with_a_password(self, tmp_path: Path, setting: str):
+        """Of the mail server, the database or Redis; what it says besides anybody may read."""
+        server = Server(tmp_path / "data")
+        server.init()
+        config = tmp_path / "zoned.yaml"
+        config.write_text(f"{setting}\n")
+        told = f"`{config}` is open to other accounts of this machine (mode 644): `chmod 600 {config}`"
+        config.chmod(0o640)
+        assert told not in _doctor(server, config)
+        config.chmod(0o644)
+        found = _doctor(server, config)
+        assert told in found
+        assert "correct-horse" not in found
+        assert config.stat().st_mode & 0o777 == 0o644, "doctor only looks"
+        config.write_text("mail_smtp_host: mail.acme.example\n")
+        assert told not in _doctor(server, config)
+
+
+def _doctor(server: Server, config: Path) -> str:
+    """What the command says, whether it finds something or not."""
+    try:
+        return str(server.run("--config", str(config), "doctor"))
+    except Unexpected as told:
+        return str(told)

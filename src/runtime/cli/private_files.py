@@ -32,6 +32,15 @@ def close_private_files(settings: Settings) -> list[Open]:
     return left
 
 
+def exposed_settings(settings: Settings) -> Iterator[Open]:
+    """The settings file, when it has a password and others than its owner and a group can read it.
+
+    It is the operator's, who may have let a group read it: it is told of, and never changed.
+    """
+    named = [] if settings.secret_file is None else [settings.secret_file]
+    yield from (found for found in files.open_to_others(named) if found.mode & NOT_FOR_A_KEY)
+
+
 def _is_in_use(settings: Settings) -> bool:
     """Tell whether the data directory is one: it has a key or a database, and is not just any directory."""
     return settings.key_file.exists() or settings.database_file.exists()

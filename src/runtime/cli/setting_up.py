@@ -13,7 +13,7 @@ from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import Reading
 from runtime.cli.connected import Refused, in_one_line, with_parts
 from runtime.cli.operators import this_operator
-from runtime.cli.private_files import close_private_files, private_files
+from runtime.cli.private_files import close_private_files, exposed_settings, private_files
 from runtime.domain.errors import ServiceError
 from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
@@ -111,11 +111,15 @@ def doctor(settings: Settings) -> None:
         return [*found, ("names", await _names(parts))]
 
     wrong = [str(found) for found in files.open_to_others(private_files(settings))]
-    results = [("settings", "ok"), *(("files", told) for told in wrong or ["ok"])]
+    passwords = [str(found) for found in exposed_settings(settings)]
+    results = [
+        *(("settings", told) for told in passwords or ["ok"]),
+        *(("files", told) for told in wrong or ["ok"]),
+    ]
     try:
         results += [("keys and migrations", "ok"), *with_parts(settings, look, mending=False)]
     except Refused as refusal:
-        if not wrong:
+        if not (wrong or passwords):
             raise
         results.append(("keys and migrations", refusal.message))
     for name, result in results:

@@ -198,7 +198,7 @@ def make_sign_in(site: Site, *, upstream: bool = False) -> SignIn:
 
 @dataclass
 class Manager:
-    """Somebody who manages their organization with a token of its own zone, and one swapped for it."""
+    """Somebody who manages their organization with a token of its own zone, one swapped for it, and keys."""
 
     api: Api
     ada: Someone
@@ -207,16 +207,28 @@ class Manager:
         self.token = self.ada.tokens()["access_token"]
         self.mine = self.ada.with_token(self.token)
         self.theirs = self.ada.exchanged(self.mine)
+        self.key_id, self.key = self.mine.key()
+        self.further_id, self.further = self.key.key()
 
     def still(self) -> Mapping[str, Callable[[], str]]:
-        """What works with the two tokens."""
+        """What works with the two tokens, with a key that they have made, and with one made with that."""
         return {
             "management API": lambda: answered(self.mine("GET", "/zones")),
             "organization token": lambda: answered(self.theirs("GET", "/zones")),
             "another organization token": lambda: answered(
                 self.mine("POST", f"/organizations/{self.api.organization_id}/token")
             ),
+            "change by token": lambda: answered(self.change(self.mine)),
+            "API key": lambda: answered(self.key("GET", "/zones")),
+            "change by API key": lambda: answered(self.change(self.key)),
+            "API key made with it": lambda: answered(self.further("GET", "/zones")),
+            "change by that": lambda: answered(self.change(self.further)),
         }
+
+    def change(self, sender: Api) -> httpx.Response:
+        """A change that an administrator alone may make, and that changes nothing."""
+        path = f"/organizations/{self.api.organization_id}"
+        return sender("PATCH", path, {"name": self.api.ok("GET", path)["name"]})
 
 
 def make_manager(site: Site, role: str = "org_admin") -> Manager:

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.runtime.authority.scenes import Manager, SignIn, let_a_second_pass, make_manager, make_sign_in
-from tests.runtime.management.conftest import caller
+from tests.runtime.management.conftest import caller, let_end
 from tests.runtime.sign_in.support import Client, Page, Site, claims
 from tests.support.tables import Table
 
@@ -229,9 +229,20 @@ MANAGING: Mapping[str, Callable[[Manager], object]] = {
     "membership disabled": lambda manager: person(manager, "PATCH", {"status": "disabled"}),
     "membership ended": lambda manager: person(manager, "DELETE"),
     "role lowered to viewer": lambda manager: person(manager, "PATCH", {"role": "org_viewer"}),
+    "API key revoked": lambda manager: manager.api.ok(
+        "DELETE", f"/organizations/{manager.api.organization_id}/api-keys/{manager.key_id}", status=204
+    ),
+    "API key made with it revoked": lambda manager: manager.api.ok(
+        "DELETE", f"/organizations/{manager.api.organization_id}/api-keys/{manager.further_id}", status=204
+    ),
+    # No key ends after the one that has made it.
+    "API keys expired": lambda manager: [
+        let_end(manager.api, each) for each in (manager.key_id, manager.further_id)
+    ],
 }
 
 
+@pytest.mark.threat("18b", "18l")
 @pytest.mark.parametrize("event", [*MANAGING])
 def test_what_an_event_ends_in_management(site: Site, event: str) -> None:
     """The tokens of somebody who manages an organization, in the same way."""

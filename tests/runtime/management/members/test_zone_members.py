@@ -71,6 +71,27 @@ def test_a_member_is_added_changed_and_removed(api: Api) -> None:
     api.refused(400, "POST", own.path("/members"), body)
 
 
+@pytest.mark.threat("26g", "42c")
+def test_who_is_not_of_the_organization_is_unknown(api: Api, other: Api) -> None:
+    """Somebody of another organization, a user of the own zone who is no member, nobody: one answer."""
+    zone, mine, theirs = api.zone(), api.person(), other.person()
+    add(zone, mine.id)
+    bystander, credential = api.own_zone().user(), api.key()[0]
+
+    told = set()
+    for person_id in (theirs.id, theirs.zone_user_id, bystander.id, credential, other.zone().id, new_id()):
+        body = {"organization_user_id": person_id, "role": "zone_viewer"}
+        for refused in (
+            api.refused(400, "POST", zone.path("/members"), body),
+            api.refused(404, "GET", zone.path(f"/members/{person_id}")),
+            api.refused(404, "PATCH", zone.path(f"/members/{person_id}"), {"role": "zone_viewer"}),
+            api.refused(404, "DELETE", zone.path(f"/members/{person_id}")),
+        ):
+            said = {name: value for name, value in refused.items() if name not in ("request_id", "timestamp")}
+            told.add(repr(said).replace(person_id, "ID"))
+    assert len(told) == 2  # of the POST, and of the others
+
+
 def test_both_views_agree(api: Api) -> None:
     """What one side does the other shows, in both directions; what goes takes its assignments along."""
     zone, elsewhere, person = api.zone(), api.zone(), api.person()

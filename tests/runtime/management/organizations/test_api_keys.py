@@ -54,6 +54,7 @@ def company(api: Api) -> Api:
 
 
 class TestMaking:
+    @pytest.mark.threat("32e")
     def test_only_a_hash_is_kept(self, api: Api) -> None:
         """The database has no secret: what differs by one character is another one."""
         clear = api.server.call(
@@ -72,6 +73,7 @@ class TestMaking:
         wrong = f"zwk_{key_id}_{secret[:-1]}{'A' if secret[-1] != 'A' else 'B'}"
         caller(api.server, wrong, api.organization_id).refused(401, "GET", "/zones")
 
+    @pytest.mark.threat("32b")
     def test_is_shown_once(self, api: Api) -> None:
         """The answer of the create has the key; the list and the audit trail have all but the key."""
         made = api.ok("POST", path(api), {"name": "report", "role": "org_viewer"}, status=201)
@@ -130,6 +132,7 @@ class TestMaking:
         told = api.refused(400, "POST", path(api), {"name": "k", "role": role})
         assert told["details"][0]["field"] == "role"
 
+    @pytest.mark.threat("27n")
     def test_gives_no_more_than_its_maker_has(self, api: Api) -> None:
         """The rule stands where keys are made, whichever way somebody comes there."""
         member = Caller(new_id(), "user", api.organization_id, "org_member", "somebody")
@@ -214,6 +217,7 @@ class TestExpiring:
 
 
 class TestRevoking:
+    @pytest.mark.threat("18l")
     def test_counts_from_the_next_request(self, api: Api) -> None:
         """The key works, and then it is worth nothing; nothing of it is in the list."""
         key_id, its = api.key()
@@ -232,6 +236,7 @@ class TestRevoking:
         its.ok("DELETE", path(api, key_id), status=204)
         its.refused(401, "GET", "/zones")
 
+    @pytest.mark.threat("18l")
     def test_ends_what_the_key_has_made(self, api: Api) -> None:
         """Whoever had a key they should not have keeps nothing by having made others with it."""
         stolen_id, stolen = api.key()
@@ -251,6 +256,7 @@ class TestRevoking:
             assert events(api, one_id) == ["api_keys.delete", "api_keys.create"]
         assert events(api, other_id) == ["api_keys.create"]
 
+    @pytest.mark.threat("18m")
     def test_waits_for_nobody_who_makes_another(self, api: Api) -> None:
         """A key that is revoked while it makes another one makes none."""
         key_id, its = api.key()
@@ -266,6 +272,7 @@ class TestRevoking:
         with pytest.raises(Unauthorized):
             api.server.call(make)
 
+    @pytest.mark.threat("26a")
     def test_of_another_organizations_key_is_a_404(self, api: Api, other: Api) -> None:
         """Neither by its id nor in the own list."""
         theirs, its = other.key()
@@ -274,6 +281,7 @@ class TestRevoking:
         its.ok("GET", "/zones")
 
 
+@pytest.mark.threat("18i", "18l")
 def test_every_node_knows_at_once(postgres: Any, tmp_path: Path) -> None:
     """Two processes on one database: a key that one ends is refused by the other at the next request."""
     url = asyncio.run(postgres.migrated())
@@ -298,6 +306,7 @@ def ada(api: Api) -> Someone:
 
 
 class TestThePersonBehindAKey:
+    @pytest.mark.threat("27n")
     def test_may_do_less_and_so_may_the_key(self, api: Api, ada: Someone) -> None:
         """Whoever is no administrator any more has no key of one, nor one that such a key has made."""
         key_id, its = ada.calling().key()
@@ -321,6 +330,7 @@ class TestThePersonBehindAKey:
         reader.ok("GET", "/zones")
         reader.refused(403, "POST", "/zones", {"name": "no"})
 
+    @pytest.mark.threat("18b", "18l")
     def test_is_disabled_and_so_are_the_keys(self, api: Api, ada: Someone) -> None:
         """Until they may act again."""
         _, its = ada.calling().key()
@@ -333,6 +343,7 @@ class TestThePersonBehindAKey:
         api.ok("PATCH", ada.path, {"status": "active"})
         assert [status(key) for key in (its, further)] == [200, 200]
 
+    @pytest.mark.threat("18b", "18l", "27m")
     def test_is_removed_and_so_are_the_keys(self, api: Api, ada: Someone) -> None:
         """They go from the list, too, and the audit trail says so; others' keys stay."""
         key_id, its = ada.calling().key()
@@ -346,6 +357,7 @@ class TestThePersonBehindAKey:
         assert listed(api).keys() & {key_id, further_id, other_id} == {other_id}
         assert events(api, key_id) == events(api, further_id) == ["api_keys.delete", "api_keys.create"]
 
+    @pytest.mark.threat("18b", "39h")
     def test_has_no_keys_left_elsewhere_when_their_account_ends(self, api: Api, ada: Someone) -> None:
         """An account ends where it is at home, for every organization it acts for: so do its keys there."""
         mine = ada.calling()
