@@ -153,7 +153,11 @@ ROOMS: dict[str, frozenset[str]] = {
         | {"outbox", "retention", "revocation_list"}
     ),
 }
-ROOMS["management.changes"] = ROOMS["management.operations"] | {"management.audit", "management.operations"}
+ROOMS["management.changes"] = ROOMS["management.operations"] | {
+    "limits",
+    "management.audit",
+    "management.operations",
+}
 
 
 def _part_of(module: str) -> str:

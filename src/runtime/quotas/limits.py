@@ -9,6 +9,7 @@ from runtime.services.bundles import keeping
 from runtime.services.clients import assertions, dpop, guessing, metadata_documents, registration
 from runtime.services.limits import Limit, Meter
 from runtime.services.login import rate_limits as login_limits
+from runtime.services.management.changes import budget
 from runtime.services.management.members import acceptance, invitations
 from runtime.services.management.organizations import organizations
 
@@ -68,5 +69,6 @@ LIMITS: tuple[Enforced, ...] = (
     Enforced(invitations, "INVITATIONS"),
     Enforced(invitations, "INVITATIONS_TO_ONE"),
     Enforced(organizations, "ORGANIZATIONS_MADE"),
+    Enforced(budget, "SPENT"),
     Enforced(keeping, "WRITES"),
 )

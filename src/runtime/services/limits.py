@@ -73,15 +73,15 @@ class Meter:
         self.limit = limit
         self._counted: Kept[tuple[int, int]] = Kept(MAX_COUNTED)
 
-    def count(self, parts: "Parts", zone_id: str, *whose: str) -> int:
-        """Count one; the seconds to wait when it is one too many, else 0."""
+    def count(self, parts: "Parts", zone_id: str, *whose: str, by: int = 1) -> int:
+        """Count one, or so many; the seconds to wait when that is too many, else 0."""
         most = self.limit.number(parts.settings)
         if not most:
             return 0
         now = parts.clock().timestamp()
         this, key = window(self.limit.seconds, now), "\0".join((zone_id, *whose))
         then, counted = self._counted.get(key) or (this, 0)
-        counted = counted + 1 if then == this else 1
+        counted = counted + by if then == this else by
         self._counted.put(key, (this, counted))
         return self.limit.wait(now) if counted > most else 0
 

@@ -18,7 +18,7 @@ from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes import changesets, receipts, rights
+from runtime.services.management.changes import budget, changesets, receipts, rights
 from runtime.services.management.changes.places import place
 from runtime.services.management.changes.snapshot import open_snapshot
 
@@ -50,6 +50,8 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     """
     dry_run, cap = _is_dry_run(call), _cap(call.caller)
     rights.acting(call.caller, dry_run=dry_run)
+    if dry_run:  # before its body is read, and again by the operation itself
+        budget.require(call.parts, call.caller)
     announced = call.request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")

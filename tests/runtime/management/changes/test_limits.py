@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,12 +16,13 @@ import pytest
 from sqlalchemy import func, select
 from tests.runtime.management.changes.test_changesets_http import a_zone, changeset
 from tests.runtime.management.conftest import Api
-from tests.support.applying import app, create
+from tests.support.applying import app, create, update
 
 from runtime.api.management.changeset_bodies import READERS, WRITERS
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
-from runtime.services.management.changes import changesets
+from runtime.services.limits import Meter
+from runtime.services.management.changes import budget, changesets
 from runtime.services.management.changes.places import OF_CALLER, OF_ORGANIZATION
 from runtime.services.parts import Parts
 from runtime.storage.sql.tables import METADATA
@@ -165,6 +167,38 @@ def test_places_are_counted(api: Api, other: Api) -> None:
             assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200
     for sender in (first, third):
         assert eventually(sender, body).status_code == 200
+
+
+@pytest.mark.threat("41e", "41i")
+def test_one_after_the_other_they_take_so_long_in_an_hour(
+    api: Api, other: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused ones count as well; then the caller waits, before a body is read, and nobody else does."""
+    first, second = (api.with_role("org_viewer") for _ in range(2))
+    zone, body = api.zone(), changeset(api)
+    good = {**body, "operations": [a_zone()]}
+    taken = {**body, "operations": [update("Zone", zone.id, "zone", name="Zone")]}  # nobody has adopted it
+    assert first("POST", path_of(api), good).status_code == 200
+    monkeypatch.setattr(budget, "SPENT", Meter(replace(budget.SPENT.limit, most=60)))
+    for _ in range(60):
+        answer = first("POST", path_of(api), taken)
+        if answer.status_code != 409:
+            break
+    assert (answer.status_code, answer.json()["code"]) == (429, "rate_limit_exceeded")
+    assert "this hour; try again in" in answer.json()["message"]
+    assert int(answer.headers["retry-after"]) > 0
+    upload = Upload(first, 1000)
+    assert upload.status() == 429
+    upload.close()
+
+    assert second("POST", path_of(api), good).status_code == 200
+    assert other("POST", path_of(other), changeset(other, a_zone())).status_code == 200
+    first.ok("GET", "/zones")
+    # Who may apply is counted apart there: nothing is taken from what an apply needs.
+    monkeypatch.setattr(budget, "SPENT", Meter(replace(budget.SPENT.limit, most=1)))
+    assert api("POST", path_of(api), {**changeset(api), "operations": [a_zone()]}).status_code == 200
+    assert api("POST", path_of(api), changeset(api, a_zone())).status_code == 429
+    assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200
 
 
 @pytest.mark.threat("41e", "41j", "41k")

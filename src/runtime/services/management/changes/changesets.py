@@ -17,7 +17,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, APPLICATION, BY_NAME, ZONE
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes import receipts, rights
+from runtime.services.management.changes import budget, receipts, rights
 from runtime.services.management.changes.extras import Later
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pace import Pace
@@ -82,6 +82,8 @@ async def apply(
         TooLarge: a dry run takes longer than one may.
     """
     acting = rights.acting(caller, dry_run=dry_run)
+    if dry_run:
+        budget.require(parts, caller)
     checked = await _check(acting, changeset, dry_run=dry_run)
     if dry_run:
         return await _tried(parts, acting, organization, changeset, checked, request_id, progress)
@@ -119,8 +121,10 @@ async def _tried(
                 zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
             names = _names_in(changeset)
             async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
-                results = await _run(unit, changeset, checked, progress)
-                return Outcome(part_answer(await _answer(unit, changeset, results)))
+                with budget.spending(parts, acting):
+                    results = await _run(unit, changeset, checked, progress)
+                    answer = await _answer(unit, changeset, results)
+                return Outcome(part_answer(answer))
     except TimeoutError:
         raise TooLarge(
             f"trying out {len(changeset.operations)} operations takes longer than {DRY_RUN_SECONDS} seconds;"
