@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from reconciler.kinds import load_kinds
 
 from .model import Action, Op, Plan, State
 
@@ -29,6 +31,7 @@ def check_guards(plan: Plan, consents: Mapping[str, int]) -> list[Refusal]:
         consents: name (one of `CONSENTS`) -> the count consented to.
     """
     found = [Refusal("refused", message) for message in plan.refused]
+    found.extend(_untold(plan))
     found.extend(_empty_source(plan))
     found.extend(_protection(plan))
     found.extend(_reused_handles(plan))
@@ -40,6 +43,43 @@ def check_guards(plan: Plan, consents: Mapping[str, int]) -> list[Refusal]:
 
 def _destroying(plan: Plan) -> list[Action]:
     return [action for action in plan.actions if action.op in (Op.DELETE, Op.REPLACE)]
+
+
+def _untold(plan: Plan) -> Iterator[Refusal]:
+    """What the operations do and the actions do not say: guards and people look at the actions.
+
+    zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
+    """
+    deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
+    told = Counter((action.kind, action.id) for action in _destroying(plan))
+    if deleted != told:
+        yield Refusal("untold", "the operations delete something else than the plan says; plan again")
+    sent = {
+        (action.kind, action.name, change.path, str(change.after))
+        for action in plan.actions
+        for change in action.changes
+    }
+    for operation in plan.operations:
+        kind, name = operation["kind"], operation.get("name")
+        for path, reference in _secrets(operation.get("spec")):
+            known = load_kinds().by_name.get(kind)
+            if known is None or not known.leaf(path).secret:
+                yield Refusal("untold", f"{kind} `{name}`: `{path}` is no secret, and would be given one")
+            elif (kind, name, path, str({"secret": reference})) not in sent:
+                yield Refusal("untold", f"{kind} `{name}`: the plan does not say what `{path}` is given")
+
+
+def _secrets(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The references to secrets in a spec, each with its dotted path."""
+    if isinstance(value, dict):
+        if value.keys() == {"secret"} and isinstance(value["secret"], dict):
+            yield path, value["secret"]
+            return
+        for name, each in value.items():
+            yield from _secrets(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _secrets(each, f"{path}[]")
 
 
 def _empty_source(plan: Plan) -> Iterator[Refusal]:

@@ -1,11 +1,16 @@
 """What left git is deleted, within limits."""
 
-from tests.reconciler.factories import manifest, plan_for, settle, without, zone
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from tests.reconciler.factories import changed, manifest, plan_for, settle, without, zone
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
 from reconciler.plan import check_guards
-from reconciler.plan.model import Op
+from reconciler.plan.model import Op, read_plan
 
 
 class TestPruning:
@@ -71,3 +76,48 @@ class TestPruning:
 
         assert "1 of 2 Zone (budget 0)" in check_guards(plan, {})[0].message
         assert check_guards(plan, {"deletes": 1}) == []
+
+
+def _sent(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "update", "kind": "Application", "id": "a", "name": "agent", "spec": spec, "fields": []}
+
+
+class TestSavedPlans:
+    """A plan that somebody else has written, with a digest that fits."""
+
+    def test_what_zonectl_saves_says_all(self, world: World, company: list[Manifest]) -> None:
+        """Secrets given at creation, at an update, and by a replacement; and deletions."""
+        settled = plan_for(world, company)
+        assert check_guards(read_plan(orjson.dumps(settled.as_json())), {}) == []
+        settle(world, company)
+        newer = changed(company, "Provider", "okta", client_secret={"from_env": "OKTA", "version": "4"})
+        plan = plan_for(world, without(newer, "agent-key"))
+        assert {action.op for action in plan.actions} == {Op.UPDATE, Op.DELETE}
+        assert check_guards(read_plan(orjson.dumps(plan.as_json())), {}) == []
+
+    @pytest.mark.threat("37b", "38j")
+    @pytest.mark.parametrize(
+        "hidden",
+        [
+            {"op": "delete", "kind": "Zone", "id": "z"},
+            _sent({"name": {"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}}),
+            _sent({"metadata": {"docs": {"secret": {"from_file": "notes.txt", "version": "1"}}}}),
+            _sent({"traits": [{"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}]}),
+            {
+                **_sent({"client_secret": {"secret": {"from_env": "OTHER", "version": "3"}}}),
+                "kind": "Provider",
+                "name": "okta",
+            },
+        ],
+    )
+    def test_what_a_saved_plan_hides_is_refused(
+        self, world: World, company: list[Manifest], hidden: dict[str, Any]
+    ) -> None:
+        """No deletion that nobody counts, and no secret of this machine in what others read."""
+        plan = plan_for(world, company)
+        assert check_guards(plan, {}) == []
+        forged = replace(plan, operations=(*plan.operations, hidden), _json={})
+
+        refused = check_guards(read_plan(orjson.dumps(forged.as_json())), {})
+
+        assert {each.code for each in refused} == {"untold"}
