@@ -9,11 +9,16 @@ from tests.support.scene import Scene, claims_of
 
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
 from runtime.domain.kinds.provider import Provider
+from runtime.services.switches import set_switch
 
 
 @pytest.fixture(scope="module")
 async def workloads(scene: Scene, publisher: Publisher) -> Provider:
     """A provider of workload tokens that only publishes keys."""
+    return await provider_of(scene, publisher)
+
+
+async def provider_of(scene: Scene, publisher: Publisher) -> Provider:
     issuer = f"{publisher.url}/ci"
     publisher.publish(
         "/ci/.well-known/openid-configuration", {"issuer": issuer, "jwks_uri": f"{publisher.url}/keys"}
@@ -109,3 +114,24 @@ async def test_any_subject_is_for_its_provider_and_ends_with_it(
     await company.delete(PROVIDER, zone.id, shared.id)
     for subject in ("tenant-1", "tenant-2"):
         await refused(scene, form(signer.sign(iss=issuer, sub=subject)))
+
+
+@pytest.mark.threat("34c")
+async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
+    """A strict zone takes the tokens of workloads for its issuer alone, too."""
+    provider = await provider_of(own_scene, publisher)
+    made = await workload(own_scene, provider, "strict-job", subject="job")
+    signer = Signer(own_scene, await own_scene.company.app(own_scene.zone, "bystander"), made.id)
+
+    def token(audience: str | list[str]) -> str:
+        return signer.sign(RSA, iss=provider.identifier, sub="job", aud=audience)
+
+    for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
+        assert await own_scene.post(form(token(audience)))
+
+    await set_switch(own_scene.parts, own_scene.zone.id, "strict-assertion-audience", "on")
+
+    for audience in (signer.endpoint, [signer.endpoint]):
+        await refused(own_scene, form(token(audience)))
+    for audience in (signer.issuer, [signer.issuer]):
+        assert await own_scene.post(form(token(audience)))

@@ -19,6 +19,7 @@ from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
 from runtime.services.clients import own_keys, workloads
 from runtime.services.clients.admission import still_admitted
+from runtime.services.clients.audiences import accepted_audiences
 from runtime.services.limits import Limit, Meter
 from runtime.services.parties import Client, is_known
 from runtime.services.zones import ZoneView
@@ -109,13 +110,6 @@ def _check(view: ZoneView, jws: CompactJws, now: datetime) -> float:
     rules.check_audience(jws.payload, accepted_audiences(view))
     rules.token_id(jws.payload)
     return rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
-
-
-def accepted_audiences(view: ZoneView) -> frozenset[str]:
-    """How assertions may call this server: by its issuer, and unless the zone is strict by its endpoint."""
-    if view.switches.strict_assertion_audience:
-        return frozenset({view.issuer})
-    return frozenset({view.issuer, str(view.zone.protocols.oauth2.token_endpoint)})
 
 
 async def _is_first_use(

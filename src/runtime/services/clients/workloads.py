@@ -17,6 +17,7 @@ from runtime.domain.errors import InvalidClient, Unavailable
 from runtime.domain.kinds.application import TokenCredential
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import assertions as rules
+from runtime.services.clients.audiences import accepted_audiences
 from runtime.services.parties import ApplicationClient
 from runtime.services.zones import ZoneView
 
@@ -44,10 +45,9 @@ async def workload_of(
     Raises: InvalidClient; Unavailable when the provider's keys cannot be had for now.
     """
     client, settings = await _meant(view, issuer, subject, client_id)
-    accepted = (view.issuer, str(view.zone.protocols.oauth2.token_endpoint))
     try:
         check_class(jws, _TYPES)
-        rules.check_audience(jws.payload, accepted, listed=True)
+        rules.check_audience(jws.payload, accepted_audiences(view), listed=True)
         rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
         await parts.openid.check_signature(settings, jws)
     except OutboundFailed as failure:
