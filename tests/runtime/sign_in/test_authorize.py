@@ -284,6 +284,31 @@ class TestResources:
             assert isinstance(place, Answer)
             assert client.redeem(place.code, resource=named).json()["error"] == "invalid_target"
 
+    @pytest.mark.threat("16g")
+    def test_scopes_that_are_named_are_all_that_is_meant(self, site: Site, browser: Browser) -> None:
+        """A resource's scopes are all meant only where none is named: not for one of another, or none's."""
+        zone = site.zone()
+        files = site.run(site.company.resource(zone, "https://files.example", scopes=["read", "write"]))
+        mail = site.run(site.company.resource(zone, "https://mail.example", scopes=["send"]))
+        client = site.app(zone, dependencies=[files, mail])
+        site.user(zone)
+        both = [files.identifier, mail.identifier]
+
+        def granted(scope: str, target: str) -> str | None:
+            tokens = client.sign_in(browser, resources=both, scope=scope)
+            narrowed = client.refresh(tokens["refresh_token"], resource=target).json()
+            found: str | None = claims(narrowed["access_token"]).get("scope")
+            return found
+
+        assert granted("openid", files.identifier) == "read write"
+        assert granted("openid", mail.identifier) == "send"
+        assert granted("openid read", files.identifier) == "read"
+        assert granted("openid read", mail.identifier) is None
+        assert granted("openid read nonsense", files.identifier) == "read"
+        assert refused(browser, client.url(resources=both, scope="openid reed"))["error"] == "invalid_scope"
+        one = refused(browser, client.url(resources=[files.identifier], scope="openid send"))
+        assert one["error"] == "invalid_scope"
+
     def test_default_resource(self, site: Site) -> None:
         """A zone's default resource is meant when none is named, by applications that may have it."""
         zone = site.zone()
@@ -298,6 +323,12 @@ class TestResources:
 
         assert claims(depending["access_token"])["aud"] == files.identifier
         assert claims(stranger["access_token"])["aud"] == str(zone.protocols.oauth2.issuer)
+
+        other = site.app(zone, "other", dependencies=[files])
+        part, signed_in = other.sign_in(scope="openid read"), other.sign_in(scope="openid phone")
+        assert claims(part["access_token"])["aud"] == files.identifier
+        assert claims(signed_in["access_token"])["aud"] == other.issuer
+        assert signed_in["scope"] == "openid"
 
     def test_policies_hold_for_sign_in_too(self, site: Site, browser: Browser) -> None:
         """Naming a resource at authorize is no way around what the policies refuse in an exchange."""

@@ -204,7 +204,16 @@ async def asked_for(
     served = SIGN_IN_SCOPES if client.may_refresh else SIGN_IN_SCOPES - {"offline_access"}
     if client.registration is not Registration.MANAGED:
         served -= {scope_strings.POLICY_BUNDLE}
-    return _scopes(scope, await _resources(view, client, named), served)
+    asked = scope_strings.parse(scope or "") or frozenset({"openid"})
+    rest = asked - SIGN_IN_SCOPES
+    if named:
+        resources = await _resources(view, client, named)
+    else:
+        resources = await _default_resource(view, client, rest)
+    sign_in, granted = asked & served, _granted(rest, resources)
+    if not sign_in and not any(rest & each.scopes for each in granted):
+        raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
+    return sign_in, granted
 
 
 def _refuse_repeated(parameters: Parameters) -> None:
@@ -233,16 +242,28 @@ def _refuse_request_objects(parameters: Parameters) -> None:
         raise InvalidRequest("`authorization_details` is not supported")
 
 
-async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[Resource]:
-    """The resources the request names, each one the client may ask for. Raises InvalidTarget.
+async def _default_resource(view: ZoneView, client: Client, rest: frozenset[str]) -> list[Resource]:
+    """The zone's default resource, which a request without any means, if the client may have it.
 
-    Without any, the zone's default resource is meant if the client may have it.
+    A request that names scopes, and none of that resource's, is for signing in alone: those that no resource
+    of the request has are ignored. Spec: OpenID Connect Core section 3.1.2.1.
     """
+    default = await view.default_resource()
+    if default is None or not await recognition.may_ask(view, client, default):
+        return []
+    return [default] if _is_meant(rest, default) else []
+
+
+def _is_meant(rest: frozenset[str], resource: Resource) -> bool:
+    """Tell whether scopes that are not for signing in ask for something of a resource, or leave it open."""
+    offered = frozenset(resource.scopes or ())
+    return not rest or not offered or bool(rest & offered)
+
+
+async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[Resource]:
+    """The resources the request names, each one the client may ask for. Raises InvalidTarget."""
     if len(named) > MAX_RESOURCES:
         raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
-    if not named:
-        default = await view.default_resource()
-        return [default] if default is not None and await recognition.may_ask(view, client, default) else []
     found: dict[str, Resource] = {}
     for name in named:
         if name == view.issuer:
@@ -254,25 +275,24 @@ async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[R
     return list(found.values())
 
 
-def _scopes(
-    text: str | None, resources: list[Resource], served: frozenset[str]
-) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
-    """Which of the asked scopes are for signing in, and which are for each resource. Raises InvalidScope.
+def _granted(rest: frozenset[str], resources: list[Resource]) -> tuple[RequestedResource, ...]:
+    """What is asked for of each resource. Raises InvalidScope when scopes are named, and no resource has any.
 
-    A resource of which no scope is named is asked for with all it has, as in an exchange. Scopes that nothing
-    here has are left out, and the answer says so; when none is left the request is refused.
+    All that they have is asked for by naming no scope but those for signing in, as in an exchange. Of scopes
+    that are named each resource is asked for its own, which may be none; what nothing here has is left out,
+    and the answer says so.
+
+    Args:
+        rest: the scopes that are not for signing in.
     """
-    asked = scope_strings.parse(text or "") or frozenset({"openid"})
-    sign_in = asked & served
-    rest = asked - SIGN_IN_SCOPES
+    if resources and not any(_is_meant(rest, each) for each in resources):
+        raise InvalidScope("none of the named resources has any of the scopes")
     granted = []
     for resource in resources:
         offered = frozenset(resource.scopes or ())
-        chosen = rest & offered or offered
+        chosen = rest & offered if rest else offered
         granted.append(RequestedResource(id=resource.id, identifier=resource.identifier, scopes=chosen))
-    if not sign_in and not any(rest & each.scopes for each in granted):
-        raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
-    return sign_in, tuple(granted)
+    return tuple(granted)
 
 
 def _thumbprint(text: str | None) -> str | None:
