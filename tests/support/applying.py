@@ -210,3 +210,13 @@ class Git:
         async with self.company.parts.database.reading() as conn:
             rows = await conn.execute(select(METADATA.tables[table]))
             return [dict(row) for row in rows.mappings()]
+
+    async def bound_version(self, zone_id: str) -> dict[str, Any]:
+        """The policy set version that decides in a zone."""
+        bindings = [row for row in await self.rows("policy_set_bindings") if row["zone_id"] == zone_id]
+        (found,) = [
+            row
+            for row in await self.rows("policy_set_versions")
+            if row["id"] == bindings[0]["policy_set_version_id"]
+        ]
+        return found

@@ -10,7 +10,7 @@ import httpx
 import orjson
 import stamina
 
-from reconciler.kinds import Entity, Ownership, Snapshot
+from reconciler.kinds import Entity, InForce, Ownership, Part, Snapshot
 
 from .connection import Connection
 from .errors import ApiError, NotReached, rejection
@@ -295,4 +295,10 @@ def _read_entity(line: Mapping[str, Any]) -> Entity:
         ownership=ownership,
         secrets_set=frozenset(line.get("secrets_set") or ()),
         revision=line["revision"],
+        in_force=_read_in_force(line["in_force"]) if "in_force" in line else None,
     )
+
+
+def _read_in_force(told: Mapping[str, Any]) -> InForce:
+    parts = tuple(Part(**each) for each in told.get("contents") or ())
+    return InForce(told["version"], told["latest_version"], told["spec"], parts)

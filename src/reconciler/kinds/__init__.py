@@ -2,17 +2,19 @@
 
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape
-from .values import Entity, External, Manifest, Origin, Ownership, Snapshot
+from .values import Entity, External, InForce, Manifest, Origin, Ownership, Part, Snapshot
 
 __all__ = [
     "ABSENT",
     "Entity",
     "External",
+    "InForce",
     "Kind",
     "Kinds",
     "Manifest",
     "Origin",
     "Ownership",
+    "Part",
     "Ref",
     "Shape",
     "Snapshot",

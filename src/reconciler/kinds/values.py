@@ -71,6 +71,32 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A version of an entity that is in force as part of another one."""
+
+    kind: str
+    id: str
+    name: str
+    version: int
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Which version of an entity is in force, where entities have versions.
+
+    Attributes:
+        spec: members of `spec` that the version in force has otherwise than what was written last.
+        contents: what that version consists of, where the entities in it do not say it themselves.
+    """
+
+    version: int
+    latest_version: int
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    contents: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Entity:
     """One entity as the snapshot shows it; references in `spec` are ids."""
 
@@ -84,6 +110,7 @@ class Entity:
     ownership: Ownership | None
     secrets_set: frozenset[str]
     revision: int
+    in_force: InForce | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Builds the plan: match, compare, order."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
@@ -186,12 +187,11 @@ class _Builder:
         op = Op.ADOPT if match.adopted else Op.RENAME if match.previous_name else Op.UPDATE
         if changes or op is not Op.UPDATE:
             shown = tuple(
-                FieldChange(
-                    each.path,
-                    self.shown(each.before),
-                    self.shown(each.after),
-                    each.state,
-                    self.shown(each.applied),
+                replace(
+                    each,
+                    before=self.shown(each.before),
+                    after=self.shown(each.after),
+                    applied=self.shown(each.applied),
                 )
                 for each in changes
             )
@@ -268,7 +268,7 @@ class _Builder:
             return [self.shown(each) for each in value]
         if isinstance(value, str):
             entity = self.index.by_id.get(value)
-            return self._label(entity) if entity is not None else value
+            return self._label(entity) if entity is not None else self.index.in_force.get(value, value)
         if isinstance(value, dict):
             if "local_id" in value:
                 return self._new_label(value["local_id"])

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -89,15 +90,7 @@ def compare(
     changes = []
     for path, value in wanted.items():
         is_owned = path in owned
-        change = _compare_member(
-            path,
-            kind.leaf(path),
-            value,
-            value_at(found.spec, path),
-            applied,
-            owned=is_owned,
-            text=path in texts,
-        )
+        change = _compare_found(path, kind.leaf(path), value, found, text=path in texts)
         if change is None and not is_owned and record is not None:
             change = FieldChange(path, value, value, State.CLAIM)
         if change is not None:
@@ -122,6 +115,28 @@ def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bo
         return False
     still = any(each.startswith(path + ".") for each in wanted)
     return still or any(normal(below, value) is not None for _, below, value in leaves(shape, found or {}))
+
+
+def _compare_found(path: str, shape: Shape, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
+    """One member, as it was written last and as it is in force: git decides both."""
+    record = found.ownership
+    owned = record is not None and path in record.fields
+    applied = record.applied if record else {}
+    written = _compare_member(
+        path, shape, wanted, value_at(found.spec, path), applied, owned=owned, text=text
+    )
+    version = found.in_force
+    if version is None or path not in version.spec:
+        return written
+    decides = _compare_member(path, shape, wanted, version.spec[path], applied, owned=owned, text=text)
+    if decides is None:
+        return written
+    if written is not None and written.state is State.CONFLICT:
+        decides = replace(decides, state=State.CONFLICT)
+    unnamed = tuple(
+        each for each in version.contents if not isinstance(wanted, list) or each.id not in wanted
+    )
+    return replace(decides, in_force=replace(version, spec={}, contents=unnamed))
 
 
 def _compare_member(

@@ -68,12 +68,17 @@ class Index:
         self.by_handle: dict[tuple[str | None, str, str], list[Entity]] = defaultdict(list)
         self.counts: dict[str, int] = defaultdict(int)
         self.in_zone: dict[str, list[Entity]] = defaultdict(list)
+        self.in_force: dict[str, str] = {}  # what is in force and may be archived: id -> `Kind/name`
         for entity in snapshot.entities:
             self.by_id[entity.id] = entity
             if entity.zone_id is not None:
                 self.in_zone[entity.zone_id].append(entity)
             if entity.handle is not None:
                 self.by_handle[entity.zone_id, entity.kind, entity.handle].append(entity)
+            if entity.in_force is not None:
+                self.in_force.update(
+                    {each.id: f"{each.kind}/{each.name}" for each in entity.in_force.contents}
+                )
             record = entity.ownership
             if record is not None and record.owner == owner:
                 self.owned[entity.zone_id, entity.kind, record.name] = entity
@@ -157,6 +162,9 @@ class Matcher:
         handle = kind.handle_of(spec)
         if kind.handle_default and handle is not None:
             spec.setdefault(handle, manifest.name)
+        for member in kind.sole:  # what takes effect by itself is wanted, said or not
+            if kind.spec.members[member].default is True:
+                spec.setdefault(member, True)
         wire = self._wire(match, kind.spec, spec)
         for path, shape, value in leaves(kind.wire, wire):
             if match.found is not None and match.ignores(path):

@@ -3,11 +3,13 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import orjson
+
+from reconciler.kinds import InForce, Part
 
 FORMAT = "zonewright/plan/v1"
 
@@ -40,7 +42,11 @@ CHANGING = (State.PENDING, State.DRIFT, State.CONFLICT)
 class FieldChange:
     """One member, before and after. Secrets stand as `{"secret": reference}`, never as values.
 
-    `applied` is what we last wrote, for drift and conflicts. `state` is None in creations and deletions.
+    Attributes:
+        applied: what we last wrote, for drift and conflicts.
+        state: None in creations and deletions.
+        in_force: where `before` is what an older version says that is in force: which one, and what in it
+            git does not name.
     """
 
     path: str
@@ -48,6 +54,7 @@ class FieldChange:
     after: Any
     state: State | None = None
     applied: Any = None
+    in_force: InForce | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The change as a JSON object."""
@@ -56,6 +63,12 @@ class FieldChange:
             found["state"] = str(self.state)
         if self.state in (State.DRIFT, State.CONFLICT):
             found["applied"] = self.applied
+        if self.in_force is not None:
+            found["in_force"] = {
+                "version": self.in_force.version,
+                "latest_version": self.in_force.latest_version,
+                "contents": [asdict(part) for part in self.in_force.contents],
+            }
         return found
 
 
@@ -239,6 +252,11 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
     )
 
 
+def _read_in_force(content: Mapping[str, Any]) -> InForce:
+    contents = tuple(Part(**each) for each in content["contents"])
+    return InForce(content["version"], content["latest_version"], contents=contents)
+
+
 def _read_action(content: Mapping[str, Any]) -> Action:
     return Action(
         op=Op(content["op"]),
@@ -254,6 +272,7 @@ def _read_action(content: Mapping[str, Any]) -> Action:
                 each["after"],
                 State(each["state"]) if "state" in each else None,
                 each.get("applied"),
+                _read_in_force(each["in_force"]) if "in_force" in each else None,
             )
             for each in content["changes"]
         ),

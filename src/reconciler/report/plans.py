@@ -11,6 +11,7 @@ from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled, printable
 
 from .diagnostics import counted
+from .states import contents_lines, state_of
 
 MOST_ACTIONS = 200
 MOST_CHARACTERS = 240
@@ -26,12 +27,6 @@ _SIGNS = {
 }
 _ORDER = tuple(_SIGNS)
 _LINE_COLORS = {"-": "red", "+": "green", "@": "cyan"}
-_STATES = {
-    State.DRIFT: "drift: changed on the server, git puts it back",
-    State.CONFLICT: "conflict: changed both in git and on the server",
-    State.CLAIM: "managed from now on, the value stays",
-    State.RELEASE: "no longer managed, the value stays",
-}
 
 
 def plan_lines(plan: Plan, refusals: Sequence[Refusal] = ()) -> Iterator[Line]:
@@ -89,6 +84,7 @@ def action_lines(action: Action) -> Iterator[Line]:
     if action.op is not Op.DELETE:
         for change in action.changes:
             yield from change_lines(change, action.op)
+            yield from contents_lines(change)
 
 
 def change_lines(change: FieldChange, op: Op) -> Iterator[Line]:
@@ -98,7 +94,7 @@ def change_lines(change: FieldChange, op: Op) -> Iterator[Line]:
     if not texts or op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE, State.CONFLICT):
         yield change_line(change, op)
         return
-    yield f"    {change.path}:", *_state(change)
+    yield f"    {change.path}:", *state_of(change)
     differing = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
     for line in differing[:MOST_LINES]:
         yield [Styled(f"      {line}", _LINE_COLORS.get(line[:1]))]
@@ -113,11 +109,7 @@ def change_line(change: FieldChange, op: Op) -> Line:
     else:
         values = f"{shown(change.before)} -> {shown(change.after)}"
     applied = f" (applied before: {shown(change.applied)})" if change.state is State.CONFLICT else ""
-    return f"    {change.path}: {values}", *_state(change), applied
-
-
-def _state(change: FieldChange) -> Sequence[Styled]:
-    return [Styled(f"  [{_STATES[change.state]}]", "magenta")] if change.state in _STATES else []
+    return f"    {change.path}: {values}", *state_of(change), applied
 
 
 def shown(value: Any) -> str:

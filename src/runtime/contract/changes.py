@@ -181,6 +181,31 @@ class SnapshotStart(Part):
     revision: int
 
 
+class PartInForce(Part):
+    """A policy in the policy set version that decides: which version of it, and what that says."""
+
+    kind: str
+    id: str
+    name: str
+    version: int
+    spec: dict[str, Any]
+
+
+class InForce(Part):
+    """Which version of a policy or a policy set decides in the zone.
+
+    Attributes:
+        spec: what `spec` would say of that version, where that differs from what was written last.
+        contents: of a policy set, everything that decides; left out when that is what the lines of the
+            policies say.
+    """
+
+    version: int
+    latest_version: int
+    spec: dict[str, Any]
+    contents: list[PartInForce] | None = None
+
+
 class SnapshotEntity(Part):
     """One entity of a snapshot, parents first. References in `spec` are ids; sealed members never appear."""
 
@@ -195,6 +220,7 @@ class SnapshotEntity(Part):
     secrets_set: list[str] | None = None
     ownership: Ownership | None
     revision: int
+    in_force: InForce | None = None
 
 
 class SnapshotEnd(Part):

@@ -1,18 +1,23 @@
 """Which policy set version is bound to what, and which versions that keeps from being archived."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _bindings = METADATA.tables["policy_set_bindings"]
 _internals = METADATA.tables["zone_internals"]
 _sets = TABLES["PolicySet"]
 _versions = TABLES["PolicySetVersion"]
+_policies = TABLES["Policy"]
+_texts = TABLES["PolicyVersion"]
+_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,35 @@ class Binding:
     mode: str
     target_type: str
     target_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """A policy set version that decides in its zone, beside the latest of its set.
+
+    Attributes:
+        entries: (policy, policy version) of the version that decides, in order.
+        latest_policies: the policies of the latest version, in order.
+    """
+
+    zone_id: str
+    policy_set_id: str
+    version: int
+    latest_version: int
+    entries: tuple[tuple[str, str], ...]
+    latest_policies: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """A policy version that is part of what decides; `latest_version` is that of its policy."""
+
+    policy_id: str
+    name: str
+    version: int
+    latest_version: int
+    cedar: str
+    is_latest: bool
 
 
 async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: str) -> list[Binding]:
@@ -125,6 +159,79 @@ async def bound_entries(conn: AsyncConnection, *, zone_id: str) -> set[tuple[str
         for manifest in found
         for entry in manifest["entries"]
     }
+
+
+async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Deciding]:
+    """What decides in these zones, by policy set."""
+    latest = _versions.alias("latest")
+    found = await conn.execute(
+        select(
+            _bindings.c.zone_id,
+            _bindings.c.policy_set_id,
+            _versions.c.version,
+            _versions.c.manifest,
+            latest.c.version.label("latest_version"),
+            latest.c.manifest.label("latest_manifest"),
+        )
+        .join(
+            _versions,
+            and_(
+                _versions.c.zone_id == _bindings.c.zone_id,
+                _versions.c.id == _bindings.c.policy_set_version_id,
+            ),
+        )
+        .join(_sets, and_(_sets.c.zone_id == _bindings.c.zone_id, _sets.c.id == _bindings.c.policy_set_id))
+        .join(latest, and_(latest.c.zone_id == _sets.c.zone_id, latest.c.id == _sets.c.latest_version_id))
+        .where(
+            _bindings.c.zone_id.in_(sorted(zone_ids)),
+            _bindings.c.mode == PolicySetMode.ACTIVE.value,
+            _bindings.c.target_type == PolicyTargetType.ZONE.value,
+        )
+        .order_by(_bindings.c.zone_id)
+    )
+    return [
+        Deciding(
+            row.zone_id,
+            row.policy_set_id,
+            row.version,
+            row.latest_version,
+            tuple((entry["policy_id"], entry["policy_version_id"]) for entry in row.manifest["entries"]),
+            [entry["policy_id"] for entry in row.latest_manifest["entries"]],
+        )
+        for row in found
+    ]
+
+
+async def texts_of(conn: AsyncConnection, deciding: Iterable[Deciding]) -> dict[str, PolicyText]:
+    """The texts of everything that decides: policy version -> text."""
+    wanted = {each.zone_id: [version_id for _, version_id in each.entries] for each in deciding}
+    ids = sorted(version_id for version_ids in wanted.values() for version_id in version_ids)
+    found: dict[str, PolicyText] = {}
+    for batch in _batches(ids):
+        rows = await conn.execute(
+            select(
+                _texts.c.id,
+                _texts.c.policy_id,
+                _policies.c.name,
+                _texts.c.version,
+                _policies.c.latest_version,
+                _texts.c.cedar_raw.label("cedar"),
+                (_policies.c.latest_version_id == _texts.c.id).label("is_latest"),
+            )
+            .join(
+                _policies,
+                and_(_policies.c.zone_id == _texts.c.zone_id, _policies.c.id == _texts.c.policy_id),
+            )
+            .where(_texts.c.zone_id.in_(sorted(wanted)), _texts.c.id.in_(batch))
+        )
+        for row in rows.mappings():
+            values = {name: row[name] for name in PolicyText.__dataclass_fields__}
+            found[row["id"]] = PolicyText(**{**values, "is_latest": bool(values["is_latest"])})
+    return found
+
+
+def _batches(ids: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
 
 
 async def schema_version(conn: AsyncConnection, *, zone_id: str) -> str:

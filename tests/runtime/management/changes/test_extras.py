@@ -60,6 +60,65 @@ async def test_new_text_reaches_the_active_set(git: Git, zone: str) -> None:
     assert after[1] == before[1]
 
 
+async def test_an_older_version_that_decides_is_told(git: Git, zone: str) -> None:
+    """Lines say which version is in force, and what it says where that is not what was written last."""
+    await git.apply(
+        create("Policy", "a", zone, cedar=PERMIT),
+        create("PolicySet", "main", zone, policies=[ref("Policy", "a")]),
+    )
+    older = (await git.bound_version(zone))["id"]
+    await git.apply(
+        update("Policy", git.id("Policy", "a"), "a", zone, cedar=FORBID),
+        create("Policy", "b", zone, cedar=FORBID),
+    )
+    both = [git.id("Policy", "a"), git.id("Policy", "b")]
+    await git.apply(update("PolicySet", git.id("PolicySet", "main"), "main", zone, policies=both))
+    assert (await git.found("Policy", "a"))["in_force"] == {"version": 2, "latest_version": 2, "spec": {}}
+    assert (await git.found("PolicySet", "main"))["in_force"] == {
+        "version": 3,
+        "latest_version": 3,
+        "spec": {},
+    }
+
+    await _activate(git, zone, older)
+    policy, policy_set = await git.found("Policy", "a"), await git.found("PolicySet", "main")
+    text = policy["in_force"]["spec"]["cedar"]
+    assert text.startswith("permit")
+    assert policy["in_force"] == {"version": 1, "latest_version": 2, "spec": {"cedar": text}}
+    assert policy["spec"]["cedar"].startswith("forbid")
+    assert policy_set["in_force"] == {
+        "version": 1,
+        "latest_version": 3,
+        "spec": {"policies": both[:1]},
+        "contents": [{"kind": "Policy", "id": both[0], "name": "a", "version": 1, "spec": {"cedar": text}}],
+    }
+    assert "in_force" not in await git.found("Policy", "b")
+
+
+async def test_the_text_that_stands_there_decides_again(git: Git, zone: str) -> None:
+    """Writing a text lets it decide, also where it was written before; the list in force stays."""
+    await git.apply(
+        create("Policy", "a", zone, cedar=PERMIT),
+        create("Policy", "b", zone, cedar=PERMIT),
+        create("PolicySet", "main", zone, policies=[ref("Policy", "a")]),
+    )
+    older, policy = (await git.bound_version(zone))["id"], git.id("Policy", "a")
+    await git.apply(update("Policy", policy, "a", zone, cedar=FORBID))
+    both = [policy, git.id("Policy", "b")]
+    await git.apply(update("PolicySet", git.id("PolicySet", "main"), "main", zone, policies=both))
+    await _activate(git, zone, older)
+
+    await git.apply(update("Policy", policy, "a", zone, cedar=FORBID))
+    assert (await git.found("Policy", "a"))["in_force"]["version"] == 2
+    assert [entry["policy_id"] for entry in await _bound(git, zone)] == [policy]
+
+
+async def _activate(git: Git, zone: str, version: str) -> None:
+    """Let a version of the set `main` decide, as a hand does."""
+    parents = {"zone_id": zone, "policy_set_id": git.id("PolicySet", "main")}
+    await git.company.run(BY_NAME["PolicySetVersion"], Verb.UPDATE, parents, version, {"active": True})
+
+
 async def test_same_text_is_no_new_version(git: Git, zone: str) -> None:
     """Writing the text that stands there changes nothing."""
     await git.apply(create("Policy", "a", zone, cedar=PERMIT))
@@ -112,7 +171,5 @@ async def test_archived_name_is_free(git: Git, zone: str) -> None:
 
 async def _bound(git: Git, zone: str) -> list[dict[str, Any]]:
     """The entries of the policy set version that decides in a zone."""
-    bindings = [row for row in await git.rows("policy_set_bindings") if row["zone_id"] == zone]
-    versions = {row["id"]: row for row in await git.rows("policy_set_versions")}
-    entries: list[dict[str, Any]] = versions[bindings[0]["policy_set_version_id"]]["manifest"]["entries"]
+    entries: list[dict[str, Any]] = (await git.bound_version(zone))["manifest"]["entries"]
     return entries

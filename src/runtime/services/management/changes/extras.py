@@ -13,7 +13,7 @@ from runtime.services.management.people import groups
 from runtime.services.management.policies import composition, policy_versions
 from runtime.services.management.unit import Unit
 from runtime.services.management.zones import applications
-from runtime.storage.sql import changes
+from runtime.storage.sql import bindings, changes
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Extras:
     unit: Unit
     _pairs: list[Later] = field(default_factory=list)
     _contents: list[Later] = field(default_factory=list)
-    _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies with a new text
+    _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies whose text is to decide
 
     async def take(self, said: Later, entity: Entity | None) -> None:
         """Write what can be written now, and keep the rest for the end.
@@ -48,8 +48,9 @@ class Extras:
             policy = entity or await entity_of(self.unit, POLICY, said.target)
             if not isinstance(policy, Policy):
                 raise TypeError("an operation on policies returned something else")
-            if await policy_versions.write_text(self.unit, policy, said.extras["cedar"], field="cedar"):
-                self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
+            # Also where that is its text already: an older one may be in force.
+            await policy_versions.write_text(self.unit, policy, said.extras["cedar"], field="cedar")
+            self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
         elif said.kind is POLICY_SET:
             self._contents.append(said)
         elif said.kind in (APPLICATION, GROUP):
@@ -86,15 +87,20 @@ class Extras:
         await composition.compose(self.unit, policy_set, wanted, active=bool(active))
 
     async def refresh_active_sets(self) -> None:
-        """Give every active policy set the new texts of its policies; before anything is archived."""
+        """Let the texts that policies were given decide; before anything is archived.
+
+        The policies of an active set stay the ones that are in force.
+        """
         composed = {later.target.id for later in self._contents}
         for zone_id, rewritten in self._rewritten.items():
-            contents = await changes.set_contents(self.unit.conn, [zone_id])
-            for set_id in sorted(await changes.active_sets(self.unit.conn, [zone_id])):
-                wanted = [entry["policy_id"] for entry in contents.get(set_id, [])]
-                if set_id in composed or rewritten.isdisjoint(wanted):
+            for deciding in await bindings.deciding(self.unit.conn, [zone_id]):
+                wanted = [policy_id for policy_id, _ in deciding.entries]
+                if deciding.policy_set_id in composed or rewritten.isdisjoint(wanted):
                     continue
-                policy_set = await self._policy_set(Target(set_id, zone_id))
+                texts = await bindings.texts_of(self.unit.conn, [deciding])
+                if all(each.is_latest for each in texts.values() if each.policy_id in rewritten):
+                    continue
+                policy_set = await self._policy_set(Target(deciding.policy_set_id, zone_id))
                 await composition.compose(self.unit, policy_set, wanted, active=True)
 
     async def _policy_set(self, target: Target) -> PolicySet:

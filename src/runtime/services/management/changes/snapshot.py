@@ -17,12 +17,14 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
+from runtime.services.management.changes.in_force import in_force_of
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes, ledger, ownership
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
+_FORM = 2  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Snapshot:
 
     @property
     def etag(self) -> str:
-        """The entity tag: the revision."""
-        return f'"{self.revision}"'
+        """The entity tag: the revision, and the form of the lines."""
+        return f'"{_FORM}.{self.revision}"'
 
 
 @asynccontextmanager
@@ -103,12 +105,15 @@ async def _lines(
     records = await ownership.of_kind(conn, organization_id, kind, whole)
     extras = await extras_of(conn, kind, slugs)
     platform = await changes.platform_applications(conn, slugs) if kind is APPLICATION_CREDENTIAL else ()
+    in_force = await in_force_of(conn, kind, slugs)
     async for entity in changes.stream(conn, kind, organization_id, slugs):
         if getattr(entity, "scope_id", None) is not None:
             continue  # a role limited to a zone: no manifest can say it
         told = line(kind, entity, slugs, records.get(entity.id), extras(entity))
         if getattr(entity, "application_id", None) in platform:
             told["owner_type"] = OwnerType.PLATFORM
+        if entity.id in in_force:
+            told["in_force"] = in_force[entity.id]
         yield orjson.dumps(told)
 
 

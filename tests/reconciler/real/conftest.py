@@ -1,0 +1,44 @@
+"""A real server, on both databases, and a configuration that `zonectl` brings to it."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.reconciler.conftest import Folder, Result
+from tests.reconciler.real.company import COMPANY, Company
+from tests.support.server import Server, serve
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for a module, on each kind of database: every test has a zone and an owner of its own."""
+    directory = tmp_path_factory.mktemp("served")
+    settings = {}
+    if request.param == "postgresql":
+        settings["database_url"] = asyncio.run(request.getfixturevalue("postgres").migrated())
+    with serve(directory / "data", organization="Acme", **settings) as server:
+        yield server
+
+
+@pytest.fixture
+def company(
+    served: Server, tmp_path: Path, zonectl: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Company]:
+    """A configuration of every kind that hands may meddle with, applied."""
+    monkeypatch.setenv("ZONECTL_SERVER", served.url)
+    monkeypatch.setenv("ZONECTL_API_KEY", served.api_key)
+    monkeypatch.setenv("CORP_SECRET", "hush!hush")
+    zone = f"zone-{next(_numbers)}"
+    folder = Folder(tmp_path / "config")
+    folder.write("zonectl.yaml", f"owner: acme/{zone}\n")
+    for name, text in COMPANY.items():
+        folder.write(name, text.replace("{zone}", zone))
+    with httpx.Client(base_url=served.url, headers=served.headers, timeout=60) as client:
+        made = Company(served, client, folder, zone, zonectl)
+        made.apply()
+        yield made
