@@ -95,7 +95,8 @@ def cli() -> None:
 @click.option("--no-cache", is_flag=True, help="Parse every file again.")
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
     """Check files, or all that is in directories, without a server."""
-    from reconciler.report.diagnostics import counted, diagnostic_lines, validation_json
+    from reconciler.report.diagnostics import diagnostic_lines, validation_json
+    from reconciler.report.differences import counted
 
     configuration = _load(paths, use_cache=not no_cache)
     if output == "json":

@@ -24,7 +24,7 @@ from reconciler.manifests.sources import SourceUnusable, find_root
 from reconciler.plan import Action, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import Op, PlanUnreadable, State
-from reconciler.report.diagnostics import counted
+from reconciler.report.differences import counted
 from reconciler.report.plans import action_lines, summary_line
 from reconciler.report.progress import show_progress
 from reconciler.session import Options, Session, connect, open_api, rejections
@@ -253,7 +253,7 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         refusals = guard(plan, options, sources)
         if not applies:
             session.check(plan, refusals)
-        _say(summary_line(plan), *(line for action in plan.actions[:20] for line in action_lines(action)))
+        _say(summary_line(plan), *(line for action in plan.actions for line in action_lines(action)))
         _stop_if_refused(refusals)
         if applies:
             _carry_out(session.api, plan, options, sources)

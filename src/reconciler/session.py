@@ -32,7 +32,8 @@ from reconciler.manifests import Configuration, find_source, load_configuration
 from reconciler.manifests.cache import cache_directory
 from reconciler.manifests.sources import SETTINGS_FILE, SourceUnusable
 from reconciler.plan import Plan, PlanImpossible, Refusal
-from reconciler.report.diagnostics import counted, diagnostic_lines
+from reconciler.report.diagnostics import diagnostic_lines
+from reconciler.report.differences import counted
 
 Options = Mapping[str, Any]
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
+from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot
 from reconciler.kinds.values import Key
 
-from .comparing import compare, fixed_changes, leaves, strange_addresses
+from .comparing import compare, fixed_changes, leaves, same, strange_addresses, value_at
 from .matching import Match, Matcher, Unresolved
 from .model import Action, FieldChange, Op, Plan
 from .operations import Operations, unlink
@@ -189,7 +189,7 @@ class _Builder:
             shown = tuple(
                 replace(
                     each,
-                    before=self.shown(each.before),
+                    before=self.shown(_as_written(manifest.kind, found, each.path, each.before)),
                     after=self.shown(each.after),
                     applied=self.shown(each.applied),
                 )
@@ -213,6 +213,7 @@ class _Builder:
             protected=bool(found and found.ownership and found.ownership.protect),
             previous_name=match.previous_name,
             shown_once=shown_once,
+            secret_ends=op is Op.REPLACE and found is not None and manifest.kind.shows_once(found.spec),
         )
 
     def prune(self) -> None:
@@ -247,13 +248,14 @@ class _Builder:
                     id=entity.id,
                     reason="no manifest describes it any more",
                     changes=tuple(
-                        FieldChange(path, self.shown(value), None)
+                        FieldChange(path, self.shown(_as_written(kind, entity, path, value)), None)
                         for path, _, value in old
                         if path in record.fields
                     ),
                     handle=entity.handle,
                     protected=record.protect,
                     takes_along=len(others),
+                    secret_ends=kind is not None and kind.shows_once(entity.spec),
                 )
             )
 
@@ -296,6 +298,14 @@ def _listed(paths: Sequence[str]) -> str:
 def _all_values(match: Match) -> dict[str, Any]:
     secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
     return {**match.wanted, **secrets}
+
+
+def _as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
+    """A member's value; of a text that the server lays out in its own way, the text as we wrote it."""
+    if kind is None or found.ownership is None or path not in kind.files.values():
+        return value
+    written = value_at(found.ownership.applied, path)
+    return written if written is not None and same(kind.leaf(path), written, value, text=True) else value
 
 
 def _unlinking(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class Action:
         takes_along: how many entities that this owner does not manage go with it.
         previous_name: the manifest's name before a rename.
         shown_once: creating it answers a secret that is never shown again.
+        secret_ends: the secret that it had stops working.
     """
 
     op: Op
@@ -100,6 +101,7 @@ class Action:
     takes_along: int = 0
     previous_name: str | None = None
     shown_once: bool = False
+    secret_ends: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The action as a JSON object; what does not apply is left out."""
@@ -117,6 +119,7 @@ class Action:
             "takes_along": self.takes_along,
             "previous_name": self.previous_name,
             "shown_once": self.shown_once,
+            "secret_ends": self.secret_ends,
         }
         found.update({name: value for name, value in optional.items() if value})
         found["changes"] = [change.as_json() for change in self.changes]
@@ -281,4 +284,5 @@ def _read_action(content: Mapping[str, Any]) -> Action:
         takes_along=content.get("takes_along", 0),
         previous_name=content.get("previous_name"),
         shown_once=content.get("shown_once", False),
+        secret_ends=content.get("secret_ends", False),
     )

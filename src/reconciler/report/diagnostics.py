@@ -48,8 +48,3 @@ def validation_json(configuration: Configuration) -> dict[str, Any]:
         "manifests": len(configuration.manifests),
         "diagnostics": [each.as_json() for each in configuration.diagnostics],
     }
-
-
-def counted(number: int, word: str) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number:,} {word}" + ("" if number == 1 else "s")

@@ -1,21 +1,15 @@
-"""A plan as text: worst news first, and every change with why."""
+"""A plan as text: worst news first, and every change with why. Nothing that changes is left out or cut."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import unified_diff
 from typing import Any
 
-import orjson
-
+from reconciler.kinds import Shape, load_kinds
 from reconciler.plan import Action, FieldChange, Plan, Refusal
 from reconciler.plan.model import Op, State
-from reconciler.terminal import Line, Styled, printable
+from reconciler.terminal import Line, Styled
 
-from .diagnostics import counted
+from .differences import as_text, counted, difference_lines, whole_lines
 from .states import contents_lines, state_of
-
-MOST_ACTIONS = 200
-MOST_CHARACTERS = 240
-MOST_LINES = 60
 
 _SIGNS = {
     Op.DELETE: ("-", "red"),
@@ -26,15 +20,21 @@ _SIGNS = {
     Op.CREATE: ("+", "green"),
 }
 _ORDER = tuple(_SIGNS)
-_LINE_COLORS = {"-": "red", "+": "green", "@": "cyan"}
+_STAYS = (State.CLAIM, State.RELEASE)
 
 
 def plan_lines(plan: Plan, refusals: Sequence[Refusal] = ()) -> Iterator[Line]:
-    """The whole plan. Creations beyond the first 200 are counted; everything else is always shown."""
-    yield from _actions(plan.actions)
+    """The whole plan, and what stands against it."""
+    for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
+        yield from action_lines(action)
     yield summary_line(plan)
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}"
+    yield from refusal_lines(refusals)
+
+
+def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
+    """What stands against a plan, all of it."""
     for each in refusals:
         yield Styled("refused", "red"), f": {each.message}"
 
@@ -56,69 +56,87 @@ def summary_line(plan: Plan) -> str:
     return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}"
 
 
-def _actions(actions: Iterable[Action]) -> Iterator[Line]:
-    created = 0
-    for action in sorted(actions, key=lambda each: _ORDER.index(each.op)):
-        if action.op is Op.CREATE:
-            created += 1
-            if created > MOST_ACTIONS:
-                continue
-        yield from action_lines(action)
-    if created > MOST_ACTIONS:
-        more = created - MOST_ACTIONS
-        yield Styled("+", "green"), f" and {more:,} more to create (`--output json` shows all)"
-
-
 def action_lines(action: Action) -> Iterator[Line]:
     """One action: what, which, where from, and each member."""
     sign, color = _SIGNS[action.op]
-    notes = []
-    if action.previous_name:
-        notes.append(f"was {action.previous_name}")
-    if action.takes_along:
-        notes.append(f"takes along {action.takes_along} objects of others")
-    if action.shown_once:
-        notes.append("its secret is shown once")
+    notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
-    if action.op is not Op.DELETE:
-        for change in action.changes:
-            yield from change_lines(change, action.op)
-            yield from contents_lines(change)
+    kind = load_kinds().by_name.get(action.kind)
+    for change in action.changes:
+        yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
+        yield from contents_lines(change)
 
 
-def change_lines(change: FieldChange, op: Op) -> Iterator[Line]:
-    """One member, before and after; of two texts of many lines, the lines that differ."""
-    before, after = change.before, change.after
-    texts = isinstance(before, str) and isinstance(after, str) and "\n" in before + after
-    if not texts or op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE, State.CONFLICT):
-        yield change_line(change, op)
-        return
-    yield f"    {change.path}:", *state_of(change)
-    differing = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1))[2:]
-    for line in differing[:MOST_LINES]:
-        yield [Styled(f"      {line}", _LINE_COLORS.get(line[:1]))]
-    if len(differing) > MOST_LINES:
-        yield f"      and {len(differing) - MOST_LINES} more lines (`--output json` shows all)"
+def _notes(action: Action) -> Iterator[str]:
+    if action.previous_name:
+        yield f"was {action.previous_name}"
+    if action.takes_along:
+        yield f"takes along {action.takes_along} objects of others"
+    if action.secret_ends:
+        yield "its secret stops working at once"
+    if action.shown_once:
+        yield "its new secret is shown once" if action.secret_ends else "its secret is shown once"
 
 
-def change_line(change: FieldChange, op: Op) -> Line:
+def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
     """One member, before and after."""
-    if op is Op.CREATE or change.state in (State.CLAIM, State.RELEASE):
-        values = shown(change.after)
+    first, *rest = _member_lines(change, op, shape)
+    yield from _indented([[*_parts(first), *state_of(change)], *rest], 4)
+    if change.state is State.CONFLICT and not shape.secret:
+        since = difference_lines(
+            "on the server since the last apply", change.applied, change.before, ordered=_is_ordered(shape)
+        )
+        yield from _indented(since, 6)
+
+
+def _member_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
+    if shape.secret:
+        yield f"{change.path}: {_secret_told(change)}"
+    elif op is Op.CREATE:
+        yield from whole_lines(change.path, change.after, "+")
+    elif op is Op.DELETE:
+        yield from whole_lines(change.path, change.before, "-")
+    elif change.state in _STAYS:
+        yield from whole_lines(change.path, change.after, "=")
     else:
-        values = f"{shown(change.before)} -> {shown(change.after)}"
-    applied = f" (applied before: {shown(change.applied)})" if change.state is State.CONFLICT else ""
-    return f"    {change.path}: {values}", *state_of(change), applied
+        yield from difference_lines(change.path, change.before, change.after, ordered=_is_ordered(shape))
 
 
-def shown(value: Any) -> str:
-    """A value on one line, cut when it is long."""
-    if value is None:
-        return "(unset)"
-    if isinstance(value, dict) and value.keys() == {"secret"}:
-        reference = value["secret"]
-        source = reference.get("from_env") or reference.get("from_file")
-        return f"secret from {source}, version {reference.get('version')}"
-    text = printable(orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "..."
+def _is_ordered(shape: Shape) -> bool:
+    return not shape.unordered
+
+
+def _secret_told(change: FieldChange) -> str:
+    """What happens to a secret: never what it is, but which version makes way for which."""
+    before = change.before if isinstance(change.before, dict) else None
+    old = before.get("version") if before else None
+    reference = change.after.get("secret") if isinstance(change.after, dict) else None
+    if not isinstance(reference, dict):
+        if before is None:
+            return "not set"
+        return f"version {as_text(old)} is deleted" if old is not None else "is deleted"
+    source = _source(reference)
+    new = as_text(reference.get("version"))
+    if before is None:
+        return f"set to version {new} from {source}"
+    if old is None:
+        return f"the one on the server, not from git, is overwritten by version {new} from {source}"
+    if old == reference.get("version"):
+        return f"version {new} is sent again from {source}, for another address"
+    return f"rotated from version {as_text(old)} to version {new} from {source}; the old one is overwritten"
+
+
+def _source(reference: dict[str, Any]) -> str:
+    if name := reference.get("from_env"):
+        return f"the environment variable `{name}`"
+    return f"the file `{reference.get('from_file')}`"
+
+
+def _indented(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    for line in lines:
+        yield [" " * width, *_parts(line)]
+
+
+def _parts(line: Line) -> Sequence[str | Styled]:
+    return [line] if isinstance(line, str | Styled) else line

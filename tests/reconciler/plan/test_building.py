@@ -72,3 +72,25 @@ def test_every_action_shows_a_difference(world: World, company: list[Manifest], 
     assert all(action.changes for action in plan.actions)
     assert plan.owner == OWNER
     assert kinds.by_name["Zone"].handle == "slug"
+
+
+def test_a_text_is_compared_as_it_was_written(world: World) -> None:
+    """The server has its own layout of policies; the plan's two sides are the files of then and now."""
+    wanted = [zone(), manifest("Policy", "p", cedar="permit(\n  principal, action, resource);\n")]
+    settle(world, wanted)
+    world.find("Policy", "p")["spec"]["cedar"] = "permit (principal, action, resource);"
+    after = "permit(\n  principal, action, resource)\nwhen { false };\n"
+    (change,) = plan_for(world, [zone(), manifest("Policy", "p", cedar=after)]).actions[0].changes
+
+    assert change.before == "permit(\n  principal, action, resource);\n"
+    assert change.after == after
+
+
+def test_what_somebody_wrote_by_hand_is_shown_as_it_is(world: World) -> None:
+    """A text with another meaning than ours is the server's."""
+    wanted = [zone(), manifest("Policy", "p", cedar="permit(principal, action, resource);\n")]
+    settle(world, wanted)
+    world.find("Policy", "p")["spec"]["cedar"] = "forbid (principal, action, resource);"
+    (change,) = plan_for(world, wanted).actions[0].changes
+
+    assert change.before == "forbid (principal, action, resource);"

@@ -83,7 +83,8 @@ IN_FORCE = {
         lets_an_older_list_decide,
         (
             "PolicySet {zone}/main",
-            'policies: ["Policy/reading"] -> ["Policy/writing"]',
+            '- 1: "Policy/reading"',
+            '+ 1: "Policy/writing"',
             "[version 1 of 2 is in force; drift",
             "in force: Policy reading, version 1",
             PERMITTED,
@@ -93,10 +94,12 @@ IN_FORCE = {
         lets_a_text_by_hand_decide, ("Policy {zone}/reading", "when", PERMIT, "drift")
     ),
     "a list by hand decides": Edit(
-        lets_a_list_by_hand_decide, ("PolicySet {zone}/main", '["Policy/by-hand"] -> ["Policy/reading"]')
+        lets_a_list_by_hand_decide,
+        ("PolicySet {zone}/main", '- 1: "Policy/by-hand"', '+ 1: "Policy/reading"'),
     ),
     "a version is composed": Edit(
-        composes_without_activating, ("PolicySet {zone}/main", '["Policy/by-hand"] -> ["Policy/reading"]')
+        composes_without_activating,
+        ("PolicySet {zone}/main", '- 1: "Policy/by-hand"', '+ 1: "Policy/reading"'),
     ),
     "a text is written": Edit(writes_a_text_that_does_not_decide, ("Policy {zone}/reading", "when")),
     "another set decides": Edit(lets_another_set_decide, ("PolicySet {zone}/main", "active: false -> true")),
