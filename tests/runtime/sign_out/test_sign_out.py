@@ -154,6 +154,27 @@ class TestQuestion:
         assert browser.send(page) == Answer(BYE)
         assert not is_signed_in(browser, client)
 
+    @pytest.mark.threat("6o")
+    @pytest.mark.parametrize("scope", ["openid", "openid offline_access"])
+    def test_asks_for_a_token_of_another_sign_in(self, site: Site, browser: Browser, scope: str) -> None:
+        """The same user's ID token ends the sign-in that it was issued in, and no other without a question."""
+        client, _ = signed_in(site, browser)
+        elsewhere = Browser()
+        old = client.sign_in(elsewhere, scope=scope)
+        assert is_signed_in(elsewhere, client)
+        # Its tokens are given up first, as careful applications do.
+        given_up = {**client.app.form, "token": old["refresh_token"]}
+        assert httpx.post(f"{client.issuer}/oauth/revoke", data=given_up).status_code == 200
+
+        page = browser.open(str(leave(browser, client, id_token_hint=old["id_token"]).headers["location"]))
+
+        assert isinstance(page, Page)
+        assert "notes asks you to sign out" in page.text
+        assert is_signed_in(browser, client)
+        leave(elsewhere, client, id_token_hint=old["id_token"])
+        assert not is_signed_in(elsewhere, client)
+        assert is_signed_in(browser, client)
+
     @pytest.mark.threat("6m")
     def test_leads_to_a_site_of_a_stranger_only_who_was_its_user(self, site: Site, browser: Browser) -> None:
         """Anybody can register an application and send a browser: who says yes is signed out, and stays here.

@@ -26,12 +26,14 @@ from runtime.storage.sql.sessions import Session
 async def whom_to_ask(
     parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser
 ) -> SignedIn | None:
-    """The user who has to say yes first; None when nobody is signed in, or the ID token is that user's.
+    """The user who has to say yes first; None when nobody is signed in, or the ID token is of this sign-in.
 
-    Anybody can send a browser here; only an application that signed the user in has such a token.
+    Anybody can send a browser here. An ID token of the user's says who they are, and may be old, or of some
+    other browser: only an application that signed them in here has one of this.
+    Spec: OpenID Connect RP-Initiated Logout, section 2.
     """
     signed_in = await browser_sessions.current(parts, view, browser.session)
-    if signed_in is None or signed_in.user.identifier == request.subject:
+    if signed_in is None or await _is_of(parts, view, request, signed_in):
         return None
     return signed_in
 
@@ -59,6 +61,24 @@ async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Br
 def destination(view: ZoneView, request: SignOutRequest) -> str:
     """Where the browser ends up."""
     return request.return_to or f"{view.issuer}/oauth/signed-out"
+
+
+async def _is_of(parts: Parts, view: ZoneView, request: SignOutRequest, signed_in: SignedIn) -> bool:
+    """Tell whether the request's ID token was issued in what the browser's sign-in has let in.
+
+    An application's session may have ended before: who revokes its tokens first signs out afterwards. One for
+    offline use lies below no other, and came from the same proof of who the user is.
+    """
+    if request.session_id is None or request.subject != signed_in.user.identifier:
+        return False
+    async with parts.database.querying() as conn:
+        found = await storage.find(conn, request.session_id, zone_id=view.id)
+    if found is None or found.user_id != signed_in.user.id:
+        return False
+    if found.session_type == "offline":
+        at = found.authenticated_at
+        return at is not None and at == signed_in.session.authenticated_at
+    return found.parent_id == signed_in.session.id
 
 
 async def _was_its_user(

@@ -36,6 +36,7 @@ class SignOutRequest(BaseModel):
         application: name of the application that sends the user, when it is known.
         client_id: what it is known by.
         subject: identifier of the user its ID token is about.
+        session_id: the session that its ID token was issued in.
         return_to: registered by the application, `state` included; None for this zone's own page.
         self_registered: the application introduced itself, and could have registered any address.
     """
@@ -45,6 +46,7 @@ class SignOutRequest(BaseModel):
     application: str | None = None
     client_id: str | None = None
     subject: str | None = None
+    session_id: str | None = None
     return_to: str | None = None
     self_registered: bool = False
 
@@ -85,6 +87,7 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         application=client.name if client else None,
         client_id=client.client_id if client else None,
         subject=hinted.get("sub"),
+        session_id=hinted.get("sid"),
         return_to=_with_state(address, state) if address is not None else None,
         self_registered=client is not None and client.registration is not Registration.MANAGED,
     )
