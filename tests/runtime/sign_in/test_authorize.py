@@ -8,6 +8,8 @@ import httpx
 import pytest
 from tests.runtime.sign_in.support import CALLBACK, Answer, Browser, Page, Site, assert_page, claims
 
+from runtime.domain.kinds import RESOURCE, ZONE, Verb
+
 
 def refused(browser: Browser, url: str) -> dict[str, str]:
     """What the application hears about a refused request."""
@@ -245,6 +247,29 @@ class TestResources:
         assert other["error"] == unknown["error"] == "invalid_target"
         assert other["error_description"] == unknown["error_description"]
 
+    @pytest.mark.threat("16d")
+    def test_what_an_application_provides_it_declares_like_any_other(
+        self, site: Site, browser: Browser
+    ) -> None:
+        """At sign-in and at the token endpoint one rule says which resources an application may have."""
+        zone = site.zone()
+        site.user(zone)
+        names = ("https://declared.example", "https://own.example")
+        declared, own = (site.run(site.company.resource(zone, name, scopes=["read"])) for name in names)
+        client = site.app(zone, dependencies=[declared])
+        for each in (declared, own):
+            site.run(site.company.update(RESOURCE, zone.id, each.id, application_id=client.app.id))
+
+        def by_itself(name: str) -> Any:
+            return client.token(grant_type="client_credentials", resource=name).json().get("error")
+
+        tokens = client.sign_in(browser, resources=[declared.identifier])
+        assert claims(tokens["access_token"])["aud"] == declared.identifier
+        assert by_itself(declared.identifier) is None
+
+        assert refused(browser, client.url(resources=[own.identifier]))["error"] == "invalid_target"
+        assert by_itself(own.identifier) == "invalid_target"
+
     @pytest.mark.standard("RFC 8707")
     def test_audience_follows_what_was_authorized(self, site: Site) -> None:
         """One resource is the audience; without any, or with several, the zone itself is."""
@@ -313,8 +338,6 @@ class TestResources:
         """A zone's default resource is meant when none is named, by applications that may have it."""
         zone = site.zone()
         files = site.run(site.company.resource(zone, "https://files.example", scopes=["read"]))
-        from runtime.domain.kinds import ZONE, Verb
-
         site.run(site.company.run(ZONE, Verb.UPDATE, {}, zone.id, {"default_resource_id": files.id}))
         site.user(zone)
 

@@ -157,7 +157,7 @@ class TestQuestion:
     @pytest.mark.threat("6o")
     @pytest.mark.parametrize("scope", ["openid", "openid offline_access"])
     def test_asks_for_a_token_of_another_sign_in(self, site: Site, browser: Browser, scope: str) -> None:
-        """The same user's ID token ends the sign-in that it was issued in, and no other without a question."""
+        """The same user's ID token ends the sign-in it was issued in, and no other without a question."""
         client, _ = signed_in(site, browser)
         elsewhere = Browser()
         old = client.sign_in(elsewhere, scope=scope)

@@ -34,15 +34,15 @@ async def standing(view: ZoneView, client_id: str, party_id: str) -> Client | No
 
 
 async def may_ask(view: ZoneView, client: Client, resource: Resource) -> bool:
-    """Tell whether a client may ask users for a resource at all.
+    """Tell whether a client may ask for tokens for a resource at all, from users or by itself.
 
-    An application may for what it depends on or provides. A client that registered itself may for every
-    resource of the zone: users are always asked, and a zone that wants to limit it says so in its policies.
+    An application may for what it declares as a dependency: what it provides is no exception. A client that
+    registered itself may for every resource of the zone: users are always asked, and a zone that wants to
+    limit it says so in its policies. Spec: service interface, token exchange, step 3.
     """
     if not isinstance(client, ApplicationClient):
         return True
-    own = resource.application_id == client.application.id
-    return own or resource.id in await view.dependencies(client.application.id)
+    return resource.id in await view.dependencies(client.application.id)
 
 
 async def used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:

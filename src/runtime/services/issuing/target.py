@@ -5,6 +5,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
 from runtime.services.authority.consents import authorization_required
+from runtime.services.clients import recognition
 from runtime.services.parties import ApplicationClient, Client
 from runtime.services.zones import ZoneView
 
@@ -22,7 +23,7 @@ async def require_resource(view: ZoneView, found: Resource | None, audiences: tu
 
 async def require_dependency(view: ZoneView, client: ApplicationClient, resource: Resource) -> None:
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
-    if resource.id not in await view.dependencies(client.application.id):
+    if not await recognition.may_ask(view, client, resource):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
 
 

@@ -33,7 +33,7 @@ from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import bound_to
-from runtime.services.clients import dpop
+from runtime.services.clients import dpop, recognition
 from runtime.services.clients.dpop import Presented
 from runtime.services.decisions import Decision
 from runtime.services.issuing.access_tokens import confirmation
@@ -123,7 +123,7 @@ async def _application(parts: Parts, view: ZoneView, session_id: str, client_id:
     client, target = await view.client(client_id), await view.resource(parts.settings.public_url)
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if target.id not in await view.dependencies(client.application.id):
+    if not await recognition.may_ask(view, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
     root = await view.read_root(session_id)
     if root is None:
