@@ -51,6 +51,17 @@ def agent(site: Site, **body: Any) -> tuple[Client, Resource]:
     return site.app(zone, "Notebook", consent="required", dependencies=[files], **body), files
 
 
+async def end_grants(site: Site, zone_id: str, *, in_seconds: int) -> None:
+    """Let the one user's delegated grants in a zone end by themselves."""
+    until = site.parts.clock() + timedelta(seconds=in_seconds)
+    async with epochs.transaction(site.parts) as (conn, bumped):
+        mine = _grants.c.zone_id == zone_id
+        user_id = await conn.scalar(
+            update(_grants).where(mine).values(expires_at=until).returning(_grants.c.user_id)
+        )
+        bumped.update(await epochs.bump_user(conn, zone_id, str(user_id)))
+
+
 def rows(site: Site, table: Any, zone_id: str) -> list[dict[str, Any]]:
     """What a table holds of a zone."""
 
@@ -210,19 +221,10 @@ class TestDecision:
         tokens = client.redeem(browser.send(page, decision="allow").code).json()  # type: ignore[union-attr]
         assert tokens["expires_in"] == 3600
 
-        async def end_in(seconds: int) -> None:
-            until = site.parts.clock() + timedelta(seconds=seconds)
-            async with epochs.transaction(site.parts) as (conn, bumped):
-                mine = _grants.c.zone_id == client.zone.id
-                user_id = await conn.scalar(
-                    update(_grants).where(mine).values(expires_at=until).returning(_grants.c.user_id)
-                )
-                bumped.update(await epochs.bump_user(conn, client.zone.id, str(user_id)))
-
-        site.run(end_in(90))
+        site.run(end_grants(site, client.zone.id, in_seconds=90))
         tokens = client.refresh(tokens["refresh_token"]).json()
         assert 0 < tokens["expires_in"] <= 90
-        site.run(end_in(-1))
+        site.run(end_grants(site, client.zone.id, in_seconds=-1))
         refused = client.refresh(tokens["refresh_token"]).json()
         assert (refused["error"], refused["reason"]) == ("access_denied", "user_authorization_required")
 
@@ -243,6 +245,29 @@ class TestDecision:
         assert isinstance(browser.send(page, decision="allow"), Answer)
         (grant,) = rows(site, _grants, client.zone.id)
         assert grant["status"] == "active"
+
+    def test_a_grant_that_starts_again_with_less_bounds_every_application(
+        self, site: Site, browser: Browser
+    ) -> None:
+        """Sign-in and refresh give no more than exchange and introspection take the user's word to be."""
+        first, files = agent(site)
+        second = site.app(first.zone, "Other", consent="required", dependencies=[files])
+
+        def agreed(client: Client, scope: str) -> dict[str, Any]:
+            page = asked(browser, client, resources=[files.identifier], scope=scope)
+            answer = browser.send(page, decision="allow")
+            assert isinstance(answer, Answer)
+            tokens: dict[str, Any] = client.redeem(answer.code).json()
+            return tokens
+
+        tokens = first.refresh(agreed(first, "openid read write")["refresh_token"]).json()
+        assert claims(tokens["access_token"])["scope"] == "read write"
+        site.run(end_grants(site, first.zone.id, in_seconds=-1))
+        assert "access_token" in agreed(second, "openid read")
+
+        assert first.refresh(tokens["refresh_token"]).json()["error"] == "access_denied"
+        tokens = agreed(first, "openid read write")
+        assert claims(tokens["access_token"])["scope"] == "read write"
 
 
 class TestForgery:

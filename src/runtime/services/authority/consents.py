@@ -3,8 +3,10 @@
 Whoever asks what somebody may still do for a user asks here; nothing else reads consents to decide.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 from urllib.parse import urlencode
 
 from runtime.domain.authority import is_active
@@ -21,13 +23,27 @@ from runtime.services.zones import SessionRoot, ZoneView
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import roots
 from runtime.storage.sql.consents import SIGN_IN, Agreed
+from runtime.storage.sql.parties import Party
+from runtime.storage.sql.roots import DelegatedGrantRow
 
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
 
 
+class Asker(Protocol):
+    """Whom a user gives their word to, and whether they are asked for it."""
+
+    @property
+    def party(self) -> Party:
+        """Whose consents they are."""
+
+    @property
+    def consent(self) -> Consent:
+        """Whether users are asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What bounds an exchange from the user's side.
+    """What a user's word comes to at one resource.
 
     Attributes:
         scopes: what was consented to; None where consent is implied.
@@ -36,6 +52,39 @@ class Allowance:
 
     scopes: frozenset[str] | None = None
     ends_at: datetime | None = None
+
+    def covers(self, scopes: frozenset[str]) -> bool:
+        """Tell whether the user allows all of these."""
+        return self.scopes is None or scopes <= self.scopes
+
+
+def allowance(
+    asker: Asker, given: frozenset[str] | None, grants: Sequence[DelegatedGrantRow], now: datetime
+) -> Allowance | None:
+    """What the user's word comes to at a resource; None when it was taken back, is over, or was never given.
+
+    Every grant for the resource must stand, and bounds what was consented to; where the application asks for
+    consent, consent must have been given.
+
+    Args:
+        given: the scopes consented to; None without consent.
+        grants: those of the user for the resource.
+    """
+    if not all(is_active(grant, now) for grant in grants):
+        return None
+    ends_at = min((grant.expires_at for grant in grants if grant.expires_at), default=None)
+    if asker.consent is Consent.IMPLICIT:
+        return Allowance(None, ends_at)
+    if given is None:
+        return None
+    return Allowance(given.intersection(*(grant.scopes for grant in grants)), ends_at)
+
+
+def allowance_of(asker: Asker, agreed: Agreed, resource_id: str, now: datetime) -> Allowance | None:
+    """The same, of all that there is of the user's word to a client."""
+    given = agreed.given.get(resource_id)
+    grants = [grant for grant in agreed.grants if grant.resource_id == resource_id]
+    return allowance(asker, given.scopes if given is not None else None, grants, now)
 
 
 async def require_allowance(
@@ -48,45 +97,53 @@ async def require_allowance(
     wanted: frozenset[str] | None,
     now: datetime,
 ) -> Allowance:
-    """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn.
+    """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
+    found = await allowed(parts, view, client, root, resource, wanted=wanted, now=now)
+    if found is None:
+        raise authorization_required(view, client, resource, internal="no consent, or the grant was ended")
+    return found
 
-    Every grant for the resource that there is must stand; where the application asks for consent, consent
-    must have been given. What is known under the user's present epoch counts as long as it suffices; before
-    anything is refused or cut short the database is asked, so a user who has just agreed is not told to.
+
+async def allowed(
+    parts: Parts,
+    view: ZoneView,
+    asker: Asker,
+    root: SessionRoot,
+    resource: Resource,
+    *,
+    wanted: frozenset[str] | None,
+    now: datetime,
+) -> Allowance | None:
+    """What the user allowed; None when that is nothing, or was withdrawn.
+
+    What is known under the user's present epoch counts as long as it suffices; before anything is refused or
+    cut short the database is asked, so a user who has just agreed is not told to.
     """
-    mine = [grant for grant in root.delegated if grant.resource_id == resource.id]
-    if not all(is_active(grant, now) for grant in mine):
+    grants = [grant for grant in root.delegated if grant.resource_id == resource.id]
+    if not all(is_active(grant, now) for grant in grants):
         async with parts.database.querying() as conn:
             again = await roots.delegated(conn, view.id, root.user.user.id)
-        mine = [grant for grant in again if grant.resource_id == resource.id]
-        if not all(is_active(grant, now) for grant in mine):
-            raise authorization_required(view, client, resource, internal="the grant was ended")
-    ends_at = min((grant.expires_at for grant in mine if grant.expires_at), default=None)
-    if client.consent == Consent.IMPLICIT:
-        return Allowance(None, ends_at)
-    scopes = await _consent(parts, view, client, root, resource, wanted)
-    if scopes is None:
-        raise authorization_required(view, client, resource, internal="no consent")
-    for grant in mine:
-        scopes &= grant.scopes
-    return Allowance(scopes, ends_at)
+        grants = [grant for grant in again if grant.resource_id == resource.id]
+    implied = asker.consent is Consent.IMPLICIT
+    given = None if implied else await _consent(parts, view, asker, root, resource, wanted)
+    return allowance(asker, given, grants, now)
 
 
 async def _consent(
     parts: Parts,
     view: ZoneView,
-    client: Client,
+    asker: Asker,
     root: SessionRoot,
     resource: Resource,
     wanted: frozenset[str] | None,
 ) -> frozenset[str] | None:
     user = root.user.user
-    key = f"{user.id}\0{client.party.id}\0{resource.id}"
+    key = f"{user.id}\0{asker.party.id}\0{resource.id}"
     held = view.consents.get(key)
     if held is not None and held[0] == user.epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with parts.database.querying() as conn:
-        scopes = await roots.consent(conn, view.id, user.id, client.party, resource.id)
+        scopes = await roots.consent(conn, view.id, user.id, asker.party, resource.id)
     if scopes is not None:
         view.consents.put(key, (user.epoch, scopes))
     return scopes
@@ -94,18 +151,19 @@ async def _consent(
 
 async def given_for(
     parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource
-) -> Agreed | None:
-    """The user's word, if it stands for a resource; None when that was taken back, or is over.
+) -> Allowance | None:
+    """The user's word, if it covers what was asked for of a resource; None when it does not, or not any more.
 
     Args:
         user: as read in this request.
     """
-    agreed = await agreed_by(parts, view, client, user)
-    if agreed.is_withdrawn([asked.id], parts.clock()):
-        return None
-    given = agreed.given.get(asked.id)
-    covers = client.consent is Consent.IMPLICIT or (given is not None and asked.scopes <= given.scopes)
-    return agreed if covers else None
+    found = allowance_of(client, await agreed_by(parts, view, client, user), asked.id, parts.clock())
+    return found if found is not None and found.covers(asked.scopes) else None
+
+
+def must_say(asker: Asker, scopes: frozenset[str]) -> frozenset[str]:
+    """Those of the sign-in scopes that take the user's own word, whatever they tell the client."""
+    return scopes & ALWAYS_ASKED if asker.consent is Consent.IMPLICIT else scopes
 
 
 async def covers_sign_in(
@@ -116,10 +174,11 @@ async def covers_sign_in(
     Args:
         user: as read in this request.
     """
-    if client.consent is Consent.IMPLICIT and not (scopes := scopes & ALWAYS_ASKED):
+    said = must_say(client, scopes)
+    if client.consent is Consent.IMPLICIT and not said:
         return True
     given = (await agreed_by(parts, view, client, user)).given.get(SIGN_IN)
-    return given is not None and scopes <= given.scopes
+    return given is not None and said <= given.scopes
 
 
 async def has_agreed_at(parts: Parts, view: ZoneView, client: Client, user: User, redirect_host: str) -> bool:

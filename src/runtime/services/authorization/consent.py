@@ -11,9 +11,9 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent, ProviderType
 from runtime.domain.oauth import redirect_uris
-from runtime.domain.oauth.scopes import ALWAYS_ASKED, POLICY_BUNDLE
+from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services import epochs
-from runtime.services.authority.consents import agreed_by
+from runtime.services.authority import consents
 from runtime.services.authorization.requests import AuthorizationRequest
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -73,15 +73,16 @@ async def is_needed(
     """
     if "consent" in request.prompts:
         return True
-    asked = [each.id for each in request.resources]
-    implied = client.consent is Consent.IMPLICIT and not request.scopes & ALWAYS_ASKED
-    if implied and not asked:
+    implied = client.consent is Consent.IMPLICIT and not consents.must_say(client, request.scopes)
+    if implied and not request.resources:
         return False
-    agreed = await agreed_by(parts, view, client, user)
-    # A grant that has ended starts again only with the user's word, whatever the application's setting.
-    if agreed.is_withdrawn(asked, parts.clock()):
-        return True
-    return not implied and not _covers(agreed.given, request)
+    agreed, now = await consents.agreed_by(parts, view, client, user), parts.clock()
+    for asked in request.resources:
+        # A grant that has ended starts again only with the user's word, whatever the application's setting.
+        found = consents.allowance_of(client, agreed, asked.id, now)
+        if found is None or not found.covers(asked.scopes):
+            return True
+    return not implied and not _was_given_here(agreed.given, request)
 
 
 async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:
@@ -138,8 +139,8 @@ async def record(
             )
 
 
-def _covers(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
-    """Tell whether earlier answers, given for the same place to return to, cover all that is asked."""
+def _was_given_here(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -> bool:
+    """Tell whether earlier answers cover all that is asked, each given for the same place to return to."""
     wanted = {SIGN_IN: request.scopes} | {asked.id: asked.scopes for asked in request.resources}
     return all(
         (record := given.get(resource_id)) is not None

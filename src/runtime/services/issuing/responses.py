@@ -189,10 +189,10 @@ async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: Req
     if resource is None or not await recognition.may_ask(view, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
     await require_own_tokens(view, client, resource)
-    agreed = await consents.given_for(parts, view, client, authority.user, asked)
-    if agreed is None:
+    allowance = await consents.given_for(parts, view, client, authority.user, asked)
+    if allowance is None:
         raise authorization_required(view, client, resource, internal="withdrawn since")
-    return Target(resource, asked.scopes & frozenset(resource.scopes or ()), agreed.end_of(resource.id))
+    return Target(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
 
 
 async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:

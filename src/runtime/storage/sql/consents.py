@@ -10,7 +10,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     insert,
-    literal,
     null,
     or_,
     select,
@@ -23,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.identifiers import new_id
 from runtime.storage.sql import revocations
 from runtime.storage.sql.parties import Party
+from runtime.storage.sql.roots import DelegatedGrantRow
 from runtime.storage.sql.tables import METADATA
 
 SIGN_IN = ""  # the resource id under which consent to the sign-in scopes is kept
@@ -50,37 +50,21 @@ class Agreed:
 
     Attributes:
         given: consents by resource id, that to signing in (SIGN_IN) among them.
-        ends: for each of the user's delegated grants that does not stand for good, the resource and when it
-            ends; None when it has been ended.
+        grants: all of the user's delegated grants, whether they still stand or not.
     """
 
     given: Mapping[str, ConsentRecord]
-    ends: tuple[tuple[str, datetime | None], ...]
-
-    def is_withdrawn(self, resource_ids: Collection[str], now: datetime) -> bool:
-        """Tell whether a delegated grant for one of these resources has ended."""
-        return any(
-            resource_id in resource_ids and (ends_at is None or ends_at <= now)
-            for resource_id, ends_at in self.ends
-        )
-
-    def end_of(self, resource_id: str) -> datetime | None:
-        """When the first of the delegated grants for a resource ends; None when none does by itself."""
-        return min((ends_at for id_, ends_at in self.ends if id_ == resource_id and ends_at), default=None)
+    grants: tuple[DelegatedGrantRow, ...]
 
 
 # Made once: making a statement costs more than running it.
-_ENDS = select(
-    literal(1).label("kind"), _grants.c.resource_id, null(), _grants.c.status, _grants.c.expires_at
-).where(
-    _grants.c.zone_id == bindparam("zone"),
-    _grants.c.user_id == bindparam("user"),
-    or_(_grants.c.status != "active", _grants.c.expires_at.is_not(None)),
-)
+_GRANTS = select(
+    _grants.c.provider_id, _grants.c.resource_id, _grants.c.scopes, _grants.c.status, _grants.c.expires_at
+).where(_grants.c.zone_id == bindparam("zone"), _grants.c.user_id == bindparam("user"))
 _AGREED = {
     name: union_all(
         select(
-            literal(0).label("kind"),
+            type_coerce(null(), _grants.c.provider_id.type).label("provider_id"),
             _consents.c.resource_id,
             _consents.c.scopes,
             _consents.c.redirect_host.label("said"),
@@ -90,7 +74,7 @@ _AGREED = {
             _consents.c.user_id == bindparam("user"),
             _consents.c[name] == bindparam("party"),
         ),
-        _ENDS,
+        _GRANTS,
     )
     for name in ("application_id", "user_agent_id")
 }
@@ -154,14 +138,15 @@ async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, party: Pa
     """A user's word to one client, in one statement."""
     statement = _AGREED["application_id" if party.application_id is not None else "user_agent_id"]
     given: dict[str, ConsentRecord] = {}
-    ends: list[tuple[str, datetime | None]] = []
+    grants = []
     asked = {"zone": zone_id, "user": user_id, "party": party.id}
-    for is_grant, resource_id, scopes, said, expires_at in await conn.execute(statement, asked):
-        if is_grant:
-            ends.append((resource_id, expires_at if said == "active" else None))
+    for provider_id, resource_id, scopes, said, expires_at in await conn.execute(statement, asked):
+        may = frozenset(scopes or ())
+        if provider_id is None:
+            given[resource_id] = ConsentRecord(resource_id, may, said)
         else:
-            given[resource_id] = ConsentRecord(resource_id, frozenset(scopes or ()), said)
-    return Agreed(given, tuple(ends))
+            grants.append(DelegatedGrantRow(resource_id, provider_id, may, said, expires_at))
+    return Agreed(given, tuple(grants))
 
 
 async def grant(
