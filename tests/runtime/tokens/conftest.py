@@ -13,6 +13,7 @@ from tests.support.scene import Scene
 from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, SESSION, USER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
+from runtime.services import epochs
 from runtime.services.parts import Parts
 from runtime.services.tokens.introspection import respond
 from runtime.storage.sql import consents, entities, sessions
@@ -72,6 +73,28 @@ class Chain:
         await self.company.delete(USER, self.zone_id, self.person.user.id)
 
 
+async def granted(scene: Scene, person: Person, resource: Resource) -> str:
+    """A delegated grant of a person's for all of a resource; its id."""
+    zone, user_id = scene.zone, person.user.id
+    async with scene.parts.database.transaction() as conn:
+        within = {"zone_id": zone.id}
+        vault = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
+        assert vault is not None
+        grant_id, _ = await consents.grant(
+            conn,
+            organization_id=zone.organization_id,
+            zone_id=zone.id,
+            user_id=user_id,
+            resource_id=resource.id,
+            provider_id=vault.id,
+            scopes=resource.scopes or (),
+            now=scene.parts.clock(),
+        )
+        moved = await epochs.bump_user(conn, zone.id, user_id)
+    await scene.parts.epochs.publish(moved)
+    return grant_id
+
+
 async def walk(scene: Scene) -> Chain:
     """A new chain in a zone, walked to its end."""
     company, zone = scene.company, scene.zone
@@ -81,20 +104,7 @@ async def walk(scene: Scene) -> Chain:
     tools = await company.resource(zone, "https://tools.test", application_id=tool_server.id)
     agent = await company.app(zone, "agent", dependencies=[tools, api])
     person = await company.person(zone, "ann@acme.test")
-    async with scene.parts.database.transaction() as conn:
-        within = {"zone_id": zone.id}
-        vault = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
-        assert vault is not None
-        grant_id, _ = await consents.grant(
-            conn,
-            organization_id=zone.organization_id,
-            zone_id=zone.id,
-            user_id=person.user.id,
-            resource_id=api.id,
-            provider_id=vault.id,
-            scopes=["read"],
-            now=scene.parts.clock(),
-        )
+    grant_id = await granted(scene, person, api)
     first = await company.token(zone, agent, person)
     second = (await scene.exchange(agent, first, tools))["access_token"]
     third = (await scene.exchange(tool_server, second, api, "read"))["access_token"]
@@ -113,11 +123,11 @@ async def shared_chain(scene: Scene) -> Chain:
     return await walk(scene)
 
 
-async def as_client_session(scene: Scene, session_id: str) -> None:
+async def as_client_session(scene: Scene, session_id: str, **members: str) -> None:
     """Let a session of the factories be what sign-in makes for an application."""
     async with scene.parts.database.transaction() as conn:
         await conn.execute(
             sessions._sessions.update()
             .where(sessions._sessions.c.id == session_id, sessions._sessions.c.zone_id == scene.zone.id)
-            .values(session_type="application")
+            .values(session_type="application", **members)
         )

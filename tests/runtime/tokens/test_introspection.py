@@ -8,12 +8,12 @@ import orjson
 import pytest
 from sqlalchemy import event
 from tests.runtime.exchange.states import Away, Counting, with_state
-from tests.runtime.tokens.conftest import Chain, ask
+from tests.runtime.tokens.conftest import Chain, as_client_session, ask, granted
 from tests.support.factories import opened_parts
 from tests.support.scene import claims_of
 
-from runtime.domain.errors import InvalidClient, InvalidRequest
-from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
+from runtime.domain.errors import InvalidClient, InvalidGrant, InvalidRequest
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.services import epochs
 from runtime.services.issuing.access_tokens import issue_access_token, issue_id_token, new_token_id
@@ -190,6 +190,37 @@ async def test_what_ends_is_inactive_at_once(
             view = await restarted.zones.view(chain.zone_id)
             delta = await restarted.revocations.delta(restarted, view, None)
             assert TOLD[end.__name__] in {tuple(sorted(each)) for each in orjson.loads(delta.revocations)}
+
+
+@pytest.mark.threat("18a", "18e", "18f")
+async def test_what_began_before_a_link_ends_with_it(chain: Chain) -> None:
+    """The agent's grant for the tools carries what the tools have made of it since: more tokens, too."""
+    scene, company = chain.scene, chain.company
+    grant_id = await granted(scene, chain.person, chain.tools)
+    assert (await chain.introspect())["active"]
+    assert await scene.exchange(chain.tool_server, chain.tokens[2], chain.api)
+
+    await company.update(DELEGATED_GRANT, chain.zone_id, grant_id, status="revoked")
+
+    assert await chain.introspect() == INACTIVE
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(chain.tool_server, chain.tokens[2], chain.api)
+
+
+@pytest.mark.threat("18a", "18f")
+async def test_what_began_with_a_sign_in_for_the_link_ends_with_it(chain: Chain) -> None:
+    """The same where the user signed in for the tools at once, so that the chain does not name the agent."""
+    scene, company, zone = chain.scene, chain.company, chain.scene.zone
+    person = await company.person(zone, "eve@acme.test")
+    await as_client_session(scene, person.session_id, application_id=chain.agent.id)
+    token = await company.token(zone, chain.agent, person, audience=chain.tools.identifier, scopes=())
+    further = (await scene.exchange(chain.tool_server, token, chain.api, "read"))["access_token"]
+    grant_id = await granted(scene, person, chain.tools)
+    assert (await ask(scene, chain.provider, further))["act"] == {"sub": "tool-server"}
+
+    await company.update(DELEGATED_GRANT, zone.id, grant_id, status="revoked")
+
+    assert await ask(scene, chain.provider, further) == INACTIVE
 
 
 async def test_consent_that_is_withdrawn(chain: Chain) -> None:

@@ -10,14 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
-from runtime.domain.errors import (
-    AccessDenied,
-    InsufficientAuthorization,
-    InvalidGrant,
-    InvalidRequest,
-    InvalidScope,
-)
+from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
 from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
@@ -57,29 +52,46 @@ class Subject:
     jkt: str | None = None
 
 
-def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
-    """The subject of a token, from its signature or from having seen that very token before.
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """An access token whose signature, class and issuer were found to be in order, and all that it says."""
 
-    Raises: InvalidRequest when it is not a compact JWS; InvalidGrant.
+    subject: Subject
+    claims: Mapping[str, Any]
+
+
+def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
+    """The subject of a token. Raises: InvalidRequest when it is not a compact JWS; InvalidGrant."""
+    try:
+        return verified(view, token, now).subject
+    except MalformedToken as failure:
+        raise InvalidRequest("`subject_token` is not a compact JWS", internal=str(failure)) from None
+
+
+def verified(view: ZoneView, token: str, now: datetime) -> Verified:
+    """An access token of the zone, from its signature or from having seen that very token before.
+
+    Every endpoint that takes one asks here. Whether what it rests on still stands is not asked.
+    Raises: MalformedToken when it is not a compact JWS; InvalidGrant.
     """
     if len(token) > MAX_TOKEN_CHARS:
-        raise InvalidRequest("`subject_token` is not a compact JWS")
+        raise MalformedToken("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    subject = view.subjects.get(digest)
-    if subject is None:
-        subject = subject_of(digest, _verified(view, token, now, name="subject_token"))
-        view.subjects.put(digest, subject)
-    if subject.expires_at <= now.timestamp():
+    found: Verified | None = view.verified.get(digest)
+    if found is None:
+        claims = _claims(view, token, now)
+        found = Verified(subject_of(digest, claims), claims)
+        view.verified.put(digest, found)
+    if found.subject.expires_at <= now.timestamp():
         raise refused("expired")
-    found: Subject = subject
     return found
 
 
-def _verified(view: ZoneView, token: str, now: datetime, *, name: str) -> dict[str, Any]:
+def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any]:
     try:
         return verify(token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now)
-    except MalformedToken as failure:
-        raise InvalidRequest(f"`{name}` is not a compact JWS", internal=str(failure)) from None
+    except MalformedToken:
+        raise
     except InvalidToken as failure:
         raise refused(str(failure)) from None
 
@@ -168,14 +180,25 @@ async def check_provenance(
         if subject.jkt not in (None, jkt):
             raise refused("bound to a key, and nothing proves possession of it")
         return issued_to
-    resource = await view.resource(subject.audience)
-    if (
-        resource is None
-        or resource.identifier != subject.audience
-        or resource.application_id != client.application.id
-    ):
+    if not await provides(view, client, subject):
         raise refused("neither issued to the application nor for a resource of it")
     return issued_to
+
+
+async def provides(view: ZoneView, client: Client, subject: Subject) -> bool:
+    """Tell whether a token is for a resource that the client provides: the one of exactly that identifier."""
+    resource = await _audience(view, subject)
+    return (
+        resource is not None
+        and isinstance(client, ApplicationClient)
+        and resource.application_id == client.application.id
+    )
+
+
+async def _audience(view: ZoneView, subject: Subject) -> Resource | None:
+    """The resource that a token is for; None when it is gone. One with a longer name is another."""
+    resource = await view.resource(subject.audience)
+    return resource if resource is not None and resource.identifier == subject.audience else None
 
 
 async def require_known_user(
@@ -197,17 +220,12 @@ async def require_basis(
     """
     if subject.audience == view.issuer:
         return
-    resource = await view.resource(subject.audience)
-    if resource is None or resource.identifier != subject.audience:
+    resource = await _audience(view, subject)
+    if resource is None:
         raise refused("its audience is gone")
-    try:
-        allowance = await consents.require_allowance(
-            parts, view, issued_to, root, resource, wanted=subject.scopes, now=now
-        )
-    except (AccessDenied, InsufficientAuthorization) as failure:
-        raise refused(failure.internal) from None
-    if allowance.scopes is not None and not subject.scopes <= allowance.scopes:
-        raise refused("the user allows less by now")
+    allowance = await consents.allowed(parts, view, issued_to, root, resource, wanted=subject.scopes, now=now)
+    if allowance is None or not allowance.covers(subject.scopes):
+        raise refused("the user allows less by now, or nothing")
 
 
 async def check_chain(view: ZoneView, subject: Subject) -> Client:
@@ -249,7 +267,10 @@ def check_actor(
     )
     if actor_token is None:
         return
-    claims = _verified(view, actor_token, now, name="actor_token")
+    try:
+        claims = _claims(view, actor_token, now)
+    except MalformedToken as failure:
+        raise InvalidRequest("`actor_token` is not a compact JWS", internal=str(failure)) from None
     if (
         claims.get("client_id") != client.client_id
         or claims.get("sub") != client.application.identifier

@@ -17,6 +17,7 @@ from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain, read_request
 from runtime.services.authority import revalidation
 from runtime.services.authority.consents import Allowance, require_allowance
+from runtime.services.authority.links import require_links
 from runtime.services.authority.subject import (
     Subject,
     check_actor,
@@ -104,6 +105,8 @@ async def exchange(
     decision.step = 6
     await target.require_principal(view, client)
     issued_to = await check_provenance(view, client, subject, jkt=jkt)
+    if root is not None:
+        await require_links(parts, view, subject, root, now)
     if root is not None and not _asks_for_the_same(client, issued_to, subject, resource):
         await require_basis(parts, view, subject, issued_to, root, now)
     check_actor(view, client, subject, request.actor_token, now)

@@ -5,15 +5,12 @@ refresh token the client that holds it. To others every token is one that nobody
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
 import orjson
 
-from runtime.adapters.keys.signing import InvalidToken as TokenRefused
-from runtime.adapters.keys.signing import verify
+from runtime.adapters.keys.signing import MalformedToken
 from runtime.domain.errors import (
     AccessDenied,
     InsufficientAuthorization,
@@ -22,36 +19,29 @@ from runtime.domain.errors import (
     InvalidRequest,
     OAuthError,
 )
-from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, seconds
+from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority import revalidation
+from runtime.services.authority.links import require_links
 from runtime.services.authority.subject import (
-    Subject,
     check_chain,
     own_authority,
+    provides,
     refused,
     require_basis,
     require_not_denied,
     require_root,
-    subject_of,
+    verified,
 )
 from runtime.services.clients import authenticate_client
 from runtime.services.clients.guessing import GUESSING
 from runtime.services.grants import refresh_token
-from runtime.services.parties import ApplicationClient, Client
+from runtime.services.parties import Client
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
 INACTIVE = b'{"active":false}'
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """An access token whose signature was found to be in order, and what is told of it while it is good."""
-
-    subject: Subject
-    told: bytes
 
 
 async def respond(
@@ -99,56 +89,31 @@ async def _told_of(parts: Parts, view: ZoneView, client: Client, token: str, now
 
 async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
-    known = _known(view, token, now)
+    try:
+        known = verified(view, token, now)
+    except MalformedToken as failure:
+        raise refused(str(failure)) from None
     subject = known.subject
     root, _ = await revalidation.revalidate(
         parts, view, await revalidation.cached_root(view, subject.session_id)
     )
     require_not_denied(view, subject.token_id)
-    await _require_provider(view, client, subject)
+    if not await provides(view, client, subject):
+        raise refused("the caller is no audience of the token")
     issued_to = await check_chain(view, subject)
     if subject.session_id is None:
         await own_authority(view, subject)
-        return known.told
+        return _told(known.claims)
     standing = require_root(root, subject, now)
+    await require_links(parts, view, subject, standing, now)
     await require_basis(parts, view, subject, issued_to, standing, now)
-    return known.told
-
-
-def _known(view: ZoneView, token: str, now: datetime) -> Known:
-    """The token, from its signature or from having seen it before. Raises InvalidGrant."""
-    digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    known: Known | None = view.introspected.get(digest)
-    if known is None:
-        try:
-            claims = verify(
-                token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now
-            )
-        except TokenRefused as failure:
-            raise refused(str(failure)) from None
-        known = Known(subject_of(digest, claims), _told(claims))
-        view.introspected.put(digest, known)
-    if known.subject.expires_at <= now.timestamp():
-        raise refused("expired")
-    return known
+    return _told(known.claims)
 
 
 def _told(claims: Mapping[str, Any]) -> bytes:
     """The claims as the token has them, each one of them. Spec: RFC 7662 section 2.2."""
     token_type = "DPoP" if "jkt" in claims.get("cnf", {}) else "Bearer"
     return orjson.dumps({"active": True, "token_type": token_type, **claims})
-
-
-async def _require_provider(view: ZoneView, client: Client, subject: Subject) -> None:
-    """Check that the caller provides the resource in the token's `aud`. Raises InvalidGrant."""
-    resource = await view.resource(subject.audience)
-    if (
-        resource is None
-        or not isinstance(client, ApplicationClient)
-        or resource.identifier != subject.audience
-        or resource.application_id != client.application.id
-    ):
-        raise refused("the caller is no audience of the token")
 
 
 async def _refresh_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:

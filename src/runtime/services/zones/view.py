@@ -82,8 +82,7 @@ class ZoneView:
         self._made_at = self.checked_at
         self._era = era
         self.memo: dict[str, Any] = {}
-        self.subjects: Kept[Any] = Kept()
-        self.introspected: Kept[Any] = Kept()
+        self.verified: Kept[Any] = Kept()
         self.decisions: Kept[PolicyDecision] = Kept()
         self.looked_at: Kept[frozenset[str]] = Kept(KEPT_SMALL)
         self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(KEPT_SMALL)
@@ -100,6 +99,7 @@ class ZoneView:
         self._principals: Kept[str] = Kept(KEPT_SMALL)
         self._resources: Kept[Resource] = Kept()
         self._resources_by_id: Kept[Resource] = Kept()
+        self._provided: Kept[tuple[Resource, ...]] = Kept(KEPT_SMALL)
         self._providers: Kept[Provider] = Kept(KEPT_SMALL)
         self._dependencies: Kept[frozenset[str]] = Kept(KEPT_SMALL)
         self._roots: Kept[SessionRoot] = Kept()
@@ -246,6 +246,14 @@ class ZoneView:
         return await self._kept(
             self._resources_by_id, resource_id, lambda conn: storage.resource(conn, self.id, resource_id)
         )
+
+    async def provided_by(self, application_id: str) -> tuple[Resource, ...]:
+        """The resources that an application provides."""
+
+        async def read(conn: AsyncConnection) -> tuple[Resource, ...] | None:
+            return await storage.resources_of(conn, self.id, application_id) or None
+
+        return await self._kept(self._provided, application_id, read) or ()
 
     async def dependencies(self, application_id: str) -> frozenset[str]:
         """Ids of the resources that an application declares."""

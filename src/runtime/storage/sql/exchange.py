@@ -360,6 +360,16 @@ async def resource(conn: AsyncConnection, zone_id: str, resource_id: str) -> Res
     return found if isinstance(found, Resource) else None
 
 
+async def resources_of(conn: AsyncConnection, zone_id: str, application_id: str) -> tuple[Resource, ...]:
+    """The resources that an application provides."""
+    rows = await conn.execute(
+        select(_resources).where(
+            _resources.c.zone_id == zone_id, _resources.c.application_id == application_id
+        )
+    )
+    return tuple(cast(Resource, RESOURCE.read(dict(row))) for row in rows.mappings())
+
+
 async def resources_named(
     conn: AsyncConnection, zone_id: str, *, exact: Collection[str], prefixes: Collection[str]
 ) -> list[Resource]:

@@ -1,0 +1,75 @@
+"""What the earlier links of a chain rest on: that each client may still use what it passed the user on to.
+
+A token says who acted, and not what the tokens before it were for. Whoever acts after another client has been
+shown a token for a resource that it provides; of an application that provides several, any of them counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.values import Consent
+from runtime.services.authority import consents
+from runtime.services.authority.subject import Subject, refused
+from runtime.services.parts import Parts
+from runtime.services.zones import SessionRoot, ZoneView
+from runtime.storage.sql.parties import Party
+from runtime.storage.sql.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A client that passed the user's authority on, and whether users are asked before it acts for them."""
+
+    party: Party
+    consent: Consent
+
+
+async def require_links(
+    parts: Parts, view: ZoneView, subject: Subject, root: SessionRoot, now: datetime
+) -> None:
+    """Check that the user still allows each step of a chain but the last, which `require_basis` checks.
+
+    Raises: InvalidGrant.
+    """
+    if not subject.actors:
+        return
+    before = await _signed_in_to(view, root.session)
+    for name in reversed(subject.actors):
+        application = await view.application_named(name)
+        if application is None:
+            raise refused("an application in the chain is gone")
+        acting = Link(Party(application_id=application.id), application.consent)
+        if before is not None and before.party != acting.party:
+            provided = await view.provided_by(application.id)
+            if not await _may_use(parts, view, before, root, provided, now):
+                raise refused("the user does not let a client in the chain use the next one any more")
+        before = acting
+
+
+async def _may_use(
+    parts: Parts,
+    view: ZoneView,
+    client: Link,
+    root: SessionRoot,
+    resources: Sequence[Resource],
+    now: datetime,
+) -> bool:
+    """Tell whether the user lets a client use one of these."""
+    for resource in resources:
+        if await consents.allowed(parts, view, client, root, resource, wanted=None, now=now) is not None:
+            return True
+    return False
+
+
+async def _signed_in_to(view: ZoneView, session: Session) -> Link | None:
+    """The client whose sign-in a chain began with; None for a session that is no client's."""
+    if session.user_agent_id is not None:
+        return Link(Party(user_agent_id=session.user_agent_id), Consent.REQUIRED)
+    if session.application_id is None:
+        return None
+    application = await view.application(session.application_id)
+    if application is None:
+        raise refused("the application that the user signed in to is gone")
+    return Link(Party(application_id=application.id), application.consent)
