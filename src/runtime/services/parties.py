@@ -187,3 +187,15 @@ def require_application(client: Client) -> ApplicationClient:
     if isinstance(client, ApplicationClient):
         return client
     raise UnauthorizedClient("a client that registered itself may only use codes and refresh tokens")
+
+
+def require_confidential(client: Client) -> ApplicationClient:
+    """The client, if somebody here manages it and it has proved itself. Raises UnauthorizedClient.
+
+    What an application gets by itself, or for what somebody else vouches for, is not for whoever claims to be
+    it.
+    """
+    application = require_application(client)
+    if application.is_public:
+        raise UnauthorizedClient("a public client may only use codes and refresh tokens")
+    return application

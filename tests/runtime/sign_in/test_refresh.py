@@ -135,15 +135,21 @@ def test_what_was_granted_at_one_resource_does_not_count_at_another(
     mail = site.run(site.company.resource(zone, "https://mail.example", scopes=["write"]))
     site.user(zone)
     client = site.app(zone, dependencies=[files, mail], consent=consent)
-    # Of mail no scope is named, which means all it has; of files only one.
     both = [files.identifier, mail.identifier]
     token = client.sign_in(browser, resources=both, scope="openid read")["refresh_token"]
 
-    written = client.refresh(token, resource=mail.identifier).json()
-    read = client.refresh(written["refresh_token"], resource=files.identifier).json()
+    nothing = client.refresh(token, resource=mail.identifier).json()
+    token = nothing["refresh_token"]
+    read = client.refresh(token, resource=files.identifier).json()
+    beyond = client.refresh(read["refresh_token"], resource=files.identifier, scope="openid write").json()
 
-    assert claims(written["access_token"])["scope"] == "write"
+    assert "scope" not in claims(nothing["access_token"])
     assert claims(read["access_token"])["scope"] == "read"
+    assert beyond["error"] == "invalid_scope"
+    written = client.sign_in(resources=[mail.identifier], scope="openid write")
+    assert claims(written["access_token"])["scope"] == "write"
+    narrow = client.sign_in(resources=[files.identifier], scope="openid read")
+    assert claims(narrow["access_token"])["scope"] == "read"
 
 
 def test_another_credential_of_the_application_gets_nothing(site: Site) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidTarget
+from runtime.domain.errors import InvalidGrant, InvalidRequest
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import MAX_CHAIN_DEPTH
+from runtime.domain.oauth.resources import at_most_one
 
 GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
@@ -66,14 +67,13 @@ def read_request(
         raise InvalidRequest("`actor_token` and `actor_token_type` come together")
     if actor_token is not None and form["actor_token_type"] != ACCESS_TOKEN:
         raise InvalidRequest(f"`actor_token_type` must be `{ACCESS_TOKEN}`")
-    if not resources:
+    resource = at_most_one(resources)
+    if resource is None:
         raise InvalidRequest("`resource` is required")
-    if len(resources) > 1:
-        raise InvalidTarget("one `resource` in a request")
     scope = form.get("scope")
     return ExchangeRequest(
         subject_token=subject_token,
-        resource=resources[0],
+        resource=resource,
         audiences=audiences,
         scopes=None if scope is None else scope_strings.parse(scope),
         actor_token=actor_token,

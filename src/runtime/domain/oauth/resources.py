@@ -1,11 +1,13 @@
 """From what a request calls a resource to the one registered resource it means."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict
+
+from runtime.domain.errors import InvalidTarget
 
 T = TypeVar("T")
 
@@ -26,6 +28,16 @@ class RequestedResource(BaseModel):
     id: str
     identifier: str
     scopes: frozenset[str]
+
+
+def at_most_one(named: Sequence[str]) -> str | None:
+    """The resource that a request for one access token names; None when it names none.
+
+    Raises: InvalidTarget for several: an access token has one audience.
+    """
+    if len(named) > 1:
+        raise InvalidTarget("name one `resource` for one access token")
+    return named[0] if named else None
 
 
 def canonical(identifier: str) -> str | None:

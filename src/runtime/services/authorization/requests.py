@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlencode
 
-from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import (
     BadLink,
     InvalidRequest,
@@ -27,6 +26,7 @@ from runtime.domain.oauth import dpop, pkce, redirect_uris
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
+from runtime.services.authority.id_token_hints import read_hint
 from runtime.services.authorization.requirements import SignInTerms
 from runtime.services.clients import recognition
 from runtime.services.parties import Client
@@ -334,16 +334,7 @@ def _hinted_subject(parts: Parts, view: ZoneView, hint: str | None, client_id: s
     """The subject of an ID token this zone issued to this client, expired or not. Raises InvalidRequest."""
     if hint is None:
         return None
-    try:
-        claims = verify(
-            hint,
-            view.keys,
-            typ="JWT",
-            issuer=view.issuer,
-            audience=client_id,
-            now=parts.clock(),
-            allow_expired=True,
-        )
-    except InvalidToken:
-        raise InvalidRequest("`id_token_hint` is not an ID token of this client") from None
+    claims = read_hint(parts, view, hint, client_id=client_id)
+    if claims is None:
+        raise InvalidRequest("`id_token_hint` is not an ID token of this client")
     return str(claims.get("sub"))

@@ -10,8 +10,7 @@ Spec: RFC 7523 section 3; RFC 7521 section 4.2; zone interface, section 4.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
@@ -20,6 +19,7 @@ from runtime.domain.oauth import assertions as rules
 from runtime.services.clients import own_keys, workloads
 from runtime.services.clients.admission import still_admitted
 from runtime.services.clients.audiences import accepted_audiences
+from runtime.services.clients.single_use import is_first_use
 from runtime.services.limits import Limit, Meter
 from runtime.services.parties import Client, is_known
 from runtime.services.zones import ZoneView
@@ -99,7 +99,16 @@ async def client_of(
         raise InvalidClient(internal=str(failure)) from None
     if not is_known(client) and (wait := ASSERTIONS.count(parts, view.id, sender)):
         raise TooManyRequests("too many assertions; try again in a minute", retry_after_seconds=wait)
-    if not await _is_first_use(parts, view, client.client_id, assertion.jws.payload, ends, now):
+    claims = assertion.jws.payload
+    if not await is_first_use(
+        parts,
+        view,
+        "assertion",
+        client.client_id,
+        rules.token_id(claims),
+        made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_AHEAD_SECONDS),
+        ttl_seconds=int(ends - now.timestamp()) + 1,
+    ):
         raise InvalidClient(internal="the assertion was used before")
     return client
 
@@ -110,15 +119,3 @@ def _check(view: ZoneView, jws: CompactJws, now: datetime) -> float:
     rules.check_audience(jws.payload, accepted_audiences(view))
     rules.token_id(jws.payload)
     return rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)
-
-
-async def _is_first_use(
-    parts: "Parts", view: ZoneView, client_id: str, claims: Mapping[str, Any], ends: float, now: datetime
-) -> bool:
-    """Take note of an assertion while it lasts; tell whether it was never used. Raises Unavailable."""
-    digest = sha256(f"{client_id}\0{rules.token_id(claims)}".encode("utf-8", "surrogatepass")).hexdigest()
-    return await parts.state.use_once(
-        f"assertion:{view.id}:{digest}",
-        made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_AHEAD_SECONDS),
-        ttl_seconds=int(ends - now.timestamp()) + 1,
-    )

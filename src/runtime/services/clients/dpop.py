@@ -6,7 +6,6 @@ Spec: RFC 9449 sections 4.3, 5 and 11.1.
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services.clients.single_use import is_first_use
 from runtime.services.limits import Limit, Meter
 from runtime.services.zones import ZoneView
 
@@ -145,9 +145,14 @@ async def prove(
         return opened.thumbprint
     if sender is not None and (wait := PROOFS.count(parts, view.id, sender)):
         raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
-    used = sha256(f"{opened.thumbprint}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    if not await parts.state.use_once(
-        f"proof:{view.id}:{used}", made_at=opened.claims["iat"], ttl_seconds=REMEMBERED_SECONDS
+    if not await is_first_use(
+        parts,
+        view,
+        "proof",
+        opened.thumbprint,
+        token_id,
+        made_at=opened.claims["iat"],
+        ttl_seconds=REMEMBERED_SECONDS,
     ):
         raise InvalidDpopProof(_REFUSED, internal="the proof was used before")
     return opened.thumbprint

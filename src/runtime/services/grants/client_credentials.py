@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from runtime.domain.errors import InvalidScope, InvalidTarget, UnauthorizedClient
+from runtime.domain.errors import InvalidScope
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
+from runtime.domain.oauth.resources import at_most_one
 from runtime.services.decisions import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy, target
@@ -16,7 +17,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parties import ApplicationClient, require_confidential
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 
@@ -27,7 +28,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
     return await client_credentials(
         context.parts,
         context.view,
-        require_application(context.client),
+        require_confidential(context.client),
         resources=context.resources,
         audiences=context.audiences,
         scopes=None if asked is None else scope_strings.parse(asked),
@@ -56,19 +57,16 @@ async def client_credentials(
         resources: at most one; none asks for a token for the zone itself, which carries no scope.
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
-    if client.is_public:
-        raise UnauthorizedClient("a public client has no authority of its own")
     await target.require_principal(view, client)
     decision.step = 7
-    if len(resources) > 1:
-        raise InvalidTarget("one `resource` in a request")
-    if not resources:
+    named = at_most_one(resources)
+    if named is None:
         if scopes or audiences:
             raise InvalidScope("a token for the zone itself carries no scope")
         return _issue(
             parts, view, client, audience=view.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
-    resource = await target.require_resource(view, await view.resource(resources[0]), audiences)
+    resource = await target.require_resource(view, await view.resource(named), audiences)
     decision.resource_id = resource.id
     decision.step = 8
     await target.require_dependency(view, client, resource)

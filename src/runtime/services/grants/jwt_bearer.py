@@ -9,14 +9,13 @@ Spec: RFC 7523 sections 2.1 and 3; RFC 7521 section 4.1.
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Any, TypeVar
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
-from runtime.domain.errors import InvalidGrant, InvalidRequest, SignInRefused, UnauthorizedClient, Unavailable
+from runtime.domain.errors import InvalidGrant, InvalidRequest, SignInRefused, Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
@@ -25,10 +24,11 @@ from runtime.domain.oauth.claims import is_time
 from runtime.services.authority import admission
 from runtime.services.authority.admission import Assertion
 from runtime.services.authorization import requests
+from runtime.services.clients.single_use import is_first_use
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
 from runtime.services.issuing.responses import Authority
-from runtime.services.parties import ApplicationClient, require_application
+from runtime.services.parties import ApplicationClient, require_confidential
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
 from runtime.storage.sql import sessions
@@ -43,7 +43,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
     answer, authority = await redeem(
         context.parts,
         context.view,
-        require_application(context.client),
+        require_confidential(context.client),
         context.form,
         context.resources,
         context.now,
@@ -88,10 +88,8 @@ async def redeem(
     Args:
         jkt: thumbprint of the key that the sender has proved to have; the access token is bound to it.
     Raises: InvalidRequest; InvalidGrant, with one text for whatever is wrong with the assertion or its user;
-        UnauthorizedClient for a public client; InvalidScope, InvalidTarget, AccessDenied; Unavailable.
+        InvalidScope, InvalidTarget, AccessDenied; Unavailable.
     """
-    if client.is_public:
-        raise UnauthorizedClient("a public client may not redeem assertions")
     if (assertion := form.get("assertion")) is None:
         raise InvalidRequest("`assertion` is missing")
     vouched = await _verified(parts, view, client, assertion, now)
@@ -185,10 +183,14 @@ async def _admissible(asked: Coroutine[Any, Any, _T]) -> _T:
 
 async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetime) -> None:
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
-    digest = sha256(f"{vouched.way.issuer}\0{vouched.token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    lasts = int(vouched.ends - now.timestamp()) + 1
-    if not await parts.state.use_once(
-        f"vouched:{view.id}:{digest}", made_at=vouched.made_at, ttl_seconds=lasts
+    if not await is_first_use(
+        parts,
+        view,
+        "vouched",
+        vouched.way.issuer,
+        vouched.token_id,
+        made_at=vouched.made_at,
+        ttl_seconds=int(vouched.ends - now.timestamp()) + 1,
     ):
         raise InvalidGrant(REFUSED, internal="the assertion was used before")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runtime.domain.errors import InvalidScope, UnauthorizedClient
+from runtime.domain.errors import InvalidScope
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
@@ -40,16 +40,14 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.services.parties import ApplicationClient, Client, require_application
+from runtime.services.parties import ApplicationClient, Client, require_confidential
 from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
     """A token for one resource, on the authority of the subject token's user."""
-    client = require_application(context.client)
-    if client.is_public:
-        raise UnauthorizedClient("a public client may not exchange tokens")
+    client = require_confidential(context.client)
     request = read_request(context.form, context.resources, context.audiences)
     return await exchange(
         context.parts,

@@ -14,7 +14,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts
-from runtime.domain.oauth.resources import RequestedResource
+from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
 from runtime.services.authority.consents import authorization_required
 from runtime.services.clients import recognition
@@ -77,15 +77,14 @@ async def choose_target(
         the resource: the user has taken it back, or has agreed to another client than it is by now.
     Spec: RFC 8707 section 2.2; zone interface, section 3.
     """
-    if len(named) > 1:
-        raise InvalidTarget("name one `resource` for one access token")
+    wanted = at_most_one(named)
     if not await consents.covers_sign_in(parts, view, authority.client, authority.user, authority.scopes):
         raise authorization_required(view, authority.client, None, internal="no consent to signing in")
     authorized = {each.id: each for each in authority.resources}
-    if named and named[0] == view.issuer:
+    if wanted == view.issuer:
         return None
-    if named:
-        found = await view.resource(named[0])
+    if wanted is not None:
+        found = await view.resource(wanted)
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("`resource` is not one the user has authorized")

@@ -14,10 +14,9 @@ from urllib.parse import urlencode
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import SealBroken, new_secret
-from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.domain.kinds.user_agent import Registration
-from runtime.domain.oauth.claims import ID_TOKEN_TYPE
+from runtime.services.authority.id_token_hints import read_hint
 from runtime.services.authorization.requests import Parameters
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -77,7 +76,7 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         raise BadLink(failure.detail) from None
     if repeated := parameters.repeated():
         raise BadLink(f"`{repeated[0]}` was sent more than once")
-    hinted = _read_hint(parts, view, hint) if hint is not None else {}
+    hinted = read_hint(parts, view, hint, client_id=None) if hint is not None else {}
     if hinted is None:
         return SignOutRequest()
     client = await _client(view, hinted, client_id)
@@ -141,22 +140,6 @@ async def take(parts: Parts, zone_id: str, state: str | None, browser: str | Non
     if not parts.hasher.matches(browser, bytes.fromhex(kept.browser)):
         return SignOutRequest()
     return kept.request if await parts.state.take(key) is not None else SignOutRequest()
-
-
-def _read_hint(parts: Parts, view: ZoneView, hint: str) -> dict[str, Any] | None:
-    """The claims of an ID token this zone issued, expired or not; None when it is none."""
-    try:
-        return verify(
-            hint,
-            view.keys,
-            typ=ID_TOKEN_TYPE,
-            issuer=view.issuer,
-            audience=None,
-            now=parts.clock(),
-            allow_expired=True,
-        )
-    except InvalidToken:
-        return None
 
 
 async def _client(view: ZoneView, hinted: dict[str, Any], client_id: str | None) -> Client | None:
