@@ -224,7 +224,7 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         ("GET", path): (Flood(_get(path, request="{}", state="{}", code="{}", since="{}")),)
         for path in (
             *(f"{{issuer}}/oauth/{page}" for page in ("callback", "sign-in", "sign-up", "consent")),
-            *(f"{{issuer}}/oauth/{page}" for page in ("sign-out", "signed-out", "style.css")),
+            *(f"{{issuer}}/oauth/{page}" for page in ("sign-out", "signed-out", "connect", "style.css")),
             *("{issuer}/openid/logout", "{issuer}/openid/logout/callback", "{issuer}/openid/userinfo"),
             "{issuer}/.well-known/oauth-authorization-server",
             "{issuer}/.well-known/openid-configuration",

@@ -44,7 +44,9 @@ STANDARDS = (
         "RFC 6750", "Bearer tokens", "Tokens in the header alone; challenges that tell what was missing"
     ),
     Standard(
-        "RFC 7009", "Token revocation", "A refresh token ends its family; an unknown token is answered alike"
+        "RFC 7009",
+        "Token revocation",
+        "A refresh token ends its family; an unknown or foreign token is answered with 200 alike",
     ),
     Standard("RFC 7515", "JWS", "The algorithm comes from our key record, never from the header"),
     Standard("RFC 7517", "JWK", "RSA and EC keys, public members only, with an entity tag"),
@@ -66,7 +68,10 @@ STANDARDS = (
         "RFC 8414", "Server metadata", "All four forms of the address answer alike, whatever the Host header"
     ),
     Standard(
-        "RFC 8693", "Token exchange", "One resource an exchange, `act` always nested, scopes that only narrow"
+        "RFC 8693",
+        "Token exchange",
+        "One resource an exchange; `act` always nested; scopes narrow within a resource, and for another one "
+        "consent, grant and policy bound them",
     ),
     Standard("RFC 8707", "Resource indicators", "Recorded at authorize, narrowed at the token endpoint"),
     Standard(
@@ -74,7 +79,9 @@ STANDARDS = (
     ),
     Standard("RFC 9068", "JWT access tokens", "`at+jwt` with exactly one audience"),
     Standard(
-        "RFC 9126", "Pushed authorization requests", "Authenticated as at the token endpoint, used once"
+        "RFC 9126",
+        "Pushed authorization requests",
+        "Authenticated as at the token endpoint, for the same audiences; used once",
     ),
     Standard("RFC 9207", "Issuer identification", "`iss` in every answer that goes back by redirect"),
     Standard(
@@ -83,7 +90,7 @@ STANDARDS = (
     Standard(
         "RFC 9470",
         "Step-up authentication",
-        "`acr_values` and `max_age` are asked of the provider and verified",
+        "`acr_values` and `max_age` are asked of the provider and verified; both are essential",
     ),
     Standard(
         "RFC 9700", "Security best practice", "Exact redirect addresses, rotated refresh tokens, no referrer"
@@ -108,7 +115,8 @@ STANDARDS = (
     Standard(
         "OpenID Connect RP-Initiated Logout",
         "",
-        "Exact return addresses, only with a verified hint or client; otherwise the user is asked",
+        "Exact return addresses, only with a verified hint or client; without an ID token of the same sign-in "
+        "the user is asked",
         f"{_OPENID}/openid-connect-rpinitiated-1_0.html",
     ),
     Standard(

@@ -24,7 +24,11 @@ remembers.
 
 Who is beyond a limit hears 429 with `Retry-After`, unless it says otherwise. An address is what
 `ZONED_PROXIES` says; the /64 network of an IPv6 address counts as one. Counts are shared by all processes,
-but where it says *in each process*. A setting that is 0 lifts its limits."""
+but where it says *in each process*: such a limit is as many times higher as there are processes. A setting
+that is 0 lifts its limits.
+
+When Redis is away, who cannot be counted is refused with 503, and limits *in each process* go on. But `guess`
+is counted in each process for as long, and a refusal that `refusals` cannot count is told as it is."""
 _SHARES = """\
 In Redis, or without it in the memory of the process: there each zone has at most so many of a kind, and what
 is too many displaces only the same kind of the same zone."""
@@ -35,7 +39,7 @@ def document() -> str:
     parts = [
         _HEAD,
         "## Limits, by name",
-        _table(("Limit", "At most", "Of", "For", "Beyond", "Where"), map(_limit, LIMITS)),
+        _table(("Limit", "At most", "Counts", "Per", "Beyond", "Where"), map(_limit, LIMITS)),
         "## Addresses that take no token",
         _table(
             ("Request", "Leaves", "Limited by"),

@@ -92,6 +92,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     _get("{issuer}/oauth/consent", _NOTHING),
     _post("{issuer}/oauth/consent", "that the form was sent; a consent and a code", "forms-sent", "codes"),
+    _get("{issuer}/oauth/connect", _NOTHING),
     _get("{issuer}/account", "a sign-in that waits, for who is not signed in", *_SIGN_INS),
     _post(
         "{issuer}/account",

@@ -159,6 +159,9 @@ def test_denied_by_policy_and_by_the_user(site: Site) -> None:
     assert asked["error"] == "access_denied"
     assert asked["reason"] == "user_authorization_required"
     assert asked["error_uri"].startswith(f"{issuer}/oauth/connect?")
+    page = site.http.get(asked["error_uri"])
+    assert page.status_code == 200
+    assert "Your permission is needed" in page.text
 
     site.make(company.policies(zone, '@id("no") forbid (principal, action, resource);'))
 

@@ -286,6 +286,19 @@ class TestTokens:
     """What the tokens of a sign-in say."""
 
     @pytest.mark.standard("OpenID Connect Core")
+    def test_profile_alone_tells_no_address(self, site: Site) -> None:
+        """What the consent page calls name and profile is not the e-mail address by another name."""
+        zone = site.zone()
+        site.user(zone)
+        client = site.app(zone)
+        both = client.sign_in(scope="openid profile email")
+        assert claims(both["id_token"])["preferred_username"] == "ada@acme.example"
+
+        alone = client.sign_in(scope="openid profile")
+
+        assert "ada@acme.example" not in str(claims(alone["id_token"]))
+        assert "ada@acme.example" not in client.userinfo(alone["access_token"]).text
+
     def test_claims(self, site: Site) -> None:
         """Both tokens, as section 3 of the zone interface has them."""
         zone = site.zone()

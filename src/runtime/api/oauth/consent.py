@@ -20,6 +20,7 @@ def bind(app: Sanic[Any, Any]) -> None:
     """Serve the consent page of every zone."""
     bind_zone_route(app, show_consent, "/oauth/consent")
     bind_zone_route(app, consent, "/oauth/consent", methods=("POST",))
+    bind_zone_route(app, show_connect, "/oauth/connect")
 
 
 @answering_pages
@@ -52,3 +53,13 @@ async def consent(request: Request, parts: Parts, view: ZoneView) -> HTTPRespons
         raise InvalidRequest("the form says neither yes nor no")
     allowed = form.get("decision") == "allow"
     return follow(await flow.decide(parts, view, handle, interaction, browser, allowed=allowed), parts, view)
+
+
+@answering_pages
+async def show_connect(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+    """What a refused application's `error_uri` leads a user to: only a sign-in there can ask them.
+
+    What the address names is looked up by nobody, so that it tells nobody what a zone has, and puts no words
+    of a stranger's on the page.
+    """
+    return pages.page(view, "connect")

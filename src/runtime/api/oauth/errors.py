@@ -63,7 +63,12 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
         except Exception as failure:  # noqa: BLE001 - the edge: what is no refusal is logged and answers 500
             refusal = as_oauth_error(failure, request_id_of(request))
             if isinstance(refusal, ServerError):
-                log.exception("token endpoint failed", request_id=request_id_of(request), zone_id=zone_id)
+                log.exception(
+                    "zone endpoint failed",
+                    path=request.path,
+                    request_id=request_id_of(request),
+                    zone_id=zone_id,
+                )
             view = request.app.ctx.parts.zones.held(zone_id)
             return oauth_error_response(refusal, view.issuer if view else None)
 

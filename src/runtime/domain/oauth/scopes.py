@@ -98,3 +98,12 @@ def is_scope(value: str) -> bool:
 def to_text(scopes: Iterable[str]) -> str:
     """The `scope` parameter or claim, in one order however the set was made."""
     return " ".join(sorted(scopes))
+
+
+def member(scopes: Iterable[str]) -> dict[str, str]:
+    """The `scope` of a token response; left out when there is none, which the grammar has no text for.
+
+    Spec: RFC 6749 sections 3.3 and 5.1. An exchange always says it: zone interface, section 6, rule 8.
+    """
+    text = to_text(scopes)
+    return {"scope": text} if text else {}

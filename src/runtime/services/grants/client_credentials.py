@@ -125,5 +125,4 @@ def _issue(
         "access_token": issue_access_token(view, facts),
         "token_type": token_type(jkt),
         "expires_in": seconds(expires_at) - seconds(now),
-        "scope": scope_strings.to_text(scopes),
-    }
+    } | scope_strings.member(scopes)

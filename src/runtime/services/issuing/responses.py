@@ -146,8 +146,7 @@ async def answer(
         "access_token": access_token,
         "token_type": token_type(authority.jkt),
         "expires_in": int((facts.expires_at - now).total_seconds()),
-        "scope": scope_strings.to_text(granted | authority.scopes),
-    }
+    } | scope_strings.member(granted | authority.scopes)
     if "openid" in authority.scopes:
         members["id_token"] = issue_id_token(
             view,
@@ -174,7 +173,8 @@ def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]
         claims |= {"email": user.email, "email_verified": user.email_verified}
     if "profile" in scopes:
         claims |= dict(profile)
-        claims.setdefault("preferred_username", user.email)
+        if "email" in scopes:  # what the zone knows a user by is the address, which `profile` alone hides
+            claims.setdefault("preferred_username", user.email)
     return claims
 
 
