@@ -115,8 +115,8 @@ STANDARDS = (
     Standard(
         "OpenID Connect RP-Initiated Logout",
         "",
-        "Exact return addresses, only with a verified hint or client; without an ID token of the same sign-in "
-        "the user is asked",
+        "Exact return addresses, only with a verified hint or client; without an ID token of the same "
+        "sign-in the user is asked",
         f"{_OPENID}/openid-connect-rpinitiated-1_0.html",
     ),
     Standard(

@@ -102,8 +102,7 @@ async def client_of(
     claims = assertion.jws.payload
     if not await is_first_use(
         parts,
-        view,
-        "assertion",
+        f"assertion:{view.id}",
         client.client_id,
         rules.token_id(claims),
         made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_AHEAD_SECONDS),

@@ -147,8 +147,7 @@ async def prove(
         raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
     if not await is_first_use(
         parts,
-        view,
-        "proof",
+        f"proof:{view.id}",
         opened.thumbprint,
         token_id,
         made_at=opened.claims["iat"],

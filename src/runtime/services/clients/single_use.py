@@ -3,29 +3,26 @@
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from runtime.services.zones import ZoneView
-
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
 
 async def is_first_use(
     parts: "Parts",
-    view: ZoneView,
-    kind: str,
+    place: str,
     maker: str,
     token_id: str,
     *,
     made_at: float,
     ttl_seconds: int,
 ) -> bool:
-    """Take note of a JWT while it lasts; tell whether it was never used in this zone.
+    """Take note of a JWT while it lasts; tell whether it was never used there.
 
     Args:
-        kind: what sort of JWT it is, as the list of what is kept for a while has it.
+        place: what sort of JWT it is, and the zone that it is shown to.
         maker: who chose the `jti`, within whose JWTs it is unique.
         made_at: seconds since 1970, before which it cannot have been used.
     Raises: Unavailable when it cannot be told.
     """
     digest = sha256(f"{maker}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    return await parts.state.use_once(f"{kind}:{view.id}:{digest}", made_at=made_at, ttl_seconds=ttl_seconds)
+    return await parts.state.use_once(f"{place}:{digest}", made_at=made_at, ttl_seconds=ttl_seconds)

@@ -185,8 +185,7 @@ async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetim
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
     if not await is_first_use(
         parts,
-        view,
-        "vouched",
+        f"vouched:{view.id}",
         vouched.way.issuer,
         vouched.token_id,
         made_at=vouched.made_at,
