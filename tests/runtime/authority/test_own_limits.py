@@ -5,11 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 from tests.runtime.management.bundles.holding import PERMIT, archive_of
 from tests.runtime.sign_in.support import Answer, Browser, Page, Site, claims
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.storage.sql.tables import TABLES
 
 STORAGE = ("embedded", "servers")
 API = "https://api.example"
@@ -128,11 +130,25 @@ def test_silence_is_no_consent_whatever_an_administrator_has_set(site: Site, lim
     assert limited.is_limited()
 
 
+async def rename_as_before(site: Site, resource_id: str, identifier: str) -> None:
+    """Give a resource a name that the service refuses."""
+    async with site.parts.database.transaction() as conn:
+        resources = TABLES["Resource"]
+        await conn.execute(
+            update(resources).where(resources.c.id == resource_id).values(identifier=identifier)
+        )
+
+
 @pytest.mark.threat("29j")
 def test_a_scope_of_a_resource_is_another(site: Site, limited: Limited) -> None:
-    """A resource that goes by the zone's own name, with a scope of that name, opens nothing of the zone's."""
+    """A resource that goes by the zone's own name, with a scope of that name, opens nothing of the zone's.
+
+    None can be made by now; a database from before may have one.
+    """
     issuer = limited.notes.issuer
-    mine = site.run(site.company.resource(limited.zone, issuer, scopes=["policy_bundle", "openid"]))
+    scopes = ["policy_bundle", "openid"]
+    mine = site.run(site.company.resource(limited.zone, "https://mine.example", scopes=scopes))
+    site.run(rename_as_before(site, mine.id, issuer))
     acting = site.app(limited.zone, "acting", dependencies=[mine])
     tokens = acting.sign_in(limited.browser, resources=[issuer])
     exchanged = acting.token(
