@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
+from runtime.services import limits
 from runtime.services.kept import Kept
 from runtime.services.limits import Limit, place_of
 
@@ -39,7 +40,7 @@ class SecretGuessing:
     async def failed(self, parts: "Parts", zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Count a failure of the pair."""
         pair = _pair(client_id, address)
-        window = int(now) // GUESSES.seconds
+        window = limits.window(GUESSES.seconds, now)
         try:
             failures = await parts.state.count(
                 f"{GUESSES.name}:{zone_id}:{pair}:{window}", ttl_seconds=GUESSES.seconds
@@ -49,7 +50,7 @@ class SecretGuessing:
             failures = (self._alone.get(counted) or 0) + 1
             self._alone.put(counted, failures)
         if failures >= MAX_FAILURES:
-            self._blocked.put(f"{zone_id} {pair}", float((window + 1) * GUESSES.seconds))
+            self._blocked.put(f"{zone_id} {pair}", (now // GUESSES.seconds + 1) * GUESSES.seconds)
 
 
 def _pair(client_id: str, address: str) -> str:
