@@ -220,10 +220,9 @@ def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
     from reconciler.manifests.sources import SourceUnusable
 
     try:
-        source = find_source(paths)
+        return load_configuration(find_source(paths), load_kinds(), use_cache=use_cache)
     except SourceUnusable as error:
         raise Failure(USAGE, str(error)) from error
-    return load_configuration(source, load_kinds(), use_cache=use_cache)
 
 
 def _print_plan(made: Any, refusals: Sequence[Any], output: str) -> None:

@@ -218,7 +218,10 @@ def drift_lines(actions: Sequence[Action]) -> list[Line]:
 
 
 def watch_command(path: Path, options: Options, *, applies: bool) -> None:
-    """`zonectl watch`: one short result each time, until interrupted."""
+    """`zonectl watch`: one short result each time, until interrupted.
+
+    A command that means nothing ends it at once; what is wrong with files is told, and may be mended.
+    """
     from reconciler.apply.watching import watch_files
 
     try:
@@ -236,6 +239,8 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
         try:
             _watch_once(path, watched, applies=applies)
         except Failure as failure:
+            if failure.exit_code == USAGE and not changed:
+                raise
             if failure.lines:
                 _say(*tagged(Styled("error", "red"), *failure.lines))
         if not changed:

@@ -6,11 +6,13 @@ from pathlib import Path
 from reconciler import variables
 from reconciler.files import FileRefused
 from reconciler.manifests import Source
-from reconciler.manifests.diagnostics import suggest
+from reconciler.manifests.explaining import wrong_type
+from reconciler.manifests.settings import MappingWrong, read_mapping
 from reconciler.manifests.sources import SETTINGS_FILE
-from reconciler.manifests.yaml_reader import YamlProblem, read_documents
 
 MAX_SETTINGS_BYTES = 64 * 1024
+# A repository cannot allow itself anything.
+_OUTSIDE = {"allow_env": "this user's own file outside the repository, or on the command line"}
 _MEMBERS = ("owner", "organization", "server")
 
 
@@ -44,24 +46,17 @@ def read_settings(path: Path, source: Source) -> Configured:
     file = path / SETTINGS_FILE
     try:
         content = source.opener.read(str(named / SETTINGS_FILE), at_most=MAX_SETTINGS_BYTES)
-        documents = read_documents(content.decode("utf-8-sig"))
+        found = read_mapping(content, _MEMBERS, _OUTSIDE)
     except FileRefused as refused:
         if refused.code == "no-file":
             return Configured()
         raise SettingsWrong(f"{file}: {refused.reason}") from refused
-    except UnicodeDecodeError as error:
-        raise SettingsWrong(f"{file}: is not UTF-8 at byte {error.start}") from error
-    except YamlProblem as problem:
-        raise SettingsWrong(f"{file}:{problem.span.line + 1}: {problem.message}") from problem
-    settings = documents[0].value if len(documents) == 1 else {} if not documents else None
-    if not isinstance(settings, dict):
-        raise SettingsWrong(f"{file}: expected one mapping with {', '.join(_MEMBERS)}")
-    for name, value in settings.items():
-        if name not in _MEMBERS:
-            raise SettingsWrong(f"{file}: unknown member `{name}`{suggest(name, _MEMBERS)}")
+    except MappingWrong as error:
+        raise SettingsWrong(f"{file}{error.place}: {error}") from error
+    for name, (value, place) in found.items():
         if not isinstance(value, str):
-            raise SettingsWrong(f"{file}: `{name}` must be a string")
-    return Configured(**settings)
+            raise SettingsWrong(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
+    return Configured(**{name: value for name, (value, _) in found.items()})
 
 
 def find_owner(option: str | None, configured: Configured) -> str:

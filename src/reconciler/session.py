@@ -85,10 +85,9 @@ def load(path: Path) -> tuple[Configuration, Kinds]:
     """A valid configuration. Raises Failure with what is wrong with it."""
     kinds = load_kinds()
     try:
-        source = find_source([path])
+        configuration = load_configuration(find_source([path]), kinds)
     except SourceUnusable as error:
         raise Failure(USAGE, str(error)) from error
-    configuration = load_configuration(source, kinds)
     if configuration.diagnostics:
         problems = counted(len(configuration.diagnostics), "problem")
         raise Failure(FAILED, "the manifests are not valid", *diagnostic_lines(configuration), problems)

@@ -6,9 +6,8 @@ from pathlib import Path
 from reconciler.apply import AllowedNames, PatternWrong
 from reconciler.client.known_servers import state_directory
 from reconciler.files import Root, read_private
-from reconciler.manifests.diagnostics import suggest
+from reconciler.manifests.settings import MappingWrong, read_mapping
 from reconciler.manifests.sources import SETTINGS_FILE
-from reconciler.manifests.yaml_reader import YamlProblem, read_documents
 
 _MEMBER = "allow_env"
 
@@ -43,24 +42,16 @@ def allowed_names(option: Sequence[str], outside: Root) -> AllowedNames:
 
 def _listed(file: Path) -> list[str]:
     try:
-        documents = read_documents(read_private(file).decode("utf-8-sig"))
+        found = read_mapping(read_private(file), [_MEMBER])
     except FileNotFoundError:
         return []
     except OSError as error:
         raise TrustedWrong(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TrustedWrong(f"{file}: is not UTF-8 at byte {error.start}") from error
-    except YamlProblem as problem:
-        raise TrustedWrong(
-            f"{file}:{problem.span.line + 1}:{problem.span.column + 1}: {problem.message}"
-        ) from problem
-    settings = documents[0].value if documents else {}
-    if len(documents) > 1 or not isinstance(settings, dict):
-        raise TrustedWrong(f"{file}: expected one mapping with `{_MEMBER}`")
-    for name in settings:
-        if name != _MEMBER:
-            raise TrustedWrong(f"{file}: unknown member `{name}`{suggest(name, [_MEMBER])}")
-    names = settings.get(_MEMBER) or []
+    except MappingWrong as error:
+        raise TrustedWrong(f"{file}{error.place}: {error}") from error
+    names, place = found.get(_MEMBER, ([], ""))
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise TrustedWrong(f"{file}: `{_MEMBER}` must be a list of names, as in `[OKTA_SECRET, IDP_*]`")
+        raise TrustedWrong(
+            f"{file}{place}: `{_MEMBER}` must be a list of names, as in `[OKTA_SECRET, IDP_*]`"
+        )
     return names

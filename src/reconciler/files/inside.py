@@ -10,6 +10,7 @@ this user already.
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 MAX_TOTAL_BYTES = 128 * 1024 * 1024  # of all files together: a few bytes of links can name a large file often
@@ -87,9 +88,9 @@ class Root:
             lexical = os.path.normpath(self._joined(name, folder))
             linked = lexical.startswith(self._prefix)
             how = (
-                "leads out of the repository through a symbolic link"
+                "leads out of the repository through a symbolic link; put the file itself there"
                 if linked
-                else "is outside the repository"
+                else "is outside the repository, and only files in it are read"
             )
             raise FileRefused(name, "outside", how)
         raise FileRefused(
@@ -128,11 +129,11 @@ class Root:
             place = self.place(name, folder)
             if not place.endswith(endings):
                 raise _wrong_ending(name, endings) from None
-            content = _read_regular(name, place, at_most)
+            content = _read_linked(name, place, at_most)
         self._left -= 0 if again else len(content)
         if self._left < 0:
             raise FileRefused(
-                name, "too-large", f"is not read: all files together have more than {MAX_TOTAL_BYTES} bytes"
+                name, "too-large", f"is not read: all files together have more than {_size(MAX_TOTAL_BYTES)}"
             )
         return content
 
@@ -175,6 +176,18 @@ def _is_hidden(below: str) -> bool:
     return any(part[:1] == "." and part[:2] != ".." for part in below.split(os.sep))  # noqa: PTH206
 
 
+def _read_linked(name: str, place: str, at_most: int) -> bytes:
+    """The content of the regular file that a link leads to. Raises FileRefused."""
+    try:
+        return _read_regular(name, place, at_most)
+    except FileRefused as refused:
+        if refused.code == "link":
+            raise FileRefused(name, "link", "is a symbolic link that leads in a circle") from refused
+        if refused.code == "no-file":
+            raise FileRefused(name, "no-file", "is a symbolic link to a file that is not there") from refused
+        raise
+
+
 def _read_regular(name: str, place: str, at_most: int) -> bytes:
     """The content of a regular file at a path that is not a link. Raises FileRefused, with code `link`."""
     try:
@@ -184,19 +197,25 @@ def _read_regular(name: str, place: str, at_most: int) -> bytes:
             raise FileRefused(name, "link", "is a symbolic link") from error
         if isinstance(error, FileNotFoundError):
             raise FileRefused(name, "no-file", "is not there") from error
+        with suppress(OSError):
+            _require_regular(name, os.lstat(place).st_mode)
         raise _unreadable(name, error.strerror or "the system does not say why") from error
     except ValueError as error:
         raise _unreadable(name, "its name is none that a file can have") from error
     try:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            what = next((words for test, words in _TYPES if test(found.st_mode)), "a device")
-            raise FileRefused(name, "not-regular", f"is {what}, not a regular file")
+        _require_regular(name, found.st_mode)
         return _read_at_most(name, handle, found.st_size, at_most)
     except OSError as error:
         raise _unreadable(name, error.strerror or "the system does not say why") from error
     finally:
         os.close(handle)
+
+
+def _require_regular(name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        what = next((words for test, words in _TYPES if test(mode)), "a device")
+        raise FileRefused(name, "not-regular", f"is {what}, not a regular file")
 
 
 def _read_at_most(name: str, handle: int, size: int, at_most: int) -> bytes:
@@ -207,7 +226,15 @@ def _read_at_most(name: str, handle: int, size: int, at_most: int) -> bytes:
         if not more:
             return content
         content += more
-    raise FileRefused(name, "too-large", f"is larger than {at_most} bytes")
+    raise FileRefused(name, "too-large", f"is larger than {_size(at_most)}, the most that is read")
+
+
+def _size(count: int) -> str:
+    """A number of bytes, for people."""
+    for unit, name in ((1024 * 1024, "MiB"), (1024, "KiB")):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} bytes"
 
 
 def _wrong_ending(name: str, endings: str | tuple[str, ...]) -> FileRefused:

@@ -5,11 +5,11 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from reconciler.kinds import Kinds
+from reconciler.kinds import Kind, Kinds
 from reconciler.kinds.reading import API_VERSION
 
-from .diagnostics import suggest
-from .explaining import Finding, explain, type_of
+from .diagnostics import bounded, closest, suggest
+from .explaining import Finding, explain, source_problem, wrong_type
 from .placing import is_literal, value_at
 
 
@@ -38,46 +38,111 @@ class Validators:
     def findings(self, value: Any) -> list[Finding]:
         """Everything wrong with a document, in schema order."""
         if not isinstance(value, dict):
-            return [Finding((), False, "not-a-manifest", f"expected a manifest, found {type_of(value)}")]
+            wanted = "a mapping with `apiVersion` and `kind`"
+            return [Finding((), False, "not-a-manifest", wrong_type("a manifest", wanted, value))]
         if opening := list(self._opening(value)):
             return opening
         kind = self.kinds.by_name[value["kind"]]
+        secrets = [("spec", *path) for path in kind.secrets]
         literal = [
-            Finding(("spec", *path), False, "literal-secret", _literal_secret(path[-1]))
-            for path in kind.secrets
-            if is_literal(value_at(value, ("spec", *path)))
+            Finding(path, False, "literal-secret", _literal_secret(path[-1]))
+            for path in secrets
+            if is_literal(value_at(value, path))
         ]
-        refused = {finding.path for finding in literal}
-        found = list(literal)
+        found = [*literal, *_source_findings(kind, value)]
+        told = {finding.path for finding in found}
         for error in self.of(kind.name).iter_errors(value):
-            if tuple(error.instance_path) not in refused:
-                found.extend(explain(error, kind.schema))
+            path = tuple(error.instance_path)
+            if not any(path[: len(each)] == each for each in secrets):
+                found.extend(each for each in explain(error, kind.schema) if each.path not in told)
         return _without_echoes(found) or [Finding((), False, "invalid", f"this is not a valid {kind.name}")]
 
     def _opening(self, value: Mapping[str, Any]) -> Iterator[Finding]:
         """What is wrong with `apiVersion` and `kind`; while they are, nothing else can be told."""
-        version, kind = value.get("apiVersion"), value.get("kind")
-        if version is None:
-            hint = suggest("apiVersion", [name for name in value if isinstance(name, str)])
-            yield Finding((), False, "missing", f"`apiVersion: {API_VERSION}` is missing{hint}")
-        elif version != API_VERSION:
-            yield Finding(("apiVersion",), False, "api-version", f"`apiVersion` must be `{API_VERSION}`")
-        if kind is None:
-            hint = suggest("kind", value)
-            yield Finding((), False, "missing", f"`kind` is missing{hint}")
-        elif not isinstance(kind, str) or kind not in self.kinds.by_name:
-            known = self.kinds.by_name
-            hint = suggest(kind, known) or f"; the kinds are {', '.join(f'`{name}`' for name in known)}"
-            yield Finding(("kind",), False, "unknown-kind", f"unknown kind `{kind}`{hint}")
+        if "apiVersion" not in value:
+            yield _missing(value, "apiVersion", f"apiVersion: {API_VERSION}")
+        elif (version := value["apiVersion"]) != API_VERSION:
+            found = f", not `{bounded(version)}`" if isinstance(version, str) else ""
+            message = f"`apiVersion` must be `{API_VERSION}`{found}"
+            yield Finding(("apiVersion",), False, "api-version", message)
+            if isinstance(version, str) and version.partition("/")[0] != API_VERSION.partition("/")[0]:
+                return  # somebody else's file: its kind is none of ours
+        if "kind" not in value:
+            yield _missing(value, "kind", "kind", _kinds(sorted(self.kinds.by_name)))
+        elif not isinstance(kind := value["kind"], str):
+            yield Finding(("kind",), False, "wrong-type", wrong_type("`kind`", "a string", kind))
+        elif kind not in self.kinds.by_name:
+            known = sorted(self.kinds.by_name)
+            hint = suggest(kind, known) or _kinds(known)
+            strange = next((each for each in kind if each.isprintable() and not each.isascii()), None)
+            if strange is not None:
+                hint += f" (it has U+{ord(strange):04X} in it, which is no letter of ASCII)"
+            yield Finding(("kind",), False, "unknown-kind", f"unknown kind `{bounded(kind)}`{hint}")
+
+
+def _kinds(names: Sequence[str]) -> str:
+    return f"; the kinds are {', '.join(f'`{name}`' for name in names)}"
+
+
+def _missing(value: Mapping[str, Any], name: str, written: str, hint: str = "") -> Finding:
+    """A member that is needed is not there, or there under another name."""
+    close = closest(name, value, cutoff=0.75)
+    if close is None:
+        return Finding((), False, "missing", f"`{written}` is missing{hint}")
+    if close.startswith(f"{name}:"):
+        return Finding((close,), True, "unknown-member", f"a space is missing after `{name}:`")
+    return Finding((close,), True, "unknown-member", f"unknown member `{close}`; did you mean `{name}`?")
+
+
+def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """What is wrong with the sources of secrets. What stands there is not repeated: it may be the secret."""
+    for path in kind.secrets:
+        at, member = ("spec", *path), path[-1]
+        value = value_at(document, at)
+        if not isinstance(value, dict):
+            continue
+        choices, schemas = _sources(kind, path)
+        listed = ", ".join(f"`{name}`" for name in choices)
+        for name in value:
+            if name in schemas:
+                if problem := source_problem(name, schemas[name], value[name]):
+                    yield Finding((*at, name), False, "wrong-type", problem)
+            elif (meant := closest(name, schemas, cutoff=0.75)) is not None:
+                message = f"unknown member `{name}` in `{member}`; did you mean `{meant}`?"
+                yield Finding((*at, name), True, "unknown-member", message)
+            else:
+                message = f"`{member}` takes one of {listed}, and no secret itself"
+                yield Finding((*at, name), True, "unknown-member", message)
+        given = [name for name in choices if name in value]
+        if len(given) > 1:
+            yield Finding(at, True, "ambiguous", f"`{member}` takes only one of {listed}")
+        elif not given and not value.keys() - schemas.keys():
+            yield Finding(at, True, "missing", f"one of {listed} is required in `{member}`")
+
+
+def _sources(kind: Kind, path: Sequence[str]) -> tuple[list[str], dict[str, Mapping[str, Any]]]:
+    """The sources that a secret takes, and the schemas of all that may stand beside one."""
+    schema: Mapping[str, Any] = kind.schema["properties"]["spec"]
+    for name in path:
+        schema = schema["properties"][name]
+    branches = schema["oneOf"]
+    members = {name: below for branch in branches for name, below in branch["properties"].items()}
+    return [name for branch in branches for name in branch["required"]], members
 
 
 def _without_echoes(found: Sequence[Finding]) -> list[Finding]:
-    """The findings without `x is missing` where a misspelt `x` is told already."""
-    meant = {(each.path[:-1], each.message.rpartition("did you mean ")[2]) for each in found if each.on_key}
+    """The findings without what another one tells: `x` is missing, and it is misspelt; a choice's type."""
+    written = {
+        (each.path[:-1], each.message.rpartition("`")[0].rpartition("`")[2].removesuffix(":"))
+        for each in found
+        if each.on_key and each.code == "unknown-member"
+    }
+    chosen = {each.path for each in found if each.code == "not-allowed"}
     return [
         each
         for each in found
-        if each.code != "missing" or (each.path, each.message.partition(" ")[0] + "?") not in meant
+        if not (each.code == "missing" and (each.path, each.message.split("`")[1]) in written)
+        and not (each.code == "wrong-type" and each.path in chosen)
     ]
 
 

@@ -13,8 +13,9 @@ from .cache import Cache, Entry
 from .checks import Validators
 from .crosschecks import cross_check
 from .diagnostics import Diagnostic, diagnose
+from .encoding import NotText, decode
 from .placing import report_document
-from .sources import ENDINGS, MAX_FILE_BYTES, Source
+from .sources import ENDINGS, MAX_FILE_BYTES, Source, SourceUnusable, seen_from_here
 from .yaml_reader import YamlProblem, read_documents
 
 
@@ -33,6 +34,9 @@ def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) 
 
     Every problem that can be told is told at once. References are followed only when all documents are valid
     by themselves: a misspelt manifest would make every reference to it look wrong too.
+
+    Raises:
+        SourceUnusable: there is not one manifest; what is described elsewhere would be planned for deletion.
     """
     cache = Cache(source, kinds) if use_cache else None
     validators = Validators(kinds)
@@ -50,8 +54,17 @@ def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) 
     if cache is not None:
         cache.save()
     if not diagnostics:
+        if not manifests:
+            raise SourceUnusable(_nothing_in(source))
         manifests, diagnostics = cross_check(source, manifests)
     return Configuration(source, tuple(manifests), tuple(sorted(set(diagnostics))), len(source.files))
+
+
+def _nothing_in(source: Source) -> str:
+    named = ", ".join(f"`{seen_from_here(path)}`" for path in source.named[:5])
+    if not source.files:
+        return f"there are no manifests in {named}: no file there ends with `.yaml` or `.yml`"
+    return f"there are no manifests in {named}: what was read holds nothing but comments"
 
 
 def _readable(name: str) -> str:
@@ -79,10 +92,10 @@ def _read_file(
     if cache is not None and (known := cache.find(digest)) is not None:
         return known
     try:
-        text = content.decode("utf-8-sig")
+        text = decode(content)
         documents = read_documents(text)
-    except UnicodeDecodeError as error:
-        diagnostics.append(diagnose(name, "", None, "encoding", f"is not UTF-8 at byte {error.start}"))
+    except NotText as error:
+        diagnostics.append(diagnose(name, error.text, error.span, "encoding", error.message))
         return []
     except YamlProblem as problem:
         diagnostics.append(diagnose(name, text, problem.span, "yaml", problem.message))

@@ -6,15 +6,18 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from reconciler.files import FileRefused
-from reconciler.kinds import Manifest, Ref
+from reconciler.kinds import Manifest, Origin, Ref
 from reconciler.kinds.values import Key
 
-from .diagnostics import Diagnostic, diagnose, suggest
-from .placing import find_span, secret_spans
+from .diagnostics import Diagnostic, bounded, suggest
+from .encoding import NotText, decode
+from .placing import Shown, more_problems
+from .positions import Path
 from .sources import MAX_FILE_BYTES, Source
-from .yaml_reader import Document, Path, read_documents
+from .yaml_reader import Document, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
+MOST_FINDINGS = 1000  # of a configuration
 
 
 def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[Diagnostic]]:
@@ -27,6 +30,8 @@ def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Man
         check.references(manifest)
         check.addresses(manifest)
         check.sole(manifest)
+    if check.more:
+        check.found.append(more_problems(check.found[-1].path, check.more))
     return completed, check.found
 
 
@@ -38,6 +43,8 @@ class _Check:
         self.zoned = {manifest.kind.name: manifest.kind.zoned for manifest in manifests}
         self.zones = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
         self.found: list[Diagnostic] = []
+        self.more = 0
+        self._shown: dict[Origin, Shown] = {}
         self._sole: dict[tuple[str | None, str, str], Manifest] = {}
         self._read: dict[str, tuple[str, dict[int, Document]]] = {}
 
@@ -66,6 +73,9 @@ class _Check:
     def reference(self, manifest: Manifest, path: Path, ref: Ref, name: str) -> None:
         zone = self.zone_of(manifest, ref)
         if Key(zone, ref.kind, name) in self.by_key:
+            return
+        if len(self.found) >= MOST_FINDINGS:  # what was probably meant is looked for among all names
+            self.more += 1
             return
         known = {key.name: key.zone for key in self.by_key if key.kind == ref.kind}
         here = [key.name for key in self.by_key if key.kind == ref.kind and key.zone == zone]
@@ -120,14 +130,15 @@ class _Check:
         at: Path = ("spec", member)
         try:
             content = self.source.opener.read(name, manifest.folder, at_most=MAX_TEXT_BYTES, endings=ending)
-            return content.decode("utf-8-sig")
+            return decode(content)
         except FileRefused as refused:
             message = str(refused)
             if refused.code == "no-file":
                 message = f"there is no file `{name}`{suggest(*self.siblings(manifest, name))}"
             self.tell(manifest, at, refused.code, message)
-        except UnicodeDecodeError as error:
-            self.tell(manifest, at, "unreadable", f"`{name}` is not UTF-8 at byte {error.start}")
+        except NotText as error:
+            where = f" in line {error.span.line + 1}, column {error.span.column + 1}" if error.span else ""
+            self.tell(manifest, at, "encoding", f"`{bounded(name)}`{where}: {error.message}")
         return None
 
     def siblings(self, manifest: Manifest, name: str) -> tuple[str, list[str]]:
@@ -137,11 +148,14 @@ class _Check:
 
     def tell(self, manifest: Manifest, path: Path, code: str, message: str) -> None:
         """Report at a member of a manifest; its file is read again to learn where that stands."""
-        text, documents = self.located(manifest.origin.path)
-        document = documents[manifest.origin.line]
-        span = find_span(document.places, path, on_key=False)
-        hidden = secret_spans(document, manifest.kind)
-        self.found.append(diagnose(manifest.origin.path, text, span, code, message, hidden))
+        if len(self.found) >= MOST_FINDINGS:
+            self.more += 1
+            return
+        origin = manifest.origin
+        text, documents = self.located(origin.path)
+        if origin not in self._shown:
+            self._shown[origin] = Shown(documents[origin.line], manifest.kind)
+        self.found.append(self._shown[origin].diagnose(origin.path, text, path, code, message, on_key=False))
 
     def located(self, path: str) -> tuple[str, dict[int, Document]]:
         if path not in self._read:

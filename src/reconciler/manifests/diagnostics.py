@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from .yaml_reader import Span
+from .masking import mask_comment, mask_spans, mask_tokens, mask_unread
+from .positions import Span, split_lines
+
+MOST_EXCERPT = 120  # characters of a line that are shown around what is meant
+MOST_VALUE = 60  # and of a value within a message
+MOST_MESSAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
     """One finding.
 
-    `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written
-    with the values of secrets left out.
+    `line`, `column` and `end_column` count from 1 (0: the file as a whole). `excerpt` is the line as written,
+    or a part of it, without secrets; `mark` is what is meant in it, first and behind the last character.
     """
 
     path: str
@@ -23,6 +28,7 @@ class Diagnostic:
     code: str
     message: str
     excerpt: str = ""
+    mark: tuple[int, int] = (0, 0)
 
     def as_json(self) -> dict[str, Any]:
         """The finding as a JSON object."""
@@ -37,33 +43,64 @@ class Diagnostic:
 
 
 def diagnose(
-    path: str, text: str, span: Span | None, code: str, message: str, hidden: Sequence[Span] = ()
+    path: str,
+    text: str,
+    span: Span | None,
+    code: str,
+    message: str,
+    hidden: Sequence[Span] | None = None,
+    *,
+    comments: int = 0,
 ) -> Diagnostic:
-    """A finding with its excerpt. *hidden* are the places of literal secrets, which are never shown."""
+    """A finding with its excerpt.
+
+    Args:
+        hidden: where secrets stand, which are never shown; None: the text is not understood, and all that may
+            be one is hidden.
+        comments: the column from which on the line holds no values.
+    """
+    message = bounded(mask_tokens(message), MOST_MESSAGE)
     if span is None:
         return Diagnostic(path, 0, 0, 0, code, message)
-    lines = text.splitlines()
+    lines = split_lines(text)
     line = lines[span.line] if span.line < len(lines) else ""
     end = span.end_column if span.end_line == span.line else len(line)
     end = max(min(end, len(line.rstrip())), span.column + 1)
-    excerpt = _without_secrets(line, span.line, hidden)
-    return Diagnostic(path, span.line + 1, span.column + 1, end + 1, code, message, excerpt)
+    if hidden is None:
+        shown = mask_unread(lines, span.line) if line else ""
+    else:
+        shown = mask_comment(mask_spans(line, span.line, hidden), comments)
+    excerpt, mark = _window(mask_tokens(shown).rstrip(), span.column, end)
+    return Diagnostic(path, span.line + 1, span.column + 1, end + 1, code, message, excerpt, mark)
 
 
-def _without_secrets(line: str, number: int, hidden: Sequence[Span]) -> str:
-    for span in hidden:
-        if span.line <= number <= span.end_line:
-            begin = span.column if number == span.line else 0
-            end = span.end_column if number == span.end_line else len(line)
-            line = line[:begin] + "*" * max(end - begin, 0) + line[end:]
-    return line
+def _window(line: str, begin: int, end: int) -> tuple[str, tuple[int, int]]:
+    """A part of a line around what is meant, and where that is in it."""
+    first = (
+        max(min(begin - MOST_EXCERPT // 3, len(line) - MOST_EXCERPT), 0) if len(line) > MOST_EXCERPT else 0
+    )
+    last = min(first + MOST_EXCERPT, max(len(line), begin))
+    lead = "..." if first else ""
+    shown = lead + line[first:last] + ("..." if last < len(line) else "")
+    shift = len(lead) - first
+    return shown, (begin + shift, max(min(end, last), begin + 1) + shift)
+
+
+def bounded(text: str, most: int = MOST_VALUE) -> str:
+    """A text, cut when it is long."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """`; did you mean ...?` when one of the known words is close, else nothing."""
-    names = [name for name in known if name != word]
-    if not isinstance(word, str):
-        return ""
-    lowered = {name.lower(): name for name in names}
-    close = get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
-    return f"; did you mean `{lowered[close[0]]}`?" if close else ""
+    found = closest(word, known)
+    return f"; did you mean `{bounded(found)}`?" if found else ""
+
+
+def closest(word: object, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that was probably meant."""
+    if not isinstance(word, str) or len(word) > 2 * MOST_VALUE:
+        return None
+    lowered = {name.lower(): name for name in known if name != word}
+    close = get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
+    return lowered[close[0]] if close else None

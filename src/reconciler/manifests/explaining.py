@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from reconciler.kinds.shapes import follow
 
-from .diagnostics import suggest
-from .yaml_reader import Path
+from .diagnostics import bounded, suggest
+from .masking import SECRET_NAME
+from .positions import Path
 
-SECRET_NAME = re.compile(r"secret|password|private_?key|token$", re.IGNORECASE)
 _ARTICLES = {
     "string": "a string",
     "object": "a mapping",
@@ -20,6 +20,20 @@ _ARTICLES = {
     "null": "null",
 }
 _EMAIL, _URI, _PLAIN = "a@b", "a:b", "a b"
+# Words that a pattern takes -> what to say of it. The first of each pair stands for the whole.
+_PATTERNS: Mapping[frozenset[str], str] = {
+    frozenset({_EMAIL}): "must be an e-mail address",
+    frozenset({_URI}): "must be an absolute URI, as in `https://host/path`",
+    frozenset({_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b"}): (
+        "must not have `<`, `>` or control characters"
+    ),
+    frozenset({"ab", "a-b", "a_b"}): (
+        "takes lower-case letters and digits, with single `-` or `_` between them"
+    ),
+    frozenset({"ab", "AB", "a_b"}): "takes letters, digits and `_`, and does not begin with a digit",
+}
+_MEANT = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_NO_SPACE = re.compile(r"[A-Za-z_][\w-]*:\S")
 
 
 class Finding(NamedTuple):
@@ -38,81 +52,154 @@ def explain(error: Any, schema: Mapping[str, Any]) -> Iterator[Finding]:
     if name == "additionalProperties":
         known = _properties(schema, error.schema_path)
         for member in kind.unexpected:
-            hint = suggest(member, known) or (f"; it takes {_listed(known)}" if known else "")
-            where = f" in `{path[-1]}`" if path and isinstance(path[-1], str) else ""
-            yield Finding((*path, member), True, "unknown-member", f"unknown member `{member}`{where}{hint}")
+            yield Finding((*path, member), True, "unknown-member", _unknown(member, path, known, schema))
     elif name in ("anyOf", "oneOf"):
         yield from _explain_alternatives(error, schema, path)
     elif name == "enum":
         value = error.instance
         words = [str(option) for option in kind.options if option is not None]
         hint = suggest(value, words) or f"; it takes {_listed(words)}"
-        yield Finding(path, False, "not-allowed", f"{_shown(value)} is not allowed here{hint}")
+        yield Finding(path, False, "not-allowed", f"{_member(path)} cannot be {_shown(value, path)}{hint}")
+    elif name in ("minProperties", "maxProperties") and error.kind.limit == 1:
+        known = _properties(schema, error.schema_path)
+        number = "only one of" if name == "maxProperties" else "one of"
+        yield Finding(path, True, "ambiguous", f"{_member(path)} takes {number} {_listed(known)}")
     else:
         yield Finding(path, *_simple(error, name, path))
 
 
+def _unknown(member: str, path: Path, known: Sequence[str], schema: Mapping[str, Any]) -> str:
+    """What to say of a member that there is not."""
+    name, colon, _ = member.partition(":")
+    if colon and name in known:
+        return f"a space is missing after `{name}:`"
+    if member.startswith("//"):
+        return "a comment begins with `#`, not with `//`"
+    if odd := next((each for each in member if each.isspace() and each != " "), None):
+        return (
+            f"the name of this member has U+{ord(odd):04X} in it, which looks like a space and is none to "
+            "YAML; write a plain space"
+        )
+    hint = suggest(member, known)
+    if not hint and len(places := list(_find(schema, member))) == 1:
+        hint = f"; it belongs in `{'.'.join(places[0])}`"
+    elif not hint and known:
+        hint = f"; it takes {_listed(known)}"
+    where = f" in {_member(path)}" if path else ""
+    return f"unknown member `{bounded(member)}`{where}{hint}"
+
+
+def _find(schema: Mapping[str, Any], member: str, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The mappings of a manifest that have a member of that name."""
+    for name, below in schema.get("properties", {}).items():
+        if name == member and at:
+            yield at
+        if isinstance(below, Mapping):
+            yield from _find(below, member, (*at, name))
+
+
+def _member(path: Path) -> str:
+    """A member for a message: its name, or which item of a list it is."""
+    if not path:
+        return "this"
+    if isinstance(path[-1], str):
+        return f"`{bounded(path[-1])}`"
+    names = [each for each in path if isinstance(each, str)]
+    return f"item {path[-1] + 1}" + (f" of `{bounded(names[-1])}`" if names else "")
+
+
 def _simple(error: Any, name: str, path: Path) -> tuple[bool, str, str]:
     """(on the key?, code, message) of an error that needs no search."""
-    member = f"`{path[-1]}`" if path and isinstance(path[-1], str) else "this"
+    member, value = _member(path), error.instance
     if name == "required":
         where = f" in {member}" if path else ""
         return True, "missing", f"`{error.kind.property}` is missing{where}"
     if name == "type":
-        wanted = _expected(error)
-        return False, "wrong-type", f"{member} must be {wanted}, not {type_of(error.instance)}"
+        return False, "wrong-type", wrong_type(member, _expected(error), value)
     if name == "const":
-        return False, "not-allowed", f"{member} must be `{error.kind.expected_value}`"
+        return False, "not-allowed", f"{member} must be {_written(error.kind.expected_value)}"
     if name == "format":
-        wanted = "an absolute URI" if error.kind.format == "uri" else f"a valid {error.kind.format}"
+        wanted = (
+            "an absolute URI, as in `https://host/path`"
+            if error.kind.format == "uri"
+            else f"a valid {error.kind.format}"
+        )
         return False, "wrong-format", f"{member} must be {wanted}"
     if name == "pattern":
         return False, "wrong-format", f"{member} {_pattern_told(error.kind.pattern)}"
-    if name == "maxProperties":
-        return True, "ambiguous", f"{member} takes {_at_most(error.kind.limit)}"
-    if name in ("minLength", "minItems", "minProperties") and error.kind.limit == 1:
+    if name in ("minLength", "minItems") and error.kind.limit == 1:
         return False, "empty", f"{member} must not be empty"
-    message = str(error.message)
-    if SECRET_NAME.search(str(path[-1]) if path else ""):
-        message = f"does not satisfy `{name}`"
-    return False, "invalid", f"{member}: {message}"
+    if name == "maxLength":
+        return False, "too-long", f"{member} takes at most {error.kind.limit} characters, not {len(value)}"
+    if name in ("minimum", "maximum"):
+        bound = "at least" if name == "minimum" else "at most"
+        return False, "not-allowed", f"{member} must be {bound} {error.kind.limit}, not {_shown(value, path)}"
+    return False, "invalid", f"{member} does not satisfy `{name}`"
+
+
+def wrong_type(member: str, wanted: str, value: Any) -> str:
+    """A value of another type than the one that is due, and how it would become one."""
+    if value is None:
+        return f"{member} has no value; it must be {wanted}"
+    text = value.strip() if isinstance(value, str) else ""
+    hint = ""
+    if wanted == "a string" and isinstance(value, int | float):
+        hint = "; put it in quotes"
+    elif wanted == _ARTICLES["boolean"] and text.lower() in ("true", "false"):
+        hint = "; write it without quotes"
+    elif wanted == _ARTICLES["boolean"] and text.lower() in _MEANT:
+        hint = f"; did you mean `{_MEANT[text.lower()]}`?"
+    elif wanted == _ARTICLES["integer"] and text.isdecimal():
+        hint = "; write it without quotes"
+    elif wanted.startswith(_ARTICLES["object"]) and _NO_SPACE.match(text):
+        hint = "; write a space after the `:`"
+    elif wanted == _ARTICLES["array"] and text.startswith("-"):
+        hint = "; write a space after the `-` of each item"
+    found = "a fraction" if wanted == _ARTICLES["integer"] and isinstance(value, float) else type_of(value)
+    return f"{member} must be {wanted}, not {found}{hint}"
 
 
 def _pattern_told(pattern: str) -> str:
     """A pattern in words, as far as trying it shows what it is for."""
-    taken = {each for each in (_EMAIL, _URI, _PLAIN, "ab", "<") if re.search(pattern, each)}
-    if taken == {_EMAIL}:
-        return "must be an e-mail address"
-    if taken == {_URI}:
-        return "must be an absolute URI"
-    if taken == {_EMAIL, _URI, _PLAIN, "ab"}:
-        return "must not have `<`, `>` or control characters"
-    return f"must match `{pattern}`"
+    words = (_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b", "<")
+    taken = frozenset(each for each in words if re.search(pattern, each))
+    return _PATTERNS.get(taken, f"must match `{pattern}`")
+
+
+def source_problem(name: str, schema: Mapping[str, Any], value: Any) -> str:
+    """What is wrong with a member of a secret's source, without the value; empty when nothing is."""
+    member = f"`{name}`"
+    if "const" in schema:
+        return "" if value is schema["const"] else f"{member} must be {_written(schema['const'])}"
+    if not isinstance(value, str):
+        return wrong_type(member, _ARTICLES["string"], value)
+    if len(value) < schema.get("minLength", 0):
+        return f"{member} must not be empty"
+    pattern = schema.get("pattern", "")
+    return "" if re.search(pattern, value) else f"{member} {_pattern_told(pattern)}"
 
 
 def _explain_alternatives(error: Any, schema: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     branches = [list(branch) for branch in error.kind.context]
     if any(not branch for branch in branches):  # several alternatives hold where one may
         choices = _required_choices(schema, error.schema_path)
-        yield Finding(path, True, "ambiguous", f"only one of {_listed(choices)} may be given")
+        where = f" in {_member(path)}" if path else ""
+        yield Finding(path, True, "ambiguous", f"only one of {_listed(choices)} may be given{where}")
         return
     if all(len(branch) == 1 and branch[0].kind.name == "required" for branch in branches) and branches:
         choices = [branch[0].kind.property for branch in branches]
-        yield Finding(path, True, "missing", f"one of {_listed(choices)} is required")
+        where = f" in {_member(path)}" if path else ""
+        yield Finding(path, True, "missing", f"one of {_listed(choices)} is required{where}")
         return
     fitting = [branch for branch in branches if not _wrong_type(branch, path)]
     if not fitting:
-        wanted = _expected_of(branches)
-        member = f"`{path[-1]}`" if path and isinstance(path[-1], str) else "this"
-        yield Finding(path, False, "wrong-type", f"{member} must be {wanted}, not {type_of(error.instance)}")
+        yield Finding(
+            path, False, "wrong-type", wrong_type(_member(path), _expected_of(branches), error.instance)
+        )
         return
     meant = [branch for branch in fitting if not any(_is_choice(each) for each in branch)] or fitting
     for each in min(meant, key=len):
         yield from explain(each, schema)
-
-
-def _at_most(limit: int) -> str:
-    return "only one member" if limit == 1 else f"at most {limit} members"
 
 
 def _is_choice(error: Any) -> bool:
@@ -154,8 +241,14 @@ def type_of(value: Any) -> str:
     return "a string" if isinstance(value, str) else "a number"
 
 
-def _shown(value: Any) -> str:
-    return f"`{value}`" if isinstance(value, str | int | float) else type_of(value)
+def _shown(value: Any, path: Path) -> str:
+    """A value for a message; only what it is where a secret may stand."""
+    secret = any(isinstance(each, str) and SECRET_NAME.search(each) for each in path)
+    return _written(value) if isinstance(value, str | int | float) and not secret else type_of(value)
+
+
+def _written(value: Any) -> str:
+    return f"`{str(value).lower() if isinstance(value, bool) else bounded(str(value))}`"
 
 
 def _listed(words: Iterable[str]) -> str:

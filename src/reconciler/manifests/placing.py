@@ -1,31 +1,40 @@
 """Where in a file something is wrong, and what of it must not be shown."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.kinds import Kind
 
-from .diagnostics import Diagnostic, diagnose
-from .explaining import SECRET_NAME, Finding
-from .yaml_reader import Document, Path, Place, Span
+from .diagnostics import Diagnostic, closest, diagnose
+from .explaining import Finding
+from .masking import SECRET_NAME
+from .positions import Path, Place, Span
+from .yaml_reader import Document
+
+MOST_FINDINGS = 100  # of one document
+_SOURCES = ("from_env", "from_file", "keep", "version")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_PLAIN = re.compile(r"[\w./ -]{0,255}")  # names, paths and versions
 
 
 def report_document(
     path: str, text: str, document: Document, findings: Iterable[Finding], kind: Kind | None
 ) -> list[Diagnostic]:
     """Findings with the places that the document (read with places) gives them."""
-    hidden = secret_spans(document, kind)
-    return [
-        diagnose(
-            path,
-            text,
-            find_span(document.places, each.path, on_key=each.on_key),
-            each.code,
-            each.message,
-            hidden,
-        )
-        for each in findings
+    shown, found = Shown(document, kind), list(findings)
+    told = [
+        shown.diagnose(path, text, each.path, each.code, each.message, on_key=each.on_key)
+        for each in found[:MOST_FINDINGS]
     ]
+    if len(found) > MOST_FINDINGS:
+        told.append(more_problems(path, len(found) - MOST_FINDINGS))
+    return told
+
+
+def more_problems(path: str, count: int) -> Diagnostic:
+    """That there are more than anybody would read."""
+    return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; mend these first")
 
 
 def find_span(places: Mapping[Path, Place], path: Path, *, on_key: bool) -> Span:
@@ -42,16 +51,70 @@ def find_span(places: Mapping[Path, Place], path: Path, *, on_key: bool) -> Span
     return place.value
 
 
-def secret_spans(document: Document, kind: Kind | None) -> list[Span]:
-    """Where literal values stand that are, or by their name may be, secrets."""
-    known = {("spec", *path) for path in kind.secrets} if kind else set()
-    spans = []
-    for path, place in document.places.items():
-        name = path[-1] if path else None
-        named = isinstance(name, str) and SECRET_NAME.search(name)
-        if (path in known or named) and is_literal(value_at(document.value, path)):
-            spans.append(place.value)
-    return spans
+class Shown:
+    """What of a document may be shown: all but secrets, in values and in comments.
+
+    Attributes:
+        hidden: what belongs to a secret, or to a name that speaks of one, and is no source; and what repeats
+            one by an alias.
+    """
+
+    def __init__(self, document: Document, kind: Kind | None) -> None:
+        self.places = document.places
+        self.hidden: list[Span] = []
+        self._ends: dict[int, int] = {}
+        known = {("spec", *path) for path in kind.secrets} if kind else set()
+        secrets = set()
+        values = {path: value_at(document.value, path) for path in document.places}
+        for path, place in document.places.items():
+            for span in filter(None, place):
+                self._ends[span.end_line] = max(self._ends.get(span.end_line, 0), span.end_column)
+            at = next((n for n in range(1, len(path) + 1) if path[:n] in known or _speaks(path[n - 1])), None)
+            if at is None:
+                continue
+            name, value = path[-1], values[path]
+            if at == len(path):
+                self.hidden.extend(_behind_colon(place, name))
+            elif place.key is not None and not _is_source(name):
+                self.hidden.append(place.key)
+            if is_literal(value) and not (at < len(path) and _is_reference(name, value)):
+                self.hidden.append(place.value)
+                secrets.add(repr(value))
+        if secrets:
+            self.hidden.extend(
+                place.value
+                for path, place in document.places.items()
+                if is_literal(values[path]) and repr(values[path]) in secrets
+            )
+
+    def diagnose(
+        self, path: str, text: str, at: Path, code: str, message: str, *, on_key: bool
+    ) -> Diagnostic:
+        """A finding at a path of the document."""
+        span = find_span(self.places, at, on_key=on_key)
+        comments = self._ends.get(span.line, 0)
+        return diagnose(path, text, span, code, message, self.hidden, comments=comments)
+
+
+def _speaks(name: str | int) -> bool:
+    return isinstance(name, str) and SECRET_NAME.search(name) is not None
+
+
+def _behind_colon(place: Place, name: str | int | None) -> Iterator[Span]:
+    """Of a key such as `client_secret:value`, the value."""
+    if place.key is not None and isinstance(name, str) and ":" in name:
+        line, column, end_line, end_column = place.key
+        yield Span(line, column + name.index(":") + 1, end_line, end_column)
+
+
+def _is_source(name: str | int | None) -> bool:
+    return closest(name, _SOURCES, cutoff=0.75) is not None or name in _SOURCES
+
+
+def _is_reference(name: str | int | None, value: Any) -> bool:
+    """Tell whether something is where a secret comes from, and cannot be the secret by mistake."""
+    plain = _NAME if name == "from_env" else _PLAIN
+    return _is_source(name) and isinstance(value, str) and plain.fullmatch(value) is not None
 
 
 def is_literal(value: Any) -> bool:

@@ -15,7 +15,7 @@ MAX_FILE_BYTES = 8 * 1024 * 1024  # of one file with manifests
 
 
 class SourceUnusable(Exception):
-    """A path that was named is not there, cannot be read, or leads out of its repository."""
+    """A path that was named is not there, cannot be read, leads out of its repository or is empty."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +141,36 @@ def _opener(root: Path, real: Path, spelled: Sequence[Path]) -> Root:
     return opener
 
 
+def seen_from_here(path: str | Path) -> str:
+    """A path for people: relative to the current directory, unless that leads out of it."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
 def _walk(directory: Path) -> Iterator[str]:
     """The files that may be manifests. Raises SourceUnusable: what is not seen would be deleted."""
     for folder, folders, names in os.walk(directory, onerror=_refuse_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            if os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
+                raise SourceUnusable(
+                    f"`{seen_from_here(path)}` is a symbolic link to a directory, and manifests behind it "
+                    "are not read; put the directory itself there, or remove the link"
+                )
         for name in names:
-            if name.endswith(ENDINGS) and not name.startswith(".") and name != SETTINGS_FILE:
-                yield os.path.join(folder, name)  # noqa: PTH118
+            if not name.lower().endswith(ENDINGS) or name.startswith(".") or name == SETTINGS_FILE:
+                continue
+            path = os.path.join(folder, name)  # noqa: PTH118
+            if not name.endswith(ENDINGS):
+                raise SourceUnusable(
+                    f"`{seen_from_here(path)}` is not read: a manifest's name ends with "
+                    "`.yaml` or `.yml` in small letters; rename the file"
+                )
+            yield path
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    raise SourceUnusable(f"`{error.filename}` cannot be read: {error.strerror}") from error
+    raise SourceUnusable(f"`{seen_from_here(error.filename)}` cannot be read: {error.strerror}") from error
 
 
 def describe_commit(source: Source) -> dict[str, str]:
@@ -171,10 +190,14 @@ def describe_commit(source: Source) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+# Nothing is written into the repository, and no program runs that its settings name.
+_GIT_OPTIONS = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+
+
 def _git(root: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(  # noqa: S603 - fixed program, no shell
-            ["git", "-C", str(root), *arguments],  # noqa: S607 - the user's own git
+            ["git", *_GIT_OPTIONS, "-C", str(root), *arguments],  # noqa: S607 - the user's own git
             capture_output=True,
             encoding="utf-8",
             errors="backslashreplace",

@@ -7,7 +7,7 @@ expand to, so a few lines cannot become gigabytes.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.error import MarkedYAMLError, YAMLError
@@ -21,6 +21,11 @@ from yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+
+from .diagnostics import bounded
+from .masking import SECRET_NAME
+from .positions import Path, Place, Span, split_lines
+from .syntax import explain_syntax
 
 MAX_DEPTH = 64
 MAX_NODES = 200_000
@@ -46,24 +51,6 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _STRING_TAGS = (None, "!", "tag:yaml.org,2002:str")
-
-Path = tuple[str | int, ...]
-
-
-class Span(NamedTuple):
-    """A stretch of text; lines and columns from 0, the end exclusive."""
-
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-
-
-class Place(NamedTuple):
-    """Where a member stands: its key (None for list items and the root) and its value."""
-
-    key: Span | None
-    value: Span
 
 
 class YamlProblem(Exception):
@@ -122,6 +109,7 @@ class _Builder:
         self.nodes = 0
         self.stack: list[_Frame] = []
         self.document = Document(1, None)
+        self.quoted: Span | None = None
 
     def run(self) -> Iterator[Document]:
         try:
@@ -144,32 +132,52 @@ class _Builder:
                 elif kind is DocumentEndEvent:
                     yield self.document
         except MarkedYAMLError as error:
-            mark: Any = error.problem_mark or error.context_mark
-            span = Span(0, 0, 0, 1)
-            if mark is not None:
-                span = Span(mark.line, mark.column, mark.line, mark.column + 1)
-            raise YamlProblem(error.problem or "this is not YAML", span) from error
+            flow = next((each.start for each in reversed(self.stack) if self.is_flow(each)), None)
+            raise YamlProblem(*explain_syntax(error, split_lines(self.text), self.quoted, flow)) from error
         except YAMLError as error:
             raise YamlProblem(*self._unreadable(error)) from error
 
+    def is_flow(self, frame: _Frame) -> bool:
+        """Tell whether a container is written in brackets or braces."""
+        line = split_lines(self.text)[frame.start.line]
+        return line[frame.start.column : frame.start.column + 1] in ("[", "{")
+
     def _unreadable(self, error: YAMLError) -> tuple[str, Span]:
         """A character that YAML does not admit, looked for again: the parser's position counts bytes."""
-        for number, line in enumerate(self.text.splitlines()):
+        for number, line in enumerate(split_lines(self.text)):
             for column, character in enumerate(line):
                 if character != "\t" and not character.isprintable() and ord(character) < 0xA0:
-                    return f"control character U+{ord(character):04X} is not allowed", Span(
-                        number, column, number, column + 1
+                    return (
+                        (
+                            f"the control character U+{ord(character):04X} is not allowed; remove it, "
+                            f'or write it as an escape in double quotes: "\\u{ord(character):04x}"'
+                        ),
+                        Span(number, column, number, column + 1),
                     )
         return str(getattr(error, "reason", "this is not YAML")), Span(0, 0, 0, 1)
 
+    def name(self, text: str) -> str:
+        """A name for a message; none for what stands where a secret may."""
+        secret = any(SECRET_NAME.search(each.key or "") for each in self.stack)
+        return "" if secret else f" `{bounded(text)}`"
+
+    def refuse_tag(self, event: Any, taken: tuple[str | None, ...] = _STRING_TAGS) -> None:
+        if event.tag not in taken:
+            raise YamlProblem(
+                f"the tag{self.name(event.tag.replace('tag:yaml.org,2002:', '!!'))} is not allowed; "
+                "put a value that begins with `!` in quotes",
+                _span(event),
+            )
+
     def scalar(self, event: Any) -> None:
+        if event.style in ("'", '"'):
+            self.quoted = _span(event)
         frame = self.stack[-1] if self.stack else None
         if frame is not None and frame.is_map and frame.key is None:
             self.key(frame, event)
             return
         value = event.value
-        if event.tag not in _STRING_TAGS:
-            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        self.refuse_tag(event)
         if event.tag is None and event.implicit[0]:
             value = self.plain(value, event)
         if event.anchor is not None:
@@ -193,37 +201,41 @@ class _Builder:
             number = float(text)
         elif _NOT_JSON.fullmatch(text):
             raise YamlProblem(
-                f"`{text}` is not a number that can be stored; quote it to make it a string", _span(event)
+                "this is not a number that JSON can hold; put it in quotes to make it a string", _span(event)
             )
         else:
             return text
         if abs(number) > MAX_INTEGER:
-            raise YamlProblem("the number is too large; quote it to make it a string", _span(event))
+            raise YamlProblem("this number is too large; put it in quotes to make it a string", _span(event))
         return number
 
     def key(self, frame: _Frame, event: Any) -> None:
         name = event.value
-        if event.tag not in _STRING_TAGS:
-            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        self.refuse_tag(event)
         if event.anchor is not None:
-            raise YamlProblem("an anchor cannot stand on a key", _span(event))
+            raise YamlProblem(
+                "an anchor (`&`) cannot stand before a key; put it before the value", _span(event)
+            )
         if name == "<<" and event.implicit[0]:
             raise YamlProblem("merge keys (`<<`) are not allowed; write the members out", _span(event))
         if name in frame.container:
-            raise YamlProblem(f"`{name}` is given twice", _span(event))
+            raise YamlProblem(
+                f"the key{self.name(name)} stands twice in one mapping; remove one of them, "
+                "or separate documents by a line `---`",
+                _span(event),
+            )
         frame.key = name
         frame.key_span = _span(event) if self.keep_places else None
 
     def open(self, event: Any, container: Any, is_map: bool) -> None:
-        if event.tag not in (None, "!"):
-            raise YamlProblem(f"tag `{event.tag}` is not allowed", _span(event))
+        self.refuse_tag(event, (None, "!"))
         if len(self.stack) >= MAX_DEPTH:
-            raise YamlProblem(f"nested deeper than {MAX_DEPTH} levels", _span(event))
+            raise YamlProblem(f"this is nested deeper than {MAX_DEPTH} levels", _span(event))
         path: Path = ()
         if self.stack:
             frame = self.stack[-1]
             if frame.is_map and frame.key is None:
-                raise YamlProblem("a key must be a string", _span(event))
+                raise YamlProblem(self.no_key(event), _span(event))
             if self.keep_places:
                 path = (*frame.path, frame.key if frame.is_map else len(frame.container))  # type: ignore[arg-type]
         else:
@@ -236,11 +248,25 @@ class _Builder:
             self.anchors[frame.anchor] = (frame.container, frame.size)
         self.put(frame.container, frame.size, event, frame.start)
 
+    def no_key(self, event: Any) -> str:
+        """What to say of a list, a mapping or an alias in the place of a key."""
+        line, column = event.start_mark.line, event.start_mark.column
+        if split_lines(self.text)[line][:column].endswith("{"):
+            return (
+                "manifests are plain YAML, and templates are not filled in; "
+                "put a value that begins with a brace in quotes"
+            )
+        return "a key must be a string"
+
     def alias(self, event: Any) -> None:
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            raise YamlProblem("a key must be a string", _span(event))
+            raise YamlProblem(self.no_key(event), _span(event))
         if event.anchor not in self.anchors:
-            raise YamlProblem(f"there is no anchor `{event.anchor}` before this alias", _span(event))
+            raise YamlProblem(
+                f"there is no anchor{self.name('&' + event.anchor)} before this alias in the document; "
+                "put a value that begins with `*` in quotes",
+                _span(event),
+            )
         value, size = self.anchors[event.anchor]
         self.put(value, size, event)
 
@@ -255,7 +281,8 @@ class _Builder:
         frame.size += size
         if frame.size > MAX_NODES:
             raise YamlProblem(
-                f"the document has more than {MAX_NODES} values, aliases expanded", _span(event, start)
+                f"the document has more than {MAX_NODES:,} values, aliases expanded; split it",
+                _span(event, start),
             )
         if frame.is_map:
             assert frame.key is not None  # noqa: S101 - the parser pairs keys with values

@@ -1,11 +1,11 @@
 """Findings as text and as JSON."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 from reconciler.manifests import Configuration, Diagnostic
+from reconciler.manifests.sources import seen_from_here
 from reconciler.terminal import Line, Styled, printable
 
 
@@ -16,12 +16,7 @@ def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
     """
     root = configuration.source.root
     for each in configuration.diagnostics:
-        yield from _block(each, _seen_from_here(root / each.path))
-
-
-def _seen_from_here(file: Path) -> str:
-    path = os.path.relpath(file)
-    return path if not path.startswith("..") else str(file)
+        yield from _block(each, seen_from_here(root / each.path))
 
 
 def _block(diagnostic: Diagnostic, place: str) -> Iterator[Line]:
@@ -30,13 +25,20 @@ def _block(diagnostic: Diagnostic, place: str) -> Iterator[Line]:
     yield Styled(place, bold=True), ": ", Styled("error", "red"), f": {diagnostic.message}"
     if not diagnostic.excerpt:
         return
-    number, begin = str(diagnostic.line), diagnostic.column - 1
+    number, (begin, end) = str(diagnostic.line), diagnostic.mark
     # Tabs stay as wide in the line of carets as in the line above it, and so does what is written out.
-    before = "".join("\t" if each == "\t" else " " for each in printable(diagnostic.excerpt[:begin]))
-    marked = printable(diagnostic.excerpt[begin : diagnostic.end_column - 1])
-    carets = "^" * max(len(marked), diagnostic.end_column - diagnostic.column, 1)
+    before = "".join(
+        "\t" if each == "\t" else " " * _width(each) for each in printable(diagnostic.excerpt[:begin])
+    )
+    marked = sum(_width(each) for each in printable(diagnostic.excerpt[begin:end]))
+    carets = "^" * max(marked, end - begin if begin >= len(diagnostic.excerpt) else 1)
     yield f"  {number} | {diagnostic.excerpt}"
     yield f"  {' ' * len(number)} | {before}", Styled(carets, "red")
+
+
+def _width(character: str) -> int:
+    """Columns of a terminal."""
+    return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
 
 
 def validation_json(configuration: Configuration) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class TestPlan:
     def test_exit_codes_say_what_it_is_like(
         self, config: Any, server: FakeServer, world: World, zonectl: Zonectl
     ) -> None:
-        """2 changes, 0 nothing, 3 drift only, 4 conflict, 5 refused, 1 invalid, 64 usage."""
+        """2 changes, 0 nothing, 3 drift only, 4 conflict, 1 invalid, 5 refused, 64 usage."""
         config.write("zone.yaml", ZONE)
         role = config.write("role.yaml", ROLE)
         assert zonectl("plan", config).exit_code == 2
@@ -31,8 +31,12 @@ class TestPlan:
         role.write_text(ROLE.replace("description", "descripton"))
         assert zonectl("plan", config).exit_code == 1
         role.unlink()
+        assert zonectl("plan", config, "--consent", "deletes=7").exit_code == 5
         config.path.joinpath("zone.yaml").unlink()
-        assert zonectl("plan", config).exit_code == 5
+        for command in ("plan", "validate", "drift", "apply", "watch"):
+            empty = zonectl(command, config)
+            assert (empty.exit_code, empty.out) == (64, "")
+            assert f"there are no manifests in `{config}`" in empty.err
         assert zonectl("plan", config, "--nonsense").exit_code == 64
         assert zonectl("plan", config, "--consent", "everything=1").exit_code == 64
 

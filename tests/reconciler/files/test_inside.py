@@ -44,7 +44,7 @@ def test_what_is_outside_is_refused(root: Root, name: str) -> None:
     (root.path.parent / "root-beside" / "a.txt").write_text("outside")
 
     assert refusal(root, name).code == "outside"
-    assert str(refusal(root, name)) == f"`{name}` is outside the repository"
+    assert str(refusal(root, name)) == f"`{name}` is outside the repository, and only files in it are read"
 
 
 def test_a_folder_that_is_a_link_is_followed_as_far_as_the_root(root: Root) -> None:
@@ -56,7 +56,9 @@ def test_a_folder_that_is_a_link_is_followed_as_far_as_the_root(root: Root) -> N
     assert root.read("in/a.txt", at_most=100) == b"inside"
     assert root.read("link", at_most=100) == b"inside"
     assert refusal(root, "out/a.txt").code == "outside"
-    assert refusal(root, "a.txt", "out").reason == "leads out of the repository through a symbolic link"
+    assert refusal(root, "a.txt", "out").reason == (
+        "leads out of the repository through a symbolic link; put the file itself there"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_says_what_is_wrong(root: Root, name: str, code: str) -> None:
 def test_size_has_a_limit(root: Root) -> None:
     """To the byte."""
     assert root.read("a.txt", at_most=6) == b"inside"
-    assert refusal(root, "a.txt", at_most=5).reason == "is larger than 5 bytes"
+    assert refusal(root, "a.txt", at_most=5).reason == "is larger than 5 bytes, the most that is read"
 
 
 def test_a_file_that_says_it_is_empty_has_a_limit_too(tmp_path: Path) -> None:

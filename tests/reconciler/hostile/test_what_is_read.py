@@ -183,7 +183,7 @@ def test_settings_that_lead_out(attempt: Attempt) -> None:
 
 NAMES: dict[str, Callable[[Repository, Path], str]] = {
     "link": lambda repository, file: repository.link(f"config/x{file.suffix}", file) or f"x{file.suffix}",
-    "folder": lambda repository, file: repository.link("config/f", file.parent) or f"f/{file.name}",
+    "folder": lambda repository, file: repository.link("links", file.parent) or f"../links/{file.name}",
     "up": lambda repository, file: os.path.relpath(file, repository.config),
     "up through a file": lambda repository, file: f"zone.yaml/../{os.path.relpath(file, repository.config)}",
     "absolute": lambda repository, file: str(file),

@@ -1,0 +1,32 @@
+"""Where something stands in a text. Lines and columns count from 0 here, and from 1 in what people read."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+# What the parser counts as the end of a line. Spec: YAML 1.1 section 4.1.4; `str.splitlines` takes more.
+_LINE_END = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
+
+Path = tuple[str | int, ...]
+
+
+class Span(NamedTuple):
+    """A stretch of text; the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Place(NamedTuple):
+    """Where a member stands: its key (None for list items and the root) and its value."""
+
+    key: Span | None
+    value: Span
+
+
+@lru_cache(maxsize=2)
+def split_lines(text: str) -> tuple[str, ...]:
+    """The lines of a text, as the parser counts them, without their ends."""
+    return tuple(_LINE_END.split(text))
