@@ -248,7 +248,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
     except Failure as failure:
-        if failure.lines:
+        if failure.exit_code == INTERRUPTED:
+            terminal.say(*failure.lines, err=True)
+        elif failure.lines:
             terminal.say_error(*failure.lines)
         return failure.exit_code
     except click.UsageError as error:
@@ -260,7 +262,7 @@ def run(arguments: Sequence[str]) -> int:
         terminal.say_error(error.format_message())
         return FAILED
     except (click.Abort, KeyboardInterrupt):
-        terminal.say("interrupted", err=True)
+        terminal.say("interrupted; nothing was changed on a server", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         return FAILED

@@ -1,7 +1,8 @@
 """What the commands that talk to a server do, between the command line and the parts."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from reconciler.apply import (
     SecretMissing,
     SecretSources,
     apply_plan,
+    held_interrupts,
     secret_refusals,
 )
-from reconciler.client import Api, Claim, Connection
-from reconciler.exits import CHANGES, DRIFT, FAILED, REFUSED, STALE, USAGE, Failure
+from reconciler.client import Api, Claim, Connection, NotReached, Rejected
+from reconciler.client.api import Sent
+from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.manifests import find_source
 from reconciler.manifests.sources import SourceUnusable, find_root
@@ -163,15 +166,45 @@ def _carry_out(api: Api, plan: Plan, options: Options, sources: SecretSources) -
             )
         return
     try:
-        with rejections(plan), show_progress(len(plan.operations)) as progress:
-            done = apply_plan(
-                api, plan, sources=sources, secrets_directory=options.get("secrets_dir"), progress=progress
-            )
+        with held_interrupts(lambda: api.sent is Sent.ANSWERED):
+            with rejections(plan), show_progress(len(plan.operations)) as progress, _unanswered(api):
+                done = apply_plan(
+                    api,
+                    plan,
+                    sources=sources,
+                    secrets_directory=options.get("secrets_dir"),
+                    progress=progress,
+                )
+            _tell(done, options)
     except DeliveryImpossible as error:
         raise Failure(REFUSED, str(error), "nothing was changed") from error
     except SecretMissing as error:
         raise Failure(FAILED, *error.problems, "nothing was changed") from error
-    _tell(done, options)
+    except KeyboardInterrupt as interrupt:
+        raise Failure(INTERRUPTED, *_INTERRUPTED[api.sent]) from interrupt
+
+
+_UNKNOWN = (
+    "it is not known whether the changeset is applied",
+    "  to find out, plan again: what the plan still shows is not applied",
+    "  applying the same plan again is safe: it is applied once, whatever became of this request",
+)
+_INTERRUPTED = {
+    Sent.NOTHING: ("interrupted before anything was sent; nothing was changed",),
+    Sent.UNANSWERED: ("interrupted while the answer was awaited", *_UNKNOWN),
+    Sent.ANSWERED: ("interrupted; the changeset is applied",),
+}
+
+
+@contextmanager
+def _unanswered(api: Api) -> Iterator[None]:
+    """A lost answer is no refusal. Raises Failure."""
+    try:
+        yield
+    except (NotReached, Rejected) as error:
+        if api.sent is not Sent.UNANSWERED:
+            raise
+        raise Failure(FAILED, str(error), *_UNKNOWN) from error
 
 
 def _tell(done: Applied, options: Options) -> None:
@@ -241,12 +274,17 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
         except Failure as failure:
             if failure.exit_code == USAGE and not changed:
                 raise
+            if failure.exit_code == INTERRUPTED:
+                raise
             if failure.lines:
                 _say(*tagged(Styled("error", "red"), *failure.lines))
         if not changed:
             _say(WATCHING)
 
-    watch_files([watched_path], once)
+    try:
+        watch_files([watched_path], once)
+    except KeyboardInterrupt as interrupt:
+        raise Failure(INTERRUPTED, "interrupted; nothing was changed that is not told above") from interrupt
 
 
 def _watch_once(path: Path, options: Options, *, applies: bool) -> None:

@@ -5,6 +5,7 @@ and a CI system upon lines that look like its commands. So the rest of the packa
 text, with styles as values beside it; escapes are made here, once, and nowhere else.
 """
 
+import os
 import re
 import sys
 import traceback
@@ -54,12 +55,23 @@ def _escaped(character: str) -> str:
     )
 
 
+def has_styles() -> bool:
+    """Tell whether the user takes anything but plain text.
+
+    Spec: no-color.org; a terminal that calls itself `dumb` knows no escapes.
+    """
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def rendered(line: Line) -> str:
     """A line as it is written, with its styles; no more than one line, and no command of a CI system."""
     parts = [part if isinstance(part, Styled) else Styled(part) for part in _parts(line)]
+    plain = not has_styles()
     parts = _defused([part._replace(text=printable(part.text)) for part in parts])
     return "".join(
-        click.style(text, fg=color, bold=bold or None, dim=dim or None) if color or bold or dim else text
+        click.style(text, fg=color, bold=bold or None, dim=dim or None)
+        if (color or bold or dim) and not plain
+        else text
         for text, color, bold, dim in parts
     )
 

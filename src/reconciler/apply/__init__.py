@@ -3,6 +3,7 @@
 from .applying import Applied, apply_plan
 from .delivery import DeliveryImpossible
 from .environment import AllowedNames, PatternWrong
+from .interrupts import held_interrupts
 from .planning import Problem, explain_rejection, make_plan, try_plan
 from .secrets import SecretMissing, SecretSources, secret_refusals
 
@@ -16,6 +17,7 @@ __all__ = [
     "SecretSources",
     "apply_plan",
     "explain_rejection",
+    "held_interrupts",
     "make_plan",
     "secret_refusals",
     "try_plan",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ import stamina
 from reconciler.kinds import Entity, InForce, Ownership, Part, Snapshot
 
 from .connection import Connection
-from .errors import ApiError, NotReached, rejection
+from .errors import ApiError, NotReached, Rejected, rejection
 from .snapshots import SnapshotCache
 from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_retry
 
@@ -34,6 +35,14 @@ class ChangesetOutcome:
     replayed: bool = False
 
 
+class Sent(Enum):
+    """What is known of a changeset that was to be applied."""
+
+    NOTHING = auto()  # nothing was sent, or the server has refused it: nothing was changed
+    UNANSWERED = auto()  # it may have arrived, and nobody knows what became of it
+    ANSWERED = auto()  # it is applied
+
+
 NOWHERE = "there is nothing at this address"  # what the server says of a path that it does not have
 
 
@@ -50,6 +59,7 @@ class Api:
         self._connection, self._client, self._cache, self._accepted = connection, client, cache, accepted
         self._token: str | None = connection.api_key
         self._organization: str | None = connection.organization
+        self.sent = Sent.NOTHING
 
     @classmethod
     @contextmanager
@@ -113,7 +123,12 @@ class Api:
             progress: called with operations done and all operations.
             default: turns values that JSON does not know (secrets) into text, at the moment of sending.
         """
-        return self._changeset(body, {"Idempotency-Key": key}, {}, progress, default=default)
+        try:
+            return self._changeset(body, {"Idempotency-Key": key}, {}, progress, default=default)
+        except Rejected as error:
+            if error.status < 500:  # a gateway says 502 and 504 of what it has passed on
+                self.sent = Sent.NOTHING
+            raise
 
     def _changeset(
         self,
@@ -134,6 +149,8 @@ class Api:
             last = _json(answer)
         if last.get("type") == "error":
             raise rejection(int(last.get("status", 500)), last)
+        if not query:
+            self.sent = Sent.ANSWERED
         self._note_accepted()
         return ChangesetOutcome(last, answer.headers.get("Idempotent-Replay") == "true")
 
@@ -148,12 +165,11 @@ class Api:
         """The answer, and its last line when it is a stream of lines."""
 
         def once() -> tuple[httpx.Response, dict[str, Any] | None]:
+            complete = {**headers, **self._authorization()}
+            if not query:
+                self.sent = Sent.UNANSWERED
             with self._client.stream(
-                "POST",
-                path,
-                content=content,
-                headers={**headers, **self._authorization()},
-                params=query or None,
+                "POST", path, content=content, headers=complete, params=query or None
             ) as answer:
                 if wants_retry(answer):
                     answer.read()

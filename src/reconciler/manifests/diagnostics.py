@@ -59,7 +59,7 @@ def diagnose(
             be one is hidden.
         comments: the column from which on the line holds no values.
     """
-    message = bounded(mask_tokens(message), MOST_MESSAGE)
+    message = _cut(mask_tokens(message), MOST_MESSAGE)
     if span is None:
         return Diagnostic(path, 0, 0, 0, code, message)
     lines = split_lines(text)
@@ -86,8 +86,12 @@ def _window(line: str, begin: int, end: int) -> tuple[str, tuple[int, int]]:
     return shown, (begin + shift, max(min(end, last), begin + 1) + shift)
 
 
-def bounded(text: str, most: int = MOST_VALUE) -> str:
-    """A text, cut when it is long."""
+def bounded(text: str) -> str:
+    """A value for a message: cut when it is long, and without what it assigns to a name of a secret."""
+    return _cut(mask_comment(text, 0), MOST_VALUE)
+
+
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

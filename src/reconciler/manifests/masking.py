@@ -36,6 +36,11 @@ def mask_spans(line: str, number: int, hidden: Sequence[Span]) -> str:
     return line
 
 
+def assigns_secret(text: str) -> bool:
+    """Tell whether a text gives a value to a name that speaks of a secret."""
+    return _ASSIGNED.search(text) is not None
+
+
 def mask_comment(line: str, begin: int) -> str:
     """A line without what a comment, from a column on, assigns to a name that speaks of a secret."""
     found = _ASSIGNED.search(line, begin)

@@ -8,7 +8,7 @@ from reconciler.kinds import Kind
 
 from .diagnostics import Diagnostic, closest, diagnose
 from .explaining import Finding
-from .masking import SECRET_NAME
+from .masking import SECRET_NAME, assigns_secret
 from .positions import Path, Place, Span
 from .yaml_reader import Document
 
@@ -70,9 +70,11 @@ class Shown:
             for span in filter(None, place):
                 self._ends[span.end_line] = max(self._ends.get(span.end_line, 0), span.end_column)
             at = next((n for n in range(1, len(path) + 1) if path[:n] in known or _speaks(path[n - 1])), None)
+            name, value = path[-1] if path else None, values[path]
             if at is None:
+                if isinstance(value, str) and assigns_secret(value):
+                    self.hidden.append(place.value)
                 continue
-            name, value = path[-1], values[path]
             if at == len(path):
                 self.hidden.extend(_behind_colon(place, name))
             elif place.key is not None and not _is_source(name):

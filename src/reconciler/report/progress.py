@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reconciler.client.api import Progress
-from reconciler.terminal import say
+from reconciler.terminal import has_styles, say
 
 SECONDS_BETWEEN_LINES = 2.0
 
@@ -16,7 +16,7 @@ def show_progress(total: int, *, quiet: bool = False) -> Iterator[Progress | Non
     """Something to report progress to, on standard error."""
     if quiet:
         yield None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and has_styles():
         with _bar(total) as report:
             yield report
     else:
