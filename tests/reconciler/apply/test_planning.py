@@ -102,7 +102,7 @@ class TestPlan:
         result = zonectl("plan", config, "--out", tmp_path / "plan.json", "--allow-env", "OKTA")
 
         assert server.bodies[0]["operations"][1]["spec"]["client_secret"] == {"secret": True}
-        assert "secret from OKTA, version 1" in result.out
+        assert 'client_secret: set to version "1" from the environment variable `OKTA`' in result.out
         everything = (
             result.out + result.err + (tmp_path / "plan.json").read_text() + json.dumps(server.bodies)
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -403,7 +404,7 @@ ALLOWED_BADLY: dict[str, tuple[str, str]] = {
     "everything": ("allow_env: ['*']", "`*` is neither the name of an environment variable nor a prefix"),
     "our own": ("allow_env: [ZONECTL_API_KEY]", "no manifest may read zonectl's own variables"),
     "misspelt": ("allow_envs: [A]", "unknown member `allow_envs`; did you mean `allow_env`?"),
-    "no mapping": ("- OKTA", "expected one mapping with `allow_env`"),
+    "no mapping": ("- OKTA", "the file must be a mapping of `allow_env`, not a list"),
     "no YAML": ("allow_env: [A", "zonectl.yaml:"),
     "bytes": ("allow_env: [\udcff]", "is not UTF-8"),
     "others can write": ("allow_env: [OKTA]", "other users can write to it"),
@@ -555,3 +556,28 @@ def test_a_cache_that_a_repository_brings_along_is_not_used(attempt: Attempt) ->
         done = attempt.repository.run("plan", "config", "--output", "json", ZONECTL_CACHE_DIR=place)
         assert json.loads(done.stdout)["operations"][0]["spec"]["name"] in ("A", "workforce")
         assert ": 7" not in done.stdout
+
+
+@pytest.mark.threat("38m")
+def test_the_settings_of_git_run_nothing(git: Repository, attempt: Attempt) -> None:
+    """An archive of a repository brings `.git` along; asking for the commit starts none of its programs."""
+    ran = git.machine / "ran"
+    program = git.write("program", f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    for arguments in (
+        ("config", "core.fsmonitor", str(program)),
+        ("config", "core.hooksPath", str(git.path)),
+    ):
+        subprocess.run(["git", *arguments], cwd=git.path, check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.fsmonitor=false"]
+    subprocess.run(["git", *author, "add", "."], cwd=git.path, check=True)
+    subprocess.run(["git", *author, "commit", "-q", "--no-verify", "-m", "a"], cwd=git.path, check=True)
+    subprocess.run(["git", "status"], cwd=git.path, check=True, capture_output=True)
+    assert ran.exists()  # it would have run
+    ran.unlink()
+
+    done = git.run("plan", "config", "--output", "json")
+
+    assert done.returncode == CHANGES
+    assert len(json.loads(done.stdout)["source"]["commit"]) == 40
+    assert not ran.exists()

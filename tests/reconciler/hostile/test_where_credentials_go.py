@@ -58,7 +58,7 @@ def test_the_server_of_a_configuration_only_confirms(
     forgotten = run(repository, command, ZONECTL_STATE_DIR=str(repository.machine / "another"))
 
     assert [code for code, _ in (named, remembered, forgotten)] == (
-        [REFUSED, REFUSED, USAGE] if command != "watch" else [130] * 3
+        [REFUSED, REFUSED, USAGE] if command != "watch" else [130, 130, USAGE]
     )
     for _, told in (named, remembered, forgotten):
         assert "`config/zonectl.yaml` names the server" in told

@@ -377,3 +377,28 @@ def test_validate_imports_nothing_heavy() -> None:
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+class TestManyMistakes:
+    def test_of_one_document_are_counted(self, config: Any, zonectl: Callable[..., Any]) -> None:
+        """Nobody reads thousands of lines, and nobody has to wait for them."""
+        members = "".join(f"  a{number}: 1\n" for number in range(5000))
+        config.write("bad.yaml", HEAD + "kind: Role\nmetadata: {zone: a, name: b}\nspec:\n" + members)
+        found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
+
+        assert len(found) == 101
+        assert found[0]["message"] == "4,900 more problems are not shown; mend these first"
+
+    def test_of_a_configuration_are_counted(self, config: Any, zonectl: Callable[..., Any]) -> None:
+        """What was meant is looked for among all names, so that is not done for any number of references."""
+        names = ", ".join(f"nobody-{number}" for number in range(20_000))
+        roles = "---\n".join(
+            HEAD + f"kind: Resource\nmetadata: {{zone: acme, name: r-{number}}}\nspec: {{name: R}}\n"
+            for number in range(2000)
+        )
+        config.write("all.yaml", ZONE + "---\n" + roles)
+        config.write("bad.yaml", AGENT.replace("{name: Agent}", f"{{name: Agent, dependencies: [{names}]}}"))
+        found = json.loads(zonectl("validate", config, "--output", "json").out)["diagnostics"]
+
+        assert len(found) == 1001
+        assert found[0]["message"] == "19,000 more problems are not shown; mend these first"
