@@ -89,7 +89,7 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             failed.append(f"operation {index}: the plan does not say what it creates")
             continue
         identifier = plan.operations[index].get("spec", {}).get("identifier")
-        content = {**_identity(plan, action), "identifier": identifier, **shown}
+        content = {**shown, "identifier": identifier, **_identity(plan, action)}
         file = directory / file_name(action.zone, action.kind, action.name)
         try:
             _refuse_other(file, _identity(plan, action))

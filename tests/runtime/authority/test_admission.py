@@ -316,6 +316,27 @@ def _(scene: Scene) -> None:
         assert accept(home, links[name][1]).status_code == 409, name
 
 
+@cell("invitation", "whoever sent it could still send it")
+def _(scene: Scene) -> None:
+    home = company(scene.api, "home")
+    elsewhere = home.zone()
+    key_id, key = home.key()
+    tokens = [token_of(home, key.invite(f"new-{new_id()[:8]}@acme.example")["email"]) for _ in range(2)]
+    links = [f"{home.server.url}/z/{elsewhere.id}/oauth/sign-up?invitation={token}" for token in tokens]
+    for link in links:
+        place = Browser().open(link)
+        assert isinstance(place, Page)
+        assert place.response.status_code == 200
+    assert accept(home, tokens[0]).status_code == 200
+
+    home.ok("DELETE", f"/organizations/{home.organization_id}/api-keys/{key_id}")
+
+    place = Browser().open(links[1])
+    assert isinstance(place, Page)
+    assert place.response.status_code == 403
+    assert accept(home, tokens[1]).status_code == 409
+
+
 @cell("invitation", "only for the invited address")
 def _(scene: Scene) -> None:
     home, away = scene.two()

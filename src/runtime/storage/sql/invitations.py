@@ -1,17 +1,19 @@
-"""Invitations as those look for them who hold a token or an address."""
+"""Invitations as those look for them who hold a token or an address, and as they stand today."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.invitation import Invitation
-from runtime.domain.kinds.values import InvitationStatus
+from runtime.domain.kinds.values import InvitationStatus, OrganizationRole, OrganizationStatus, UserStatus
 from runtime.storage.sql.tables import TABLES
 
 _invitations = TABLES["Invitation"]
 _organizations = TABLES["Organization"]
 _people = TABLES["OrganizationUser"]
+_keys, _users = TABLES["ApiKey"], TABLES["User"]
 
 
 async def by_token(conn: AsyncConnection, token_hash: bytes) -> tuple[Invitation, str] | None:
@@ -26,7 +28,8 @@ async def by_token(conn: AsyncConnection, token_hash: bytes) -> tuple[Invitation
         return None
     stored = dict(row)
     name = str(stored.pop("organization_name"))
-    return Invitation.model_validate(stored), name
+    (invitation,) = await as_they_stand(conn, [Invitation.model_validate(stored)])
+    return invitation, name
 
 
 async def held(conn: AsyncConnection, invitation: Invitation) -> Invitation | None:
@@ -39,7 +42,10 @@ async def held(conn: AsyncConnection, invitation: Invitation) -> Invitation | No
         .with_for_update()
     )
     row = found.mappings().one_or_none()
-    return None if row is None else Invitation.model_validate(dict(row))
+    if row is None:
+        return None
+    (current,) = await as_they_stand(conn, [Invitation.model_validate(dict(row))])
+    return current
 
 
 async def pending(
@@ -55,10 +61,50 @@ async def pending(
             _invitations.c.expires_at > now,
         )
         .order_by(_invitations.c.created_at)
-        .limit(1)
     )
-    row = found.mappings().one_or_none()
-    return None if row is None else Invitation.model_validate(dict(row))
+    stored = [Invitation.model_validate(dict(row)) for row in found.mappings()]
+    standing = await as_they_stand(conn, stored)
+    return next((one for one in standing if one.status is InvitationStatus.PENDING), None)
+
+
+async def as_they_stand(conn: AsyncConnection, found: Sequence[Invitation]) -> list[Invitation]:
+    """The same invitations, of one organization; revoked while whoever sent them could not send them now.
+
+    Else somebody who is about to lose their role keeps it, by inviting themselves at another address.
+    """
+    inviters = {one.created_by for one in found if one.status is InvitationStatus.PENDING}
+    if not inviters:
+        return list(found)
+    able = await _administrators(conn, found[0].organization_id, inviters)
+    return [
+        one
+        if one.status is not InvitationStatus.PENDING or one.created_by in able
+        else one.model_copy(update={"status": InvitationStatus.REVOKED})
+        for one in found
+    ]
+
+
+async def _administrators(conn: AsyncConnection, organization_id: str, ids: set[str]) -> set[str]:
+    """Those of these ids that are of active administrators, or of their API keys: nobody else invites."""
+    active = and_(
+        _people.c.role == OrganizationRole.ADMIN,
+        _people.c.status == OrganizationStatus.ACTIVE,
+        _users.c.status == UserStatus.ACTIVE,
+    )
+    people = (
+        select(_people.c.id)
+        .join(_users, _users.c.id == _people.c.zone_user_id)
+        .where(_people.c.organization_id == organization_id, _people.c.id.in_(ids), active)
+    )
+    behind = and_(_people.c.organization_id == _keys.c.organization_id, _people.c.id == _keys.c.person_id)
+    keys = (
+        select(_keys.c.id)
+        .outerjoin(_people, behind)
+        .outerjoin(_users, _users.c.id == _people.c.zone_user_id)
+        .where(_keys.c.organization_id == organization_id, _keys.c.id.in_(ids))
+        .where(_keys.c.role == OrganizationRole.ADMIN, or_(_keys.c.person_id.is_(None), active))
+    )
+    return set((await conn.execute(people.union(keys))).scalars())
 
 
 async def is_user(conn: AsyncConnection, organization_id: str, address: str) -> bool:

@@ -1,5 +1,6 @@
 """Invitations: made by administrators, carried by mail, accepted once."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from tests.runtime.management.conftest import Api
 from tests.runtime.management.members.inviting import accept, address, expire, path, stranger, token_of
+from tests.runtime.management.signing_in import Someone, someone
 from tests.support.mail import delivered
 
 from runtime.services.management.members import invitations
@@ -217,3 +219,55 @@ def test_the_token_is_in_the_mail_alone(api: Api, capfd: pytest.CaptureFixture[s
     assert token not in stored
     captured = capfd.readouterr()
     assert token not in captured.out + captured.err
+
+
+def _demote(api: Api, inviter: Someone) -> None:
+    api.ok("PATCH", inviter.path, {"role": "org_viewer"})
+
+
+def _disable(api: Api, inviter: Someone) -> None:
+    api.ok("PATCH", inviter.path, {"status": "disabled"})
+
+
+def _disable_at_home(api: Api, inviter: Someone) -> None:
+    api.ok("PATCH", api.own_zone().path(f"/users/{inviter.user.zone_user_id}"), {"status": "disabled"})
+
+
+def _remove(api: Api, inviter: Someone) -> None:
+    api.ok("DELETE", inviter.path)
+
+
+@pytest.mark.threat("27n")
+@pytest.mark.parametrize("end", [_demote, _disable, _disable_at_home, _remove])
+def test_an_invitation_lasts_no_longer_than_its_inviters_power(
+    api: Api, end: Callable[[Api, Someone], None]
+) -> None:
+    """Who is about to be removed cannot stay by an invitation to themselves, nor by one of their key."""
+    inviter = someone(api, "org_admin")
+    theirs = inviter.calling()
+    _, key = theirs.key()
+    assert accept(api, token_of(api, theirs.invite(role="org_admin")["email"])).status_code == 200
+    assert accept(api, token_of(api, key.invite(role="org_admin")["email"])).status_code == 200
+    made = [theirs.invite(role="org_admin"), key.invite(role="org_admin")]
+
+    end(api, inviter)
+
+    listed = {one["id"]: one["status"] for one in api.ok("GET", path(api, "?limit=100"))["items"]}
+    for one in made:
+        token = token_of(api, one["email"])
+        assert stranger(api, "GET", f"/{token}").json()["status"] == "revoked"
+        assert accept(api, token).status_code == 409
+        assert listed[one["id"]] == "revoked"
+    # Nor do they stand in the way of the next one.
+    assert api.invite(made[0]["email"])["status"] == "pending"
+
+
+@pytest.mark.threat("27n")
+def test_an_invitation_goes_with_the_key_that_sent_it(api: Api) -> None:
+    key_id, key = api.key()
+    assert accept(api, token_of(api, key.invite()["email"])).status_code == 200
+    made = key.invite()
+
+    api.ok("DELETE", f"/organizations/{api.organization_id}/api-keys/{key_id}")
+
+    assert accept(api, token_of(api, made["email"])).status_code == 409

@@ -4,8 +4,6 @@ Of many who try at once exactly one succeeds: an invitation is read again, and w
 the organization writes.
 """
 
-from typing import cast
-
 from runtime.contract.answers import InvitationAcceptance, InvitationPreview
 from runtime.domain.errors import (
     Conflict,
@@ -34,7 +32,6 @@ from runtime.services.management.members import organization_users
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.services.zones import ZoneView
-from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
 
@@ -127,8 +124,10 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
 async def locked(unit: Unit, invitation: Invitation) -> Invitation:
     """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
     await unit.revision()
-    scope = {"organization_id": invitation.organization_id}
-    return cast(Invitation, await storage.get(unit.conn, INVITATION, invitation.id, within=scope))
+    current = await invitations.held(unit.conn, invitation)
+    if current is None:
+        raise NotFound(_UNKNOWN)
+    return current
 
 
 async def claim(unit: Unit, invitation: Invitation, *, zone_user_id: str | None = None) -> Invitation:
