@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 from tests.runtime.management.conftest import Api, caller
+from tests.runtime.management.members.inviting import token_of
 from tests.runtime.management.signing_in import Someone, someone
 from tests.runtime.sign_in.pushing import bring, push
 from tests.runtime.sign_in.support import Answer, Browser, Chain, Client, Page, Site, chained
@@ -209,6 +210,7 @@ class Manager:
         self.theirs = self.ada.exchanged(self.mine)
         self.key_id, self.key = self.mine.key()
         self.further_id, self.further = self.key.key()
+        self.invited = [token_of(self.api, by.invite()["email"]) for by in (self.mine, self.key)]
 
     def still(self) -> Mapping[str, Callable[[], str]]:
         """What works with the two tokens, with a key that they have made, and with one made with that."""
@@ -223,7 +225,14 @@ class Manager:
             "change by API key": lambda: answered(self.change(self.key)),
             "API key made with it": lambda: answered(self.further("GET", "/zones")),
             "change by that": lambda: answered(self.change(self.further)),
+            "invitation": lambda: self.invitation(0),
+            "invitation by API key": lambda: self.invitation(1),
         }
+
+    def invitation(self, which: int) -> str:
+        """What the person who was invited is told of it."""
+        told = self.api("GET", f"/invitations/{self.invited[which]}").json()["status"]
+        return "works" if told == "pending" else str(told)
 
     def change(self, sender: Api) -> httpx.Response:
         """A change that an administrator alone may make, and that changes nothing."""

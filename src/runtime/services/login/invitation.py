@@ -59,7 +59,7 @@ def remembered(parts: Parts, token: str) -> str:
 async def find(parts: Parts, view: ZoneView, known_as: str) -> Invited:
     """Who is invited. Raises SignInRefused for an invitation that opens nothing here (any more)."""
     async with parts.database.reading() as conn:
-        found = await invitations.by_token(conn, bytes.fromhex(known_as))
+        found = await invitations.by_token(conn, bytes.fromhex(known_as), now=parts.clock())
         if found is None or found[0].organization_id != view.organization_id:
             raise SignInRefused(admission.INVITATION_OVER)
         organization = await storage.get(conn, ORGANIZATION, view.organization_id, within={})

@@ -16,7 +16,9 @@ _people = TABLES["OrganizationUser"]
 _keys, _users = TABLES["ApiKey"], TABLES["User"]
 
 
-async def by_token(conn: AsyncConnection, token_hash: bytes) -> tuple[Invitation, str] | None:
+async def by_token(
+    conn: AsyncConnection, token_hash: bytes, *, now: datetime
+) -> tuple[Invitation, str] | None:
     """The invitation with that token, of whatever organization, and the organization's name."""
     found = await conn.execute(
         select(_invitations, _organizations.c.name.label("organization_name"))
@@ -28,11 +30,11 @@ async def by_token(conn: AsyncConnection, token_hash: bytes) -> tuple[Invitation
         return None
     stored = dict(row)
     name = str(stored.pop("organization_name"))
-    (invitation,) = await as_they_stand(conn, [Invitation.model_validate(stored)])
+    (invitation,) = await as_they_stand(conn, [Invitation.model_validate(stored)], now=now)
     return invitation, name
 
 
-async def held(conn: AsyncConnection, invitation: Invitation) -> Invitation | None:
+async def held(conn: AsyncConnection, invitation: Invitation, *, now: datetime) -> Invitation | None:
     """The invitation as it stands, which nobody changes before the transaction ends; None when it is gone."""
     found = await conn.execute(
         select(_invitations)
@@ -44,7 +46,7 @@ async def held(conn: AsyncConnection, invitation: Invitation) -> Invitation | No
     row = found.mappings().one_or_none()
     if row is None:
         return None
-    (current,) = await as_they_stand(conn, [Invitation.model_validate(dict(row))])
+    (current,) = await as_they_stand(conn, [Invitation.model_validate(dict(row))], now=now)
     return current
 
 
@@ -63,11 +65,13 @@ async def pending(
         .order_by(_invitations.c.created_at)
     )
     stored = [Invitation.model_validate(dict(row)) for row in found.mappings()]
-    standing = await as_they_stand(conn, stored)
+    standing = await as_they_stand(conn, stored, now=now)
     return next((one for one in standing if one.status is InvitationStatus.PENDING), None)
 
 
-async def as_they_stand(conn: AsyncConnection, found: Sequence[Invitation]) -> list[Invitation]:
+async def as_they_stand(
+    conn: AsyncConnection, found: Sequence[Invitation], *, now: datetime
+) -> list[Invitation]:
     """The same invitations, of one organization; revoked while whoever sent them could not send them now.
 
     Else somebody who is about to lose their role keeps it, by inviting themselves at another address.
@@ -75,7 +79,7 @@ async def as_they_stand(conn: AsyncConnection, found: Sequence[Invitation]) -> l
     inviters = {one.created_by for one in found if one.status is InvitationStatus.PENDING}
     if not inviters:
         return list(found)
-    able = await _administrators(conn, found[0].organization_id, inviters)
+    able = await _administrators(conn, found[0].organization_id, inviters, now)
     return [
         one
         if one.status is not InvitationStatus.PENDING or one.created_by in able
@@ -84,7 +88,9 @@ async def as_they_stand(conn: AsyncConnection, found: Sequence[Invitation]) -> l
     ]
 
 
-async def _administrators(conn: AsyncConnection, organization_id: str, ids: set[str]) -> set[str]:
+async def _administrators(
+    conn: AsyncConnection, organization_id: str, ids: set[str], now: datetime
+) -> set[str]:
     """Those of these ids that are of active administrators, or of their API keys: nobody else invites."""
     active = and_(
         _people.c.role == OrganizationRole.ADMIN,
@@ -103,6 +109,7 @@ async def _administrators(conn: AsyncConnection, organization_id: str, ids: set[
         .outerjoin(_users, _users.c.id == _people.c.zone_user_id)
         .where(_keys.c.organization_id == organization_id, _keys.c.id.in_(ids))
         .where(_keys.c.role == OrganizationRole.ADMIN, or_(_keys.c.person_id.is_(None), active))
+        .where(or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > now))
     )
     return set((await conn.execute(people.union(keys))).scalars())
 

@@ -124,7 +124,7 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
 async def locked(unit: Unit, invitation: Invitation) -> Invitation:
     """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
     await unit.revision()
-    current = await invitations.held(unit.conn, invitation)
+    current = await invitations.held(unit.conn, invitation, now=unit.now)
     if current is None:
         raise NotFound(_UNKNOWN)
     return current
@@ -178,7 +178,7 @@ async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str
     if await count(parts, LOOKS, "", place_of(address)):
         raise RateLimited("too many requests about invitations from your address; wait a minute")
     async with parts.database.querying() as conn:
-        found = await invitations.by_token(conn, parts.hasher.hash(token))
+        found = await invitations.by_token(conn, parts.hasher.hash(token), now=parts.clock())
     if found is None:
         raise NotFound(_UNKNOWN)
     return found

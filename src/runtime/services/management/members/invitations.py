@@ -37,7 +37,7 @@ INVITATIONS_TO_ONE = Limit(
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of invitations, each as it stands now."""
     listed = await entities.list_(unit, INVITATION, parents, query)
-    standing = await invitations.as_they_stand(unit.conn, cast(list[Invitation], listed.items))
+    standing = await invitations.as_they_stand(unit.conn, cast(list[Invitation], listed.items), now=unit.now)
     return listed.with_items([one.as_of(unit.now) for one in standing])
 
 
