@@ -49,6 +49,7 @@ bench: $(DEV) ## measure, as a table with ratios (ONLY=exchange,tokens,listing,v
 
 schemas: $(RUNTIME) ## write schemas/ again from the kinds
 	$(BIN)/python -m runtime.schemas
+	$(BIN)/python -m reconciler.output_schemas
 
 documents: $(DEV) ## write what of docs/ follows from the code and the tests
 	$(BIN)/python -m tests.support.proofs

@@ -8,6 +8,8 @@ Nothing that `validate` does not need is imported before it is needed.
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,17 +85,37 @@ def _guards(function: F) -> F:
     return function
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_EXITS = """\b
+Exit codes:
+  0    nothing to do, or done
+  1    failed
+  2    the plan has changes
+  3    drift, and nothing else to do
+  4    stale plan, or a conflict with what was changed on the server
+  5    refused by a guard
+  64   wrong usage
+  130  interrupted"""
+
+
+def _exits(*codes: int) -> str:
+    """The lines of these exit codes, for a command's help."""
+    first, head, *lines = _EXITS.splitlines()
+    return "\n".join([first, head, *(line for line in lines if int(line.split()[0]) in codes)])
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=_EXITS
+)
 @click.version_option(reconciler.__version__, prog_name="zonectl")
 def cli() -> None:
     """Identity configuration from git: validate it, plan it, apply it."""
 
 
-@cli.command()
+@cli.command(epilog=_exits(0, 1, 64, 130))
 @click.argument("paths", nargs=-1, required=True, type=_PATH)
 @_output
 @click.option("--no-cache", is_flag=True, help="Parse every file again.")
-def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
+def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
     """Check files, or all that is in directories, without a server."""
     from reconciler.report.diagnostics import diagnostic_lines, validation_json
     from reconciler.report.differences import counted
@@ -109,39 +131,27 @@ def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> None:
     else:
         manifests, files = len(configuration.manifests), configuration.files
         terminal.say(f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid")
-    if configuration.diagnostics:
-        raise Failure(FAILED)
+    return FAILED if configuration.diagnostics else 0
 
 
-@cli.command()
+@cli.command(epilog=_EXITS)
 @click.argument("path", type=_PATH)
 @click.option("--out", type=_PATH, help="Save the plan here, to apply exactly it.")
 @_output
 @_connection
 @_guards
-def plan(path: Path, out: Path | None, output: str, **options: Any) -> None:
+def plan(path: Path, **options: Any) -> int:
     """Show what applying PATH would change. Cannot change anything: it has no way to send a write."""
     from reconciler import commands
-    from reconciler.session import Session
 
-    with Session.open(path, options, writes=False) as session:
-        root = session.configuration.source.opener
-        commands.check_places({**options, "out": out}, root)
-        sources = commands.secret_sources(root, options, session.connection)
-        made = session.plan()
-        refusals = commands.guard(made, options, sources)
-        session.check(made, refusals)
-    if out is not None:
-        commands.save_plan(made, out)
-    _print_plan(made, refusals, output)
-    raise Failure(commands.plan_exit_code(made, refusals))
+    return commands.plan_command(path, options)
 
 
-@cli.command()
+@cli.command(epilog=_exits(0, 1, 3, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @_output
 @_connection
-def drift(path: Path, output: str, **options: Any) -> None:
+def drift(path: Path, output: str, **options: Any) -> int:
     """Show what others changed of what PATH describes. Exits with 3 when there is any."""
     from reconciler import commands
     from reconciler.session import Session
@@ -149,13 +159,13 @@ def drift(path: Path, output: str, **options: Any) -> None:
     with Session.open(path, options, writes=False) as session:
         made = commands.drift_of(session.plan())
     if output == "json":
-        terminal.say_json({"format": "zonewright/drift/v1", "drift": [action.as_json() for action in made]})
+        terminal.say_json(commands.drift_json(made))
     else:
         terminal.say(*commands.drift_lines(made))
-    raise Failure(DRIFT if made else 0)
+    return DRIFT if made else 0
 
 
-@cli.command()
+@cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--expect", metavar="DIGEST", help="Plan again and go ahead only with the plan of this digest.")
@@ -170,10 +180,10 @@ def apply(path: Path, **options: Any) -> None:
     """Apply PATH, or a saved plan: all of it or nothing."""
     from reconciler import commands
 
-    commands.apply_command(path, options, show=_print_plan, ask=_ask)
+    commands.apply_command(path, options, ask=_ask)
 
 
-@cli.command()
+@cli.command(epilog=_exits(1, 5, 64, 130))
 @click.argument("path", type=_PATH)
 @click.option("--apply", "applies", is_flag=True, help="Also apply, within the same guards.")
 @_connection
@@ -185,7 +195,7 @@ def watch(path: Path, applies: bool, **options: Any) -> None:
     commands.watch_command(path, options, applies=applies)
 
 
-@cli.command()
+@cli.command(epilog=_exits(0, 1, 64, 130))
 @click.option(
     "--dir", "directory", type=_PATH, default=Path(), show_default=True, help="The editor's project folder."
 )
@@ -225,48 +235,49 @@ def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
         raise Failure(USAGE, str(error)) from error
 
 
-def _print_plan(made: Any, refusals: Sequence[Any], output: str) -> None:
-    from reconciler.report.plans import plan_lines
-
-    if output == "json":
-        terminal.say_json(
-            {**made.as_json(), "guards": [{"code": each.code, "message": each.message} for each in refusals]}
-        )
-    else:
-        terminal.say(*plan_lines(made, refusals))
-
-
 def _ask(session: "Session") -> bool:
     """Ask before applying; without a terminal somebody must have said so beforehand."""
     if not terminal.can_ask():
-        raise Failure(USAGE, "nobody can be asked here: add `--yes`, or `--expect` with the plan's digest")
+        raise Failure(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
     return terminal.ask(f"Apply this to {session.server}?")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and give its exit code. With `--output json` there is one document on every exit."""
     try:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
     except Failure as failure:
-        if failure.exit_code == INTERRUPTED:
-            terminal.say(*failure.lines, err=True)
-        elif failure.lines:
-            terminal.say_error(*failure.lines)
-        return failure.exit_code
+        return _end(failure, arguments)
     except click.UsageError as error:
         if error.ctx is not None:
             terminal.say(*error.ctx.get_usage().splitlines(), err=True)
-        terminal.say_error(error.format_message())
-        return USAGE
+        return _end(Failure(USAGE, error.format_message()), arguments)
     except click.ClickException as error:
-        terminal.say_error(error.format_message())
-        return FAILED
+        return _end(Failure(FAILED, error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
-        terminal.say("interrupted; nothing was changed on a server", err=True)
-        return INTERRUPTED
+        interrupted = Failure(INTERRUPTED, "interrupted; nothing was changed on a server")
+        return _end(interrupted, arguments)
     except BrokenPipeError:
         return FAILED
+    except Exception:
+        _end(Failure(FAILED, "a defect of zonectl; the trace is on standard error"), arguments, told=True)
+        raise
     return done if isinstance(done, int) else 0
+
+
+def _end(failure: Failure, arguments: Sequence[str], *, told: bool = False) -> int:
+    if failure.lines and not told:
+        # An interruption is no error: somebody wanted it.
+        show = partial(terminal.say, err=True) if failure.exit_code == INTERRUPTED else terminal.say_error
+        show(*failure.lines)
+    if _wants_json(arguments):
+        terminal.say_json(failure.document)
+    return failure.exit_code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Tell whether the result is asked for as JSON; also where the command line cannot be understood."""
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def main() -> None:

@@ -16,22 +16,26 @@ from reconciler.apply import (
     SecretSources,
     apply_plan,
     held_interrupts,
+    nothing_done,
     secret_refusals,
 )
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
+from reconciler.documents import DRIFT as DRIFT_FORMAT
+from reconciler.documents import DriftDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
-from reconciler.manifests import find_source
+from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import SourceUnusable, find_root
+from reconciler.objections import Objection
 from reconciler.plan import Action, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import Op, PlanUnreadable, State
 from reconciler.report.differences import counted
-from reconciler.report.plans import action_lines, summary_line
+from reconciler.report.plans import action_lines, objection_lines, plan_json, plan_lines, summary_line
 from reconciler.report.progress import show_progress
-from reconciler.session import Options, Session, connect, open_api, rejections
-from reconciler.terminal import Line, Styled, say, say_json, tagged
+from reconciler.session import Options, Session, connect, objection_failure, open_api, rejections
+from reconciler.terminal import Line, Styled, say, say_error, say_json, tagged
 from reconciler.trusted import TrustedWrong, allowed_names
 
 WATCHING = "watching for files to be saved; Ctrl-C ends this"
@@ -90,10 +94,12 @@ def save_plan(plan: Plan, file: Path) -> None:
         raise Failure(FAILED, f"the plan cannot be saved to `{file}`: {error.strerror}") from error
 
 
-def plan_exit_code(plan: Plan, refusals: Sequence[Refusal]) -> int:
+def plan_exit_code(plan: Plan, refusals: Sequence[Refusal], found: Objection | None = None) -> int:
     """The exit code that says what a plan is like."""
     if any(not refusal.stale for refusal in refusals):
         return REFUSED
+    if found is not None:
+        return STALE if found.stale else FAILED
     if refusals or plan.count(State.CONFLICT):
         return STALE
     if plan.empty:
@@ -101,13 +107,27 @@ def plan_exit_code(plan: Plan, refusals: Sequence[Refusal]) -> int:
     return DRIFT if plan.only_drift else CHANGES
 
 
-def apply_command(
-    path: Path,
-    options: Options,
-    *,
-    show: Callable[[Plan, Sequence[Refusal], str], None],
-    ask: Callable[[Session], bool],
-) -> None:
+def plan_command(path: Path, options: Options) -> int:
+    """`zonectl plan`: the exit code. Raises Failure."""
+    with Session.open(path, options, writes=False) as session:
+        root = session.configuration.source.opener
+        check_places(options, root)
+        sources = secret_sources(root, options, session.connection)
+        made = session.plan()
+        refusals = guard(made, options, sources)
+        found = session.try_out(made)
+    if options.get("out") is not None:
+        save_plan(made, options["out"])
+    if options["output"] == "json":
+        say_json(plan_json(made, refusals, found))
+    else:
+        say(*plan_lines(made, refusals))
+        if found is not None:
+            say_error(*objection_lines(found))
+    return plan_exit_code(made, refusals, found)
+
+
+def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool]) -> None:
     """`zonectl apply`. Raises Failure."""
     if path.is_file() and path.suffix == ".json":
         _apply_saved(path, options)
@@ -119,20 +139,20 @@ def apply_command(
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
         refusals = guard(plan, options, sources)
-        if asks:
-            session.check(plan, refusals)
+        found = session.try_out(plan) if asks else None
         if options["output"] == "text":
-            show(plan, refusals, "text")
-        _expect(plan, options)
-        _stop_if_refused(refusals)
+            say(*plan_lines(plan, refusals))
+        _expect(plan, options, plan_json(plan, refusals, found))
+        _stop_if_refused(plan, refusals, found)
         if not plan.empty and asks and not ask(session):
             raise Failure(FAILED, "nothing was changed")
-        _carry_out(session.api, plan, options, sources)
+        _carry_out(session.api, plan, options, sources, session.configuration)
 
 
-def _expect(plan: Plan, options: Options) -> None:
+def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:
     if options["expect"] and plan.digest != options["expect"]:
-        raise Failure(STALE, f"this is not the plan that was expected: its digest is {plan.digest}")
+        message = f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}"
+        raise Failure(STALE, message, document=document)
 
 
 def _apply_saved(path: Path, options: Options) -> None:
@@ -147,27 +167,44 @@ def _apply_saved(path: Path, options: Options) -> None:
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
-    _stop_if_refused(guard(plan, options, sources))
+    refusals = guard(plan, options, sources)
+    if refusals and options["output"] == "text":
+        say(*plan_lines(plan))
+    _stop_if_refused(plan, refusals)
     with open_api(connection, root, writes=True) as api:
         _carry_out(api, plan, options, sources)
 
 
-def _stop_if_refused(refusals: Sequence[Refusal]) -> None:
+def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], found: Objection | None = None) -> None:
+    """Raise Failure with all that stands against a plan; as JSON it is the plan that says so."""
+    document = plan_json(plan, refusals, found)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
-        raise Failure(code, "refused; nothing was changed", *(f"  {each.message}" for each in refusals))
+        told = [f"  {each.message}" for each in refusals]
+        more = objection_lines(found) if found is not None else ()
+        raise Failure(code, "refused; nothing was changed", *told, *more, document=document)
+    if found is not None:
+        raise objection_failure(found, document)
 
 
-def _carry_out(api: Api, plan: Plan, options: Options, sources: SecretSources) -> None:
+def _carry_out(
+    api: Api,
+    plan: Plan,
+    options: Options,
+    sources: SecretSources,
+    configuration: Configuration | None = None,
+) -> None:
     if plan.empty:
         if options.get("output") == "json":
-            say_json(
-                {"plan_digest": plan.digest, "revision": plan.base_revision, "operations": []}, indent=False
-            )
+            say_json(nothing_done(plan))
         return
     try:
         with held_interrupts(lambda: api.sent is Sent.ANSWERED):
-            with rejections(plan), show_progress(len(plan.operations)) as progress, _unanswered(api):
+            with (
+                rejections(plan, configuration),
+                show_progress(len(plan.operations)) as progress,
+                _unanswered(api),
+            ):
                 done = apply_plan(
                     api,
                     plan,
@@ -208,9 +245,7 @@ def _unanswered(api: Api) -> Iterator[None]:
 
 
 def _tell(done: Applied, options: Options) -> None:
-    if options.get("output") == "json":
-        say_json(done.receipt)
-    else:
+    if options.get("output") != "json":
         again = "had been applied before" if done.replayed else "applied"
         count = len(done.receipt["operations"])
         say(f"{again}: {counted(count, 'operation')}, now at revision {done.receipt['revision']}")
@@ -225,10 +260,17 @@ def _tell(done: Applied, options: Options) -> None:
             write_named(options["receipt"], receipt)
         except OSError as error:
             problems.append(f"the receipt `{options['receipt']}` cannot be written: {error.strerror}")
+    told: Sequence[ProblemDocument] = [{"code": "error", "message": each} for each in problems]
+    document: ReceiptDocument = {**done.receipt, "problems": told} if told else done.receipt
     if problems:
         raise Failure(
-            FAILED, f"the changeset is applied, but {problems[0]}", *(f"  {each}" for each in problems[1:])
+            FAILED,
+            f"the changeset is applied, but {problems[0]}",
+            *(f"  {each}" for each in problems[1:]),
+            document=document,
         )
+    if options.get("output") == "json":
+        say_json(document)
 
 
 def drift_of(plan: Plan) -> list[Action]:
@@ -241,6 +283,11 @@ def drift_of(plan: Plan) -> list[Action]:
                 Action(Op.UPDATE, action.kind, action.zone, action.name, action.id, action.reason, changes)
             )
     return found
+
+
+def drift_json(actions: Sequence[Action]) -> DriftDocument:
+    """Drift as JSON."""
+    return {"format": DRIFT_FORMAT, "drift": [action.as_json() for action in actions]}
 
 
 def drift_lines(actions: Sequence[Action]) -> list[Line]:
@@ -294,12 +341,11 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         sources = secret_sources(root, options, session.connection)
         plan = session.plan()
         refusals = guard(plan, options, sources)
-        if not applies:
-            session.check(plan, refusals)
+        found = None if applies else session.try_out(plan)
         _say(summary_line(plan), *(line for action in plan.actions for line in action_lines(action)))
-        _stop_if_refused(refusals)
+        _stop_if_refused(plan, refusals, found)
         if applies:
-            _carry_out(session.api, plan, options, sources)
+            _carry_out(session.api, plan, options, sources, session.configuration)
 
 
 def _say(*lines: Line) -> None:

@@ -1,13 +1,38 @@
 """How a command ends: the exit codes that scripts rely on, and the exception that carries one."""
 
-from reconciler.terminal import Line
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.documents import ERROR, ErrorDocument, ProblemDocument
+from reconciler.terminal import Line, plain
 
 FAILED, CHANGES, DRIFT, STALE, REFUSED, USAGE, INTERRUPTED = 1, 2, 3, 4, 5, 64, 130
 
 
 class Failure(Exception):
-    """A command ends with this exit code; *lines* go to standard error."""
+    """A command ends with this exit code; *lines* go to standard error.
 
-    def __init__(self, exit_code: int, *lines: Line) -> None:
+    Attributes:
+        document: what `--output json` prints in place of an error; empty when the result was printed already.
+    """
+
+    def __init__(
+        self, exit_code: int, *lines: Line, document: Mapping[str, Any] | ErrorDocument | None = None
+    ) -> None:
         super().__init__(*lines)
         self.exit_code, self.lines = exit_code, lines
+        self.document = error_document(exit_code, *lines) if document is None else document
+
+
+def error_document(
+    exit_code: int, *lines: Line, problems: Sequence[ProblemDocument] | None = None
+) -> ErrorDocument:
+    """A command's end as JSON: what went wrong, and one problem for each further line."""
+    message, *rest = [plain(line).strip() for line in lines] or [""]
+    told: Sequence[ProblemDocument] = [{"code": "error", "message": each} for each in rest]
+    return {
+        "format": ERROR,
+        "exit_code": exit_code,
+        "message": message,
+        "problems": told if problems is None else problems,
+    }

@@ -1,16 +1,12 @@
 """A configuration and the server that it is compared with; and how each may fail, in words."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.apply import (
-    explain_rejection,
-    make_plan,
-    try_plan,
-)
+from reconciler.apply import make_plan, objection, try_plan
 from reconciler.client import (
     Api,
     ApiError,
@@ -25,15 +21,17 @@ from reconciler.client.connection import find_connection
 from reconciler.client.known_servers import KnownServers, state_directory
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.configured import SettingsWrong, find_owner, read_settings
-from reconciler.exits import FAILED, REFUSED, STALE, USAGE, Failure
+from reconciler.exits import FAILED, REFUSED, STALE, USAGE, Failure, error_document
 from reconciler.files import Root
 from reconciler.kinds import Kinds, load_kinds
 from reconciler.manifests import Configuration, find_source, load_configuration
 from reconciler.manifests.cache import cache_directory
 from reconciler.manifests.sources import SETTINGS_FILE, SourceUnusable
-from reconciler.plan import Plan, PlanImpossible, Refusal
-from reconciler.report.diagnostics import diagnostic_lines
+from reconciler.objections import Objection
+from reconciler.plan import Plan, PlanImpossible
+from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.differences import counted
+from reconciler.report.plans import objection_lines
 
 Options = Mapping[str, Any]
 
@@ -74,11 +72,11 @@ class Session:
             raise Failure(FAILED, *error.problems) from error
         return made
 
-    def check(self, plan: Plan, refusals: Sequence[Refusal]) -> None:
-        """Let the server check a plan that no guard stands against. Raises Failure."""
-        if not plan.empty and all(refusal.stale for refusal in refusals):
-            with rejections(plan):
-                try_plan(self.api, plan)
+    def try_out(self, plan: Plan) -> Objection | None:
+        """What the server has against a plan; nothing is asked about one that is empty, or incomplete."""
+        if plan.empty or plan.refused or not plan.wanted:
+            return None
+        return try_plan(self.api, plan, self.configuration)
 
 
 def load(path: Path) -> tuple[Configuration, Kinds]:
@@ -90,7 +88,13 @@ def load(path: Path) -> tuple[Configuration, Kinds]:
         raise Failure(USAGE, str(error)) from error
     if configuration.diagnostics:
         problems = counted(len(configuration.diagnostics), "problem")
-        raise Failure(FAILED, "the manifests are not valid", *diagnostic_lines(configuration), problems)
+        raise Failure(
+            FAILED,
+            "the manifests are not valid",
+            *diagnostic_lines(configuration),
+            problems,
+            document=validation_json(configuration),
+        )
     return configuration, kinds
 
 
@@ -139,18 +143,26 @@ def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Ap
 
 
 @contextmanager
-def rejections(plan: Plan) -> Iterator[None]:
+def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterator[None]:
     """The server's objections to a plan, told with the manifests they are about."""
     try:
         yield
-    except Conflicting as error:
-        changed = [f"  {problem}" for problem in explain_rejection(error, plan)]
-        raise Failure(STALE, f"the plan is stale: {error.message}", *changed) from error
     except Rejected as error:
-        told = [f"  {problem}" for problem in explain_rejection(error, plan)]
-        raise Failure(
-            FAILED, f"the server refuses the plan ({error.code}); nothing was changed", *told
-        ) from error
+        if not error.about_body:
+            raise
+        raise objection_failure(objection(error, plan, configuration)) from error
+
+
+def objection_failure(found: Objection, document: Mapping[str, Any] | None = None) -> Failure:
+    """How a command ends that the server has something against."""
+    code = STALE if found.stale else FAILED
+    lines = objection_lines(found)
+    return Failure(
+        code,
+        *lines,
+        document=document
+        or error_document(code, found.message, problems=[each.as_json() for each in found.problems]),
+    )
 
 
 def _usage(function: Callable[..., Any], *arguments: Any) -> Any:

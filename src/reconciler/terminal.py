@@ -86,6 +86,11 @@ def _defused(parts: list[Styled]) -> list[Styled]:
     return parts
 
 
+def plain(line: Line) -> str:
+    """A line's text alone, as it came: for JSON, which has escapes of its own."""
+    return "".join(part.text if isinstance(part, Styled) else part for part in _parts(line))
+
+
 def say(*lines: Line, err: bool = False) -> None:
     """Print lines, on standard error with *err*."""
     for line in lines:

@@ -19,7 +19,8 @@ def test_checked_in_file_is_what_the_kinds_say(path: str) -> None:
 def test_nothing_else_is_checked_in() -> None:
     """A file whose kind is gone does not stay behind."""
     found = {str(path.relative_to(SCHEMAS)) for path in SCHEMAS.rglob("*") if path.is_file()}
-    assert found == set(FILES)
+    printed = {path for path in found if path.startswith("output/")}  # what zonectl prints: its own tests say
+    assert found - printed == set(FILES)
 
 
 def test_writing_twice_gives_the_same() -> None:

@@ -1,10 +1,10 @@
 """Carries a plan out: the one place where secrets are read and something is sent that changes anything."""
 
-from .applying import Applied, apply_plan
+from .applying import Applied, apply_plan, nothing_done
 from .delivery import DeliveryImpossible
 from .environment import AllowedNames, PatternWrong
 from .interrupts import held_interrupts
-from .planning import Problem, explain_rejection, make_plan, try_plan
+from .planning import explain_rejection, make_plan, objection, try_plan
 from .secrets import SecretMissing, SecretSources, secret_refusals
 
 __all__ = [
@@ -12,13 +12,14 @@ __all__ = [
     "Applied",
     "DeliveryImpossible",
     "PatternWrong",
-    "Problem",
     "SecretMissing",
     "SecretSources",
     "apply_plan",
     "explain_rejection",
     "held_interrupts",
     "make_plan",
+    "nothing_done",
+    "objection",
     "secret_refusals",
     "try_plan",
 ]

@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from reconciler.client import Api
 from reconciler.client.api import Progress
+from reconciler.documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
 
 from .delivery import Delivery, check_delivery, deliver
 from .planning import changeset, replace_secrets
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
-
-RECEIPT_FORMAT = "zonewright/receipt/v1"
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Applied:
         unwritten: which could not be written, and why.
     """
 
-    receipt: Mapping[str, Any]
+    receipt: ReceiptDocument
     files: tuple[Path, ...]
     replayed: bool
     lost: bool
@@ -80,9 +79,16 @@ def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
     return filled
 
 
-def _receipt(plan: Plan, body: Mapping[str, Any], files: Sequence[Path], *, replayed: bool) -> dict[str, Any]:
+def nothing_done(plan: Plan) -> ReceiptDocument:
+    """The receipt of a plan without operations: the server is not asked."""
+    return _receipt(plan, {"revision": plan.base_revision}, (), replayed=False)
+
+
+def _receipt(
+    plan: Plan, body: Mapping[str, Any], files: Sequence[Path], *, replayed: bool
+) -> ReceiptDocument:
     return {
-        "format": RECEIPT_FORMAT,
+        "format": RECEIPT,
         "changeset_id": body.get("id"),
         "plan_digest": plan.digest,
         "organization_id": plan.organization_id,
@@ -90,13 +96,13 @@ def _receipt(plan: Plan, body: Mapping[str, Any], files: Sequence[Path], *, repl
         "owner": plan.owner,
         "source": dict(plan.source),
         "base_revision": plan.base_revision,
-        "revision": body.get("revision"),
+        "revision": body.get("revision", plan.base_revision),
         "replayed": replayed,
         "finished_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "audit": body.get("audit"),
         "summary": plan.summary(),
         "operations": [
-            {name: value for name, value in result.items() if name != "shown_once"}
+            cast(ResultDocument, {name: value for name, value in result.items() if name != "shown_once"})
             for result in body.get("operations", [])
         ],
         "secret_files": [str(file) for file in files],

@@ -2,31 +2,20 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import reconciler
-from reconciler.client import Api, Rejected
+from reconciler.client import Api, Conflicting, Rejected
 from reconciler.kinds import Kinds
 from reconciler.manifests import Configuration
+from reconciler.manifests.locating import Locator
 from reconciler.manifests.sources import describe_commit
-from reconciler.plan import Plan, build_plan
+from reconciler.objections import Objection, Problem
+from reconciler.plan import Action, Plan, build_plan
+from reconciler.plan.model import Op
 
 _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What the server has against an operation, with the manifest it came from."""
-
-    reason: str
-    title: str
-    field: str
-    message: str
-
-    def __str__(self) -> str:
-        about = " ".join(each for each in (self.title, f"`{self.field}`" if self.field else "") if each)
-        return ": ".join(each for each in (self.reason, about, self.message) if each)
 
 
 def make_plan(api: Api, configuration: Configuration, kinds: Kinds, *, owner: str, server: str) -> Plan:
@@ -42,9 +31,31 @@ def make_plan(api: Api, configuration: Configuration, kinds: Kinds, *, owner: st
     )
 
 
-def try_plan(api: Api, plan: Plan) -> None:
-    """Let the server check the plan against its own rules; nothing is applied. Raises ApiError."""
-    api.dry_run(changeset(plan, [_without_secrets(operation) for operation in plan.operations]))
+def try_plan(api: Api, plan: Plan, configuration: Configuration | None = None) -> Objection | None:
+    """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
+
+    Args:
+        configuration: what the plan was made from, to say where in it something is wrong.
+
+    Returns:
+        What the server has against the plan; None when it would take it.
+    """
+    try:
+        api.dry_run(changeset(plan, [_without_secrets(operation) for operation in plan.operations]))
+    except Rejected as error:
+        if not error.about_body:
+            raise
+        return objection(error, plan, configuration)
+    return None
+
+
+def objection(error: Rejected, plan: Plan, configuration: Configuration | None = None) -> Objection:
+    """A refusal of the server in words, with the manifests that it is about."""
+    problems = tuple(explain_rejection(error, plan, configuration))
+    if isinstance(error, Conflicting):
+        return Objection(f"the plan is stale: {error.message}", problems, stale=True)
+    message = f"the server refuses the plan ({error.code}); nothing was changed"
+    return Objection(message, problems, stale=False)
 
 
 def changeset(plan: Plan, operations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -77,25 +88,56 @@ def replace_secrets(value: Any, put: Any) -> Any:
     return value
 
 
-def explain_rejection(error: Rejected, plan: Plan) -> list[Problem]:
+def explain_rejection(
+    error: Rejected, plan: Plan, configuration: Configuration | None = None
+) -> list[Problem]:
     """The server's objections, each with the manifest that its operation came from."""
-    reasons = {(action.kind, action.name, action.id): action for action in plan.actions}
-    found = list(_problems(error, plan, reasons))
-    return found or [Problem("", "", "", error.message)]
+    locator = Locator(configuration) if configuration is not None else None
+    found = list(_problems(error, plan, locator))
+    return found or [Problem("", "", "", error.message, error.code)]
 
 
-def _problems(error: Rejected, plan: Plan, reasons: Mapping[Any, Any]) -> Iterator[Problem]:
+def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[Problem]:
+    actions = actions_of(plan)
     for detail in error.details:
-        message = str(detail.get("message", error.message))
+        message, code = str(detail.get("message", error.message)), str(detail.get("code") or error.code)
         field = str(detail.get("field") or "")
         match = _OPERATION.match(field)
         if match is None or int(match[1]) >= len(plan.operations):
-            yield Problem("", "", field, message)
+            yield Problem("", "", field, message, code)
             continue
-        operation = plan.operations[int(match[1])]
-        name, kind = operation.get("name"), operation["kind"]
-        action = reasons.get((kind, name, operation.get("id"))) or next(
-            (each for each in plan.actions if each.kind == kind and name in (each.name, None)), None
-        )
-        title = action.title if action else f"{kind} {name or operation.get('id')}"
-        yield Problem(action.reason if action else "", title, match[2].removeprefix("spec."), message)
+        operation, action = plan.operations[int(match[1])], actions.get(int(match[1]))
+        member = match[2].removeprefix("spec").removeprefix(".")
+        if action is None:
+            yield Problem(
+                "",
+                f"{operation['kind']} {operation.get('name') or operation.get('id')}",
+                member,
+                message,
+                code,
+            )
+            continue
+        found = Problem(action.reason, action.title, member, message, code)
+        if locator is not None:
+            place = locator.find(action.kind, action.zone, action.name, member, code=code, message=found.told)
+            found = replace(found, diagnostic=place)
+        yield found
+
+
+def actions_of(plan: Plan) -> dict[int, Action]:
+    """Index of an operation -> the action that tells about it; what only makes way for another has none.
+
+    Operations that create something are in the order of their actions; all others name what they are about.
+    """
+    by_id = {(action.kind, action.id): action for action in plan.actions if action.id is not None}
+    creating = iter([action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)])
+    by_local_id: dict[str, Action | None] = {}
+    found: dict[int, Action | None] = {}
+    for index, operation in enumerate(plan.operations):
+        if operation["op"] == "create":
+            by_local_id[operation["local_id"]] = found[index] = next(creating, None)
+        elif "local_id" in operation:
+            found[index] = by_local_id.get(operation["local_id"])
+        else:
+            found[index] = by_id.get((operation["kind"], operation["id"]))
+    return {index: action for index, action in found.items() if action is not None}

@@ -31,6 +31,11 @@ class Rejected(ApiError):
         super().__init__(message)
         self.status, self.code, self.message, self.details = status, code, message, tuple(details)
 
+    @property
+    def about_body(self) -> bool:
+        """Tell whether it is what was sent that is refused, and not who sent it, or when."""
+        return self.status in (400, 404, 409, 412, 422) or bool(self.details)
+
 
 class Conflicting(Rejected):
     """Something the changeset touches was changed after its base revision; `details` say what and who."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+
+from reconciler.documents import DiagnosticDocument
 
 from .masking import mask_comment, mask_spans, mask_tokens, mask_unread
 from .positions import Span, split_lines
@@ -30,7 +31,7 @@ class Diagnostic:
     excerpt: str = ""
     mark: tuple[int, int] = (0, 0)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> DiagnosticDocument:
         """The finding as a JSON object."""
         return {
             "path": self.path,

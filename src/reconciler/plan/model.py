@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
+from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocument
 from reconciler.kinds import InForce, Part
 
-FORMAT = "zonewright/plan/v1"
+# What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
+_BESIDE = ("digest", "source", "guards", "problems")
 
 
 class State(StrEnum):
@@ -56,7 +58,7 @@ class FieldChange:
     applied: Any = None
     in_force: InForce | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ChangeDocument:
         """The change as a JSON object."""
         found: dict[str, Any] = {"field": self.path, "before": self.before, "after": self.after}
         if self.state is not None:
@@ -69,7 +71,7 @@ class FieldChange:
                 "latest_version": self.in_force.latest_version,
                 "contents": [asdict(part) for part in self.in_force.contents],
             }
-        return found
+        return cast(ChangeDocument, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Action:
     shown_once: bool = False
     secret_ends: bool = False
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ActionDocument:
         """The action as a JSON object; what does not apply is left out."""
         found: dict[str, Any] = {
             "op": str(self.op),
@@ -123,7 +125,7 @@ class Action:
         }
         found.update({name: value for name, value in optional.items() if value})
         found["changes"] = [change.as_json() for change in self.changes]
-        return found
+        return cast(ActionDocument, found)
 
     @property
     def title(self) -> str:
@@ -155,13 +157,13 @@ class Plan:
     owned: Mapping[str, int]
     wanted: int
     refused: tuple[str, ...] = ()
-    _json: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> PlanDocument:
         """The plan as JSON, with its digest."""
         if not self._json:
-            content = {
-                "format": FORMAT,
+            content: dict[str, Any] = {
+                "format": PLAN,
                 "tool": {"name": "zonectl", "version": self.tool_version},
                 "owner": self.owner,
                 "organization_id": self.organization_id,
@@ -175,14 +177,13 @@ class Plan:
                 "wanted": self.wanted,
                 "refused": list(self.refused),
             }
-            self._json.update(content, digest=digest_of(content))
-        return self._json
+            self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})
+        return self._json["plan"]
 
     @property
     def digest(self) -> str:
         """`sha256:` and the digest of the canonical JSON: the plan's name, and its idempotency key."""
-        digest: str = self.as_json()["digest"]
-        return digest
+        return self.as_json()["digest"]
 
     def summary(self) -> dict[str, int]:
         """Actions by what they do."""
@@ -212,10 +213,11 @@ class PlanUnreadable(ValueError):
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """The digest of a plan's JSON without its `digest`. Spec: RFC 8785 canonical form, SHA-256."""
+    """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
     import rfc8785
 
-    return "sha256:" + hashlib.sha256(rfc8785.dumps(dict(content))).hexdigest()
+    named = {name: value for name, value in content.items() if name not in _BESIDE}
+    return "sha256:" + hashlib.sha256(rfc8785.dumps(named)).hexdigest()
 
 
 def read_plan(text: bytes) -> Plan:
@@ -228,8 +230,8 @@ def read_plan(text: bytes) -> Plan:
         content = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise PlanUnreadable("the file is not a plan") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise PlanUnreadable(f"the file is not a plan of the form `{FORMAT}`")
+    if not isinstance(content, dict) or content.get("format") != PLAN:
+        raise PlanUnreadable(f"the file is not a plan of the form `{PLAN}`")
     digest = content.pop("digest", None)
     if digest_of(content) != digest:
         raise PlanUnreadable("the plan was changed after it was made: its digest does not fit; plan again")

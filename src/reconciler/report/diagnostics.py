@@ -1,9 +1,9 @@
 """Findings as text and as JSON."""
 
 from collections.abc import Iterator
-from typing import Any
 from unicodedata import combining, east_asian_width
 
+from reconciler.documents import VALIDATION, ValidationDocument
 from reconciler.manifests import Configuration, Diagnostic
 from reconciler.manifests.sources import seen_from_here
 from reconciler.terminal import Line, Styled, printable
@@ -16,10 +16,12 @@ def diagnostic_lines(configuration: Configuration) -> Iterator[Line]:
     """
     root = configuration.source.root
     for each in configuration.diagnostics:
-        yield from _block(each, seen_from_here(root / each.path))
+        yield from diagnostic_block(each, seen_from_here(root / each.path))
 
 
-def _block(diagnostic: Diagnostic, place: str) -> Iterator[Line]:
+def diagnostic_block(diagnostic: Diagnostic, place: str | None = None) -> Iterator[Line]:
+    """One finding: its place, the message, the line, and a caret."""
+    place = diagnostic.path if place is None else place
     if diagnostic.line:
         place += f":{diagnostic.line}:{diagnostic.column}"
     yield Styled(place, bold=True), ": ", Styled("error", "red"), f": {diagnostic.message}"
@@ -41,10 +43,10 @@ def _width(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
 
 
-def validation_json(configuration: Configuration) -> dict[str, Any]:
+def validation_json(configuration: Configuration) -> ValidationDocument:
     """The result of a validation."""
     return {
-        "format": "zonewright/validation/v1",
+        "format": VALIDATION,
         "valid": not configuration.diagnostics,
         "files": configuration.files,
         "manifests": len(configuration.manifests),

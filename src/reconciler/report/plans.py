@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from reconciler.documents import PlanDocument
 from reconciler.kinds import Shape, load_kinds
+from reconciler.objections import Objection
 from reconciler.plan import Action, FieldChange, Plan, Refusal
 from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled
 
+from .diagnostics import diagnostic_block
 from .differences import as_text, counted, difference_lines, whole_lines
 from .states import contents_lines, state_of
 
@@ -37,6 +40,27 @@ def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
     """What stands against a plan, all of it."""
     for each in refusals:
         yield Styled("refused", "red"), f": {each.message}"
+
+
+def objection_lines(found: Objection) -> Sequence[Line]:
+    """What the server has against a plan: each problem with the line of its manifest."""
+    lines: list[Line] = [found.message]
+    for each in found.problems:
+        if each.diagnostic is None:
+            lines.append(f"  {each}")
+        else:
+            lines.extend(_indented(diagnostic_block(each.diagnostic), 2))
+    return lines
+
+
+def plan_json(plan: Plan, refusals: Sequence[Refusal] = (), found: Objection | None = None) -> PlanDocument:
+    """The plan, what stands against it, and what the server has against it."""
+    document = plan.as_json().copy()
+    document["guards"] = [
+        {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
+    ]
+    document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
+    return document
 
 
 def summary_line(plan: Plan) -> str:

@@ -93,7 +93,7 @@ class TestApply:
         result = zonectl("apply", config)
 
         assert result.exit_code == 64
-        assert "nobody can be asked" in result.err
+        assert "standard input is not a terminal" in result.err
 
     def test_guards_stand_before_the_server(
         self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
@@ -128,7 +128,7 @@ class TestApply:
         result = zonectl("apply", config, "--yes")
 
         assert result.exit_code == 1
-        assert "all.yaml:11: Application workforce/agent" in result.err
+        assert "all.yaml:14:14: error: Application workforce/agent" in result.err
         assert not world.entities
 
     def test_an_apply_of_nothing_sends_nothing(

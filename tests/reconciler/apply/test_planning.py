@@ -117,7 +117,8 @@ class TestPlan:
         result = zonectl("plan", config)
 
         assert result.exit_code == 1
-        assert "agent.yaml:1: Application workforce/agent `name`: may not be `forbidden`" in result.err
+        told = "agent.yaml:4:14: error: Application workforce/agent `name`: may not be `forbidden`"
+        assert told in result.err
 
     def test_as_json_is_the_plan(self, config: Any, server: FakeServer, zonectl: Zonectl) -> None:
         """With its digest, and what stands against it."""

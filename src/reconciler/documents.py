@@ -1,0 +1,204 @@
+"""What `--output json` prints: one document on every exit. `schemas/output/` is written from this."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+PLAN: Literal["zonewright/plan/v1"] = "zonewright/plan/v1"
+DRIFT: Literal["zonewright/drift/v1"] = "zonewright/drift/v1"
+RECEIPT: Literal["zonewright/receipt/v1"] = "zonewright/receipt/v1"
+VALIDATION: Literal["zonewright/validation/v1"] = "zonewright/validation/v1"
+ERROR: Literal["zonewright/error/v1"] = "zonewright/error/v1"
+
+
+class ToolDocument(TypedDict):
+    """What made the plan."""
+
+    name: str
+    version: str
+
+
+class PartDocument(TypedDict):
+    """Something that is in force and in no list of git, with what it says."""
+
+    kind: str
+    name: str
+    version: int
+    spec: Mapping[str, Any]
+
+
+class InForceDocument(TypedDict):
+    """Which version is in force, where that is not the latest one."""
+
+    version: int
+    latest_version: int
+    contents: Sequence[PartDocument]
+
+
+class ChangeDocument(TypedDict):
+    """One member, before and after.
+
+    A secret stands as `{"secret": reference}`, one that is there as `{"version": ..}`. `state` says why it
+    changes; creations and deletions have none. `applied` is what was last written from git.
+    """
+
+    field: str
+    before: Any
+    after: Any
+    state: NotRequired[Literal["pending", "drift", "conflict", "claim", "release"]]
+    applied: NotRequired[Any]
+    in_force: NotRequired[InForceDocument]
+
+
+class ActionDocument(TypedDict):
+    """What happens to one object. `reason` is `file:line` of its manifest, or says why without one."""
+
+    op: Literal["create", "update", "adopt", "rename", "replace", "delete"]
+    kind: str
+    name: str
+    reason: str
+    zone: NotRequired[str]
+    id: NotRequired[str]
+    handle: NotRequired[str]
+    protected: NotRequired[bool]
+    takes_along: NotRequired[int]
+    previous_name: NotRequired[str]
+    shown_once: NotRequired[bool]
+    secret_ends: NotRequired[bool]
+    changes: Sequence[ChangeDocument]
+
+
+class GuardDocument(TypedDict):
+    """Why a plan is not applied. `stale`: the server is not as it was; else a guard stands against it."""
+
+    code: str
+    message: str
+    stale: bool
+
+
+class ProblemDocument(TypedDict):
+    """Something wrong, with the place in the manifests and the member where these are known.
+
+    `line` and `column` count from 1. `object` is `Kind zone/name`.
+    """
+
+    code: str
+    message: str
+    path: NotRequired[str]
+    line: NotRequired[int]
+    column: NotRequired[int]
+    object: NotRequired[str]
+    field: NotRequired[str]
+
+
+class PlanDocument(TypedDict):
+    """A plan, as it is saved and as it is printed.
+
+    `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
+    against it now: `guards`, and the server's `problems`.
+    """
+
+    format: Literal["zonewright/plan/v1"]
+    tool: ToolDocument
+    owner: str
+    organization_id: str
+    server: str
+    base_revision: int
+    source: Mapping[str, str]
+    summary: Mapping[str, int]
+    actions: Sequence[ActionDocument]
+    operations: Sequence[Mapping[str, Any]]
+    owned: Mapping[str, int]
+    wanted: int
+    refused: Sequence[str]
+    digest: str
+    guards: NotRequired[Sequence[GuardDocument]]
+    problems: NotRequired[Sequence[ProblemDocument]]
+
+
+class DriftDocument(TypedDict):
+    """What others changed of what the manifests describe."""
+
+    format: Literal["zonewright/drift/v1"]
+    drift: Sequence[ActionDocument]
+
+
+class AuditDocument(TypedDict):
+    """The first and the last sequence number of the audit records that a changeset made."""
+
+    first: int
+    last: int
+
+
+class ResultDocument(TypedDict):
+    """What one operation did."""
+
+    index: int
+    op: str
+    kind: str
+    id: str
+    name: NotRequired[str | None]
+    status: NotRequired[str]
+
+
+class ReceiptDocument(TypedDict):
+    """What an apply did. Without operations there was nothing to do, and the server was asked for nothing.
+
+    `replayed`: the plan had been applied before. `problems`: it is applied, but something after that failed.
+    """
+
+    format: Literal["zonewright/receipt/v1"]
+    changeset_id: str | None
+    plan_digest: str
+    organization_id: str
+    server: str
+    owner: str
+    source: Mapping[str, str]
+    base_revision: int
+    revision: int
+    replayed: bool
+    finished_at: str
+    audit: AuditDocument | None
+    summary: Mapping[str, int]
+    operations: Sequence[ResultDocument]
+    secret_files: Sequence[str]
+    problems: NotRequired[Sequence[ProblemDocument]]
+
+
+class DiagnosticDocument(TypedDict):
+    """Something wrong in a file. Lines and columns count from 1; 0 is the file as a whole."""
+
+    path: str
+    line: int
+    column: int
+    end_column: int
+    code: str
+    message: str
+
+
+class ValidationDocument(TypedDict):
+    """What is wrong with manifests. `plan`, `drift` and `apply` print it too, when there is anything."""
+
+    format: Literal["zonewright/validation/v1"]
+    valid: bool
+    files: int
+    manifests: int
+    diagnostics: Sequence[DiagnosticDocument]
+
+
+class ErrorDocument(TypedDict):
+    """A command that came to nothing else: wrong usage, a server that is not reached, an interruption."""
+
+    format: Literal["zonewright/error/v1"]
+    exit_code: int
+    message: str
+    problems: Sequence[ProblemDocument]
+
+
+ALL = {
+    "plan": PlanDocument,
+    "drift": DriftDocument,
+    "receipt": ReceiptDocument,
+    "validation": ValidationDocument,
+    "error": ErrorDocument,
+}
+"""Name of the schema -> the document that it describes."""

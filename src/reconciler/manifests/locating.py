@@ -1,0 +1,75 @@
+"""Where a member stands that the server has something against."""
+
+import re
+from collections.abc import Iterator
+
+from reconciler.files import FileRefused
+from reconciler.kinds import Kind, Manifest, Shape
+
+from .configuration import Configuration
+from .diagnostics import Diagnostic
+from .encoding import NotText, decode
+from .placing import Shown
+from .positions import Path
+from .sources import MAX_FILE_BYTES
+from .yaml_reader import Document, YamlProblem, read_documents
+
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+class Locator:
+    """Finds members of manifests in their files, each of which is read once more."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._source = configuration.source
+        self._manifests = {(each.kind.name, each.zone, each.name): each for each in configuration.manifests}
+        self._read: dict[str, tuple[str, dict[int, Document]]] = {}
+
+    def find(
+        self, kind: str, zone: str | None, name: str, field: str, *, code: str, message: str
+    ) -> Diagnostic | None:
+        """A finding at a member of a manifest; None when no manifest of these describes it, or not any more.
+
+        Args:
+            field: the member as the management API calls it: `application_id`, `protocols.oauth2.scopes[1]`.
+        """
+        manifest = self._manifests.get((kind, zone, name))
+        if manifest is None:
+            return None
+        try:
+            text, document = self._document(manifest)
+        except (FileRefused, NotText, YamlProblem, KeyError):
+            return None  # it was changed meanwhile
+        path = next((each for each in _paths(manifest.kind, field) if each in document.places), None)
+        return Shown(document, manifest.kind).diagnose(
+            manifest.origin.path, text, path or ("metadata", "name"), code, message, on_key=False
+        )
+
+    def _document(self, manifest: Manifest) -> tuple[str, Document]:
+        path = manifest.origin.path
+        if path not in self._read:
+            text = decode(self._source.opener.read(path, at_most=MAX_FILE_BYTES, again=True))
+            self._read[path] = text, {each.line: each for each in read_documents(text, places=True)}
+        text, documents = self._read[path]
+        return text, documents[manifest.origin.line]
+
+
+def _paths(kind: Kind, field: str) -> Iterator[Path]:
+    """The places in a manifest that a member may have, the exact one first, then what is around it."""
+    if not field:
+        return
+    steps: list[str | int] = []
+    shape: Shape | None = kind.spec
+    for step in _STEP.findall(field):
+        if step.isdecimal():
+            steps.append(int(step))
+            shape = shape.items if shape else None
+            continue
+        members = shape.members if shape else {}
+        steps.append(next((name for name, each in members.items() if each.wire_name(name) == step), step))
+        shape = members.get(str(steps[-1]))
+    for length in range(len(steps), 0, -1):
+        yield ("spec", *steps[:length])
+    files = {target: member for member, target in kind.files.items()}
+    if steps[0] in files:
+        yield ("spec", files[str(steps[0])])

@@ -1,0 +1,54 @@
+"""What the server has against a plan, in the words of the manifests."""
+
+from dataclasses import dataclass
+
+from reconciler.documents import ProblemDocument
+from reconciler.manifests import Diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What the server has against an operation, with the manifest it came from.
+
+    Attributes:
+        reason: `file:line` of the manifest, or why there is an action without one.
+        title: the object; empty when the problem is not one of an object.
+        diagnostic: the place of the member in its manifest, with its line, where that is known.
+    """
+
+    reason: str
+    title: str
+    field: str
+    message: str
+    code: str = "error"
+    diagnostic: Diagnostic | None = None
+
+    @property
+    def told(self) -> str:
+        """What is wrong with what, without the place."""
+        about = " ".join(each for each in (self.title, f"`{self.field}`" if self.field else "") if each)
+        return ": ".join(each for each in (about, self.message) if each)
+
+    def __str__(self) -> str:
+        return ": ".join(each for each in (self.reason, self.told) if each)
+
+    def as_json(self) -> ProblemDocument:
+        """The problem as a JSON object."""
+        found: ProblemDocument = {"code": self.code, "message": self.message}
+        if self.diagnostic is not None:
+            found["path"], found["line"] = self.diagnostic.path, self.diagnostic.line
+            found["column"] = self.diagnostic.column
+        if self.title:
+            found["object"] = self.title
+        if self.field:
+            found["field"] = self.field
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why the server does not take a plan. `stale`: it was made from what is not there any more."""
+
+    message: str
+    problems: tuple[Problem, ...]
+    stale: bool

@@ -1,0 +1,221 @@
+"""`--output json` prints one document on every exit, and each is as its schema says."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from tests.reconciler.apply.texts import AGENT, PROVIDER, ROLE, ZONE, Zonectl
+from tests.reconciler.fake_server import FakeServer, World
+
+from reconciler.cli import run
+from reconciler.output_schemas import schema_files
+
+SCHEMAS = Path(__file__).parents[3] / "schemas" / "output"
+GROUPS = "".join(
+    "---\napiVersion: zonewright/v1\nkind: Group\n"
+    f"metadata: {{zone: workforce, name: g{n}}}\nspec: {{name: G{n}}}\n"
+    for n in range(7)
+)
+
+
+@pytest.mark.parametrize("name", sorted(schema_files()))
+def test_checked_in_schema_is_what_the_definitions_say(name: str) -> None:
+    """`make schemas` writes it."""
+    assert (SCHEMAS / name).read_text(encoding="utf-8") == schema_files()[name]
+
+
+def test_nothing_else_is_checked_in() -> None:
+    """A document that is gone leaves no schema behind."""
+    assert {file.name for file in SCHEMAS.iterdir()} == set(schema_files())
+
+
+def document(out: str) -> tuple[str, dict[str, Any]]:
+    """What was printed: one document, of the kind that it says, and as the schema of that kind says."""
+    content = json.loads(out)
+    name = content["format"].split("/")[1]
+    jsonschema_rs.validator_for(json.loads((SCHEMAS / f"{name}.json").read_text())).validate(content)
+    return name, content
+
+
+class Scene:
+    """A configuration with a server, and what its commands print."""
+
+    def __init__(self, config: Any, server: FakeServer, world: World, zonectl: Zonectl) -> None:
+        self.config, self.server, self.world, self.zonectl = config, server, world, zonectl
+
+    def says(self, command: str, *options: object, exit_code: int) -> tuple[str, dict[str, Any]]:
+        """The document of a command that ends with that code."""
+        done = self.zonectl(command, self.config, *options, "--output", "json")
+        assert done.exit_code == exit_code, done
+        return document(done.out)
+
+    def by_hand(self, **spec: Any) -> None:
+        """Somebody changes the role on the server."""
+        self.world.find("Role", "reader")["spec"].update(spec)
+        self.world.revision += 1
+
+
+@pytest.fixture
+def scene(config: Any, server: FakeServer, world: World, zonectl: Zonectl) -> Iterator[Scene]:
+    """One zone and one role, not applied yet."""
+    config.write("zone.yaml", ZONE)
+    config.write("role.yaml", ROLE)
+    return Scene(config, server, world, zonectl)
+
+
+class TestEveryExit:
+    def test_of_validate(self, scene: Scene) -> None:
+        """Valid, not valid, and no such path."""
+        assert scene.says("validate", exit_code=0)[1]["valid"] is True
+        scene.config.write("role.yaml", ROLE.replace("description", "descripton"))
+        name, found = scene.says("validate", exit_code=1)
+        assert (name, found["diagnostics"][0]["line"]) == ("validation", 4)
+        assert document(scene.zonectl("validate", "--output=json", "/nowhere").out)[0] == "error"
+
+    @pytest.mark.parametrize("command", ["plan", "apply", "drift"])
+    def test_where_the_manifests_are_not_valid(self, scene: Scene, command: str) -> None:
+        """The findings, as `validate` tells them."""
+        scene.config.write("role.yaml", ROLE.replace("description", "descripton"))
+        name, found = scene.says(command, exit_code=1)
+
+        assert (name, found["diagnostics"][0]["path"]) == ("validation", "role.yaml")
+
+    @pytest.mark.parametrize("command", ["plan", "apply", "drift", "validate"])
+    def test_of_wrong_usage(self, scene: Scene, command: str) -> None:
+        """Also of a command line that cannot be understood."""
+        name, found = scene.says(command, "--nonsense", exit_code=64)
+
+        assert (name, found["exit_code"]) == ("error", 64)
+        assert "--nonsense" in found["message"]
+
+    @pytest.mark.parametrize("command", ["plan", "apply", "drift"])
+    def test_where_the_server_does_not_take_the_credential(
+        self, scene: Scene, command: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who is asked, and what it says."""
+        monkeypatch.setenv("ZONECTL_API_KEY", "zwk_other")
+        name, found = scene.says(command, exit_code=1)
+
+        assert (name, found["message"]) == (
+            "error",
+            f"{scene.server.url} does not accept this API key: who are you?",
+        )
+
+    def test_of_plan(self, scene: Scene) -> None:
+        """Changes, nothing, drift, a conflict, a guard, the server's refusal: always the plan."""
+        assert scene.says("plan", exit_code=2)[0] == "plan"
+        scene.says("apply", "--yes", exit_code=0)
+        assert scene.says("plan", exit_code=0)[1]["actions"] == []
+        scene.by_hand(description="by hand")
+        assert scene.says("plan", exit_code=3)[1]["actions"][0]["changes"][0]["state"] == "drift"
+        scene.config.write("role.yaml", ROLE.replace("reads", "in git"))
+        assert scene.says("plan", exit_code=4)[1]["guards"][0]["stale"] is True
+        scene.config.write("role.yaml", ROLE + GROUPS.replace("G1}", "forbidden}"))
+        assert scene.says("plan", exit_code=1)[1]["problems"][0]["object"] == "Group workforce/g1"
+        scene.config.path.joinpath("role.yaml").unlink()
+        scene.config.path.joinpath("zone.yaml").unlink()
+        assert scene.says("plan", exit_code=5)[1]["guards"][0]["code"] == "empty-source"
+
+    def test_of_apply(self, scene: Scene, tmp_path: Path) -> None:
+        """A receipt when it is done or there is nothing to do; else the plan with what stands against it."""
+        name, found = scene.says("apply", "--yes", exit_code=0)
+        assert (name, len(found["operations"])) == ("receipt", 2)
+        assert scene.says("apply", "--yes", exit_code=0)[1]["operations"] == []
+        assert scene.says("apply", exit_code=0)[0] == "receipt"
+        scene.config.write("more.yaml", GROUPS)
+        assert scene.says("apply", exit_code=64)[1]["message"].startswith("standard input is not a terminal")
+        assert scene.says("apply", "--expect", "sha256:no", exit_code=4)[0] == "plan"
+        scene.says("apply", "--yes", exit_code=0)
+        scene.config.path.joinpath("more.yaml").unlink()
+        assert scene.says("apply", "--yes", exit_code=5)[1]["guards"][0]["code"] == "deletes"
+        found = scene.says("apply", "--yes", "--consent", "deletes=7", "--receipt", tmp_path, exit_code=1)[1]
+        assert "cannot be written" in found["problems"][0]["message"]
+
+    def test_of_apply_of_a_saved_plan(self, scene: Scene, tmp_path: Path) -> None:
+        """What `plan --output json` prints is a plan that can be applied, too."""
+        saved = tmp_path / "plan.json"
+        saved.write_text(scene.zonectl("plan", scene.config, "--output", "json").out)
+        applied = scene.zonectl("apply", saved, "--root", scene.config, "--output", "json")
+
+        assert (applied.exit_code, document(applied.out)[0]) == (0, "receipt")
+        saved.write_text("{}")
+        broken = scene.zonectl("apply", saved, "--output", "json")
+        assert (broken.exit_code, document(broken.out)[0]) == (1, "error")
+
+    def test_of_drift(self, scene: Scene) -> None:
+        """None, and some."""
+        scene.says("apply", "--yes", exit_code=0)
+        assert scene.says("drift", exit_code=0)[1]["drift"] == []
+        scene.by_hand(description="by hand")
+        assert scene.says("drift", exit_code=3)[1]["drift"][0]["name"] == "reader"
+
+    def test_of_a_secret_that_is_missing(self, scene: Scene) -> None:
+        """Allowed, and not there."""
+        scene.config.write("okta.yaml", PROVIDER)
+        name, found = scene.says("apply", "--yes", "--allow-env", "OKTA", exit_code=1)
+
+        assert (name, "`OKTA` is not set" in found["message"]) == ("error", True)
+
+    def test_of_a_defect(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        """Somebody who reads JSON is told even then; the exception goes on."""
+        scene.config.write("zonectl.yaml", "owner: acme\n")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("reconciler.commands.guard", lambda *_: 1 / 0)
+            capsys.readouterr()
+            with pytest.raises(ZeroDivisionError):
+                run(["plan", str(scene.config), "--output", "json"])
+
+        assert document(capsys.readouterr().out)[1]["exit_code"] == 1
+
+
+class TestProblems:
+    def test_the_line_of_the_member_is_named(self, scene: Scene) -> None:
+        """Not that of the document; with the text and a caret, and in the order of the manifests."""
+        other, agent = ROLE.replace("reader", "other"), AGENT.replace("Agent", "forbidden")
+        scene.config.write("agent.yaml", f"{other}---\n{agent}")
+        done = scene.zonectl("plan", scene.config)
+        line = next(n for n, text in enumerate(done.err.splitlines()) if "agent.yaml" in text)
+
+        assert done.exit_code == 1
+        assert (
+            "agent.yaml:9:14: error: Application workforce/agent `name`: may not be `forbidden`" in done.err
+        )
+        assert "^^^^^^^^^" in done.err.splitlines()[line + 2]
+
+    def test_the_plan_is_shown_though_it_is_refused(self, scene: Scene) -> None:
+        """By the server, and by a guard; on `apply` as on `plan`."""
+        scene.config.write("groups.yaml", GROUPS)
+        scene.zonectl("apply", scene.config, "--yes")
+        scene.config.path.joinpath("groups.yaml").unlink()
+        scene.config.write("role.yaml", ROLE.replace("reads", "forbidden"))
+        for command in ("plan", "apply"):
+            done = scene.zonectl(command, scene.config)
+            assert done.exit_code == 5
+            assert done.out.count("- delete Group") == 7
+            assert "--consent deletes=7" in done.out
+            assert "role.yaml:3:35" in done.err  # what the server says stands beside what the guard says
+
+
+def test_the_digest_is_that_of_the_plan_and_not_of_the_commit(scene: Scene, tmp_path: Path) -> None:
+    """A merge commit with the same files makes the same plan: `--expect` works after it."""
+    git = ["git", "-C", str(scene.config), "-c", "user.name=a", "-c", "user.email=a@acme.example"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    plans = []
+    for message in ("one", "two"):
+        subprocess.run([*git, "add", "-A"], check=True)
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", message], check=True)
+        plans.append(scene.says("plan", exit_code=2)[1])
+
+    assert plans[0]["source"]["commit"] != plans[1]["source"]["commit"]
+    assert plans[0]["digest"] == plans[1]["digest"]
+    assert scene.says("apply", "--expect", plans[0]["digest"], exit_code=0)[0] == "receipt"
+
+
+@pytest.mark.parametrize("command", ["plan", "apply", "drift", "validate", "watch", "schema"])
+def test_the_help_tells_the_exit_codes(zonectl: Zonectl, command: str) -> None:
+    """Where somebody who writes a script looks."""
+    assert "Exit codes:" in zonectl(command, "--help").out
