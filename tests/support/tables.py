@@ -58,3 +58,16 @@ class Table:
         found = re.search(rf"<!-- {self.name} -->\n(.*?)<!-- /{self.name} -->", text, re.DOTALL)
         assert found, f"{self.page.name} has no part `{self.name}`"
         return found[1], found.span(1)
+
+
+def write_part(page: Path, name: str, text: str) -> None:
+    """Write what stands between `<!-- name -->` and `<!-- /name -->` on a page."""
+    with page.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before = file.read()
+        found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", before, re.DOTALL)
+        assert found, f"{page.name} has no part `{name}`"
+        start, end = found.span(1)
+        file.seek(0)
+        file.truncate()
+        file.write(f"{before[:start]}{text}{before[end:]}")

@@ -255,7 +255,12 @@ def _text_line(sign: str, line: str | None, *, quoted: bool = False) -> Line:
 
 
 def _signed(sign: str, text: str) -> Line:
-    return [Styled(f"  {sign} {text}", {"-": "red", "+": "green"}.get(sign))]
+    return [
+        Styled(
+            f"  {sign} {text}".rstrip(" ") if not text else f"  {sign} {text}",
+            {"-": "red", "+": "green"}.get(sign),
+        )
+    ]
 
 
 def _unchanged(number: int, word: str) -> Iterator[Line]:

@@ -117,8 +117,8 @@ class TestEveryExit:
         scene.config.write("role.yaml", ROLE + GROUPS.replace("G1}", "forbidden}"))
         assert scene.says("plan", exit_code=1)[1]["problems"][0]["object"] == "Group workforce/g1"
         scene.config.path.joinpath("role.yaml").unlink()
-        scene.config.path.joinpath("zone.yaml").unlink()
-        assert scene.says("plan", exit_code=5)[1]["guards"][0]["code"] == "empty-source"
+        scene.config.write("zone.yaml", ZONE.replace("workforce", "other"))
+        assert scene.says("plan", exit_code=5)[1]["guards"][0]["code"] == "deletes"
 
     def test_of_apply(self, scene: Scene, tmp_path: Path) -> None:
         """A receipt when it is done or there is nothing to do; else the plan with what stands against it."""

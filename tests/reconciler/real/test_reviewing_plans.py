@@ -1,0 +1,152 @@
+"""The page for reviewers: each change is made against a real server, and the page shows what is printed.
+
+With WRITE_TABLES=1 the tests write what they saw into docs/reviewing-plans.md, for a review to look at.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.reconciler.conftest import Result
+from tests.reconciler.real.company import COMPANY, Company
+from tests.support.tables import WRITE, write_part
+
+PAGE = Path(__file__).parents[3] / "docs" / "reviewing-plans.md"
+HEAD = "apiVersion: zonewright/v1\n"
+MEMBERS = [f"user-{number}@acme.example" for number in range(61)]
+CEDAR = (
+    '@id("payroll")\n'
+    "permit (\n"
+    '  principal in Group::"staff",\n'
+    '  action == Action::"exchange",\n'
+    '  resource == Resource::"https://payroll.example"\n'
+    ")\n"
+    "when {\n"
+    '  context.scopes == ["read"]\n'
+    "};\n"
+    "\n"
+    '@id("no-contractors")\n'
+    "forbid (\n"
+    "  principal,\n"
+    '  action == Action::"exchange",\n'
+    '  resource == Resource::"https://payroll.example"\n'
+    ")\n"
+    'when { principal in Group::"contractors" };\n'
+)
+
+
+def group(*members: str) -> str:
+    """The manifest of a group."""
+    listed = "".join(f"    - {each}\n" for each in members)
+    head = f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: everybody}}\n'
+    return f"{head}spec:\n  name: Everybody\n  members:\n{listed}"
+
+
+def credential(type_: str) -> str:
+    """The manifest of a credential."""
+    return (
+        f'{HEAD}kind: ApplicationCredential\nmetadata: {{zone: "{{zone}}", name: agent-key}}\n'
+        f"spec: {{application: agent, type: {type_}}}\n"
+    )
+
+
+def compare(company: Company, name: str, done: Result, exit_code: int) -> None:
+    """Hold what a command printed against the page; or write it there."""
+    assert done.exit_code == exit_code, done
+    text = f"{done.out}{done.err}".replace(company.zone, "product").replace(str(company.folder), "config")
+    text = re.sub(r"\n  digest sha256:\w+ on revision \d+", "", text)
+    part = f"```text\n{text.rstrip()}\n```\n"
+    if os.environ.get(WRITE):
+        write_part(PAGE, name, part)
+    assert part in PAGE.read_text("utf-8")
+
+
+def rotation(company: Company) -> Result:
+    """Another version of the same secret."""
+    company.write("rest.yaml", COMPANY["rest.yaml"].replace('version: "1"', 'version: "2"'))
+    return company.plan(expect=2)
+
+
+def policy(company: Company) -> Result:
+    """Two edits of a text in a file of its own."""
+    company.write(
+        "payroll.yaml",
+        f'{HEAD}kind: Policy\nmetadata: {{zone: "{{zone}}", name: payroll}}\n'
+        "spec: {cedar_file: payroll.cedar}\n",
+    )
+    company.write("payroll.cedar", CEDAR)
+    company.apply()
+    after = CEDAR.replace('["read"]', '["read", "write"]').replace(
+        'principal in Group::"contractors"', "false"
+    )
+    company.write("payroll.cedar", after)
+    return company.plan(expect=2)
+
+
+def list_edit(company: Company) -> Result:
+    """One member goes, another one comes."""
+    company.write("everybody.yaml", group(*MEMBERS))
+    company.apply()
+    company.write("everybody.yaml", group(*MEMBERS[:41], *MEMBERS[42:], "mallory@evil.example"))
+    return company.plan(expect=2)
+
+
+def replacement(company: Company) -> Result:
+    """What is fixed at creation changes."""
+    company.write("key.yaml", credential("password"))
+    company.apply("--secrets-dir", f"{company.folder}-secrets")
+    company.write("key.yaml", credential("public"))
+    return company.zonectl("plan", company.folder, "--allow-env", "CORP_SECRET")
+
+
+def zone(company: Company) -> Result:
+    """A zone leaves git, in which somebody has made something by hand."""
+    company.write("shop.yaml", f"{HEAD}kind: Zone\nmetadata: {{name: {{zone}}-shop}}\nspec: {{name: Shop}}\n")
+    company.apply()
+    found = company.client.get("/zones", params={"limit": 100}).json()["items"]
+    shop = next(each["id"] for each in found if each["name"] == "Shop")
+    company.send("POST", f"/zones/{shop}/groups", identifier="by-hand", name="By hand")
+    (company.folder.path / "shop.yaml").unlink()
+    return company.zonectl("plan", company.folder, "--allow-env", "CORP_SECRET")
+
+
+def in_force(company: Company) -> Result:
+    """The newest version of the set is not the one that decides."""
+    from tests.reconciler.real.test_drift import lets_an_older_text_decide
+
+    lets_an_older_text_decide(company)
+    return company.plan(expect=3)
+
+
+def symlink(company: Company) -> Result:
+    """A link to where the operator's own files are."""
+    outside = company.folder.path.parent / "outside.yaml"
+    outside.write_text("kind: Secret\n")
+    (company.folder.path / "roles.yaml").symlink_to("../outside.yaml")
+    (company.folder.path / ".git").mkdir()
+    return company.plan(expect=1)
+
+
+CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
+    "rotation": (rotation, 2),
+    "policy": (policy, 2),
+    "list": (list_edit, 2),
+    "replacement": (replacement, 2),
+    "zone": (zone, 5),
+    "in-force": (in_force, 3),
+    "symlink": (symlink, 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_page_shows_what_is_printed(company: Company, name: str) -> None:
+    """What a reviewer reads there is what they will see, on either database."""
+    change, exit_code = CHANGES[name]
+    compare(company, name, change(company), exit_code)
+
+
+def test_the_page_has_no_other_parts() -> None:
+    """Nothing on it was written by hand."""
+    assert re.findall(r"<!-- /([\w-]+) -->", PAGE.read_text("utf-8")) == list(CHANGES)
