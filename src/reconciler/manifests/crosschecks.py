@@ -18,6 +18,7 @@ from .yaml_reader import Document, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
 MOST_FINDINGS = 1000  # of a configuration
+MOST_GUESSES = 100  # at what a reference meant
 
 
 def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[Diagnostic]]:
@@ -74,18 +75,25 @@ class _Check:
         zone = self.zone_of(manifest, ref)
         if Key(zone, ref.kind, name) in self.by_key:
             return
-        if len(self.found) >= MOST_FINDINGS:  # what was probably meant is looked for among all names
+        if len(self.found) >= MOST_FINDINGS:
             self.more += 1
             return
-        known = {key.name: key.zone for key in self.by_key if key.kind == ref.kind}
-        here = [key.name for key in self.by_key if key.kind == ref.kind and key.zone == zone]
-        hint = suggest(name, here)
-        if not hint and name in known:
-            hint = f"; the one of that name is in zone `{known[name]}`, and references stay within a zone"
-        elif not hint:
-            hint = "; for one that is not in git write `{external: its identifier}`"
         where = f" in zone `{zone}`" if zone else ""
-        self.tell(manifest, path, "unknown-reference", f"there is no {ref.kind} `{name}`{where}{hint}")
+        message = f"there is no {ref.kind} `{name}`{where}{self.meant(zone, ref.kind, name)}"
+        self.tell(manifest, path, "unknown-reference", message)
+
+    def meant(self, zone: str | None, kind: str, name: str) -> str:
+        """What a reference to nothing probably meant: looked for among all names, for so many at most."""
+        external = "; for one that is not in git write `{external: its identifier}`"
+        if len(self.found) >= MOST_GUESSES:
+            return external
+        elsewhere = {key.name: key.zone for key in self.by_key if key.kind == kind}
+        here = [key.name for key in self.by_key if key.kind == kind and key.zone == zone]
+        if hint := suggest(name, here):
+            return hint
+        if name in elsewhere:
+            return f"; the one of that name is in zone `{elsewhere[name]}`, and references stay within a zone"
+        return external
 
     def zone_of(self, manifest: Manifest, ref: Ref) -> str | None:
         """The zone that a reference is looked up in: a Zone's own references are to its children."""
