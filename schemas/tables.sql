@@ -9,6 +9,8 @@ CREATE TABLE api_keys (
     created_by VARCHAR NOT NULL,
     name VARCHAR NOT NULL,
     role VARCHAR NOT NULL,
+    owner VARCHAR,
+    zones JSON,
     expires_at TIMESTAMP WITH TIME ZONE,
     last_used_at TIMESTAMP WITH TIME ZONE,
     secret_hash BYTEA NOT NULL,
@@ -146,7 +148,7 @@ CREATE TABLE changesets (
 
 CREATE INDEX changesets_created_at_idx ON changesets (organization_id, created_at, id);
 
-CREATE UNIQUE INDEX changesets_plan_digest_key ON changesets (organization_id, plan_digest);
+CREATE UNIQUE INDEX changesets_plan_digest_key ON changesets (organization_id, owner, plan_digest);
 
 CREATE TABLE consents (
     id VARCHAR NOT NULL,
@@ -377,9 +379,9 @@ CREATE TABLE ownerships (
     CONSTRAINT ownerships_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );
 
-CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization_id, kind, name) WHERE zone_id IS NULL;
+CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization_id, kind, owner, name) WHERE zone_id IS NULL;
 
-CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, name) WHERE zone_id IS NOT NULL;
+CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, owner, name) WHERE zone_id IS NOT NULL;
 
 CREATE TABLE policies (
     id VARCHAR NOT NULL,
@@ -691,6 +693,10 @@ CREATE TABLE service_account_credentials (
     client_id VARCHAR NOT NULL,
     name VARCHAR NOT NULL,
     description VARCHAR,
+    role VARCHAR,
+    owner VARCHAR,
+    zones JSON,
+    expires_at TIMESTAMP WITH TIME ZONE,
     last_used_at TIMESTAMP WITH TIME ZONE,
     secret_hash BYTEA,
     CONSTRAINT service_account_credentials_pkey PRIMARY KEY (organization_id, id),

@@ -99,7 +99,14 @@ PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.e
 # `management/` is a room by itself. No two rooms stand on each other: the table has an order.
 _GROUND = frozenset({"epochs", "kept", "limits", "parties", "parts", "zones"})
 _ANY_KIND = frozenset(
-    {"management.access", "management.entities", "management.listing", "management.unit", "parts"}
+    {
+        "management.access",
+        "management.bounds",
+        "management.entities",
+        "management.listing",
+        "management.unit",
+        "parts",
+    }
 )
 ROOMS: dict[str, frozenset[str]] = {
     "attached": frozenset(),
@@ -130,6 +137,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization"},
     "management.issued": frozenset({"management.unit"}),
+    "management.bounds": frozenset({"management.unit"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"keys", "management.issued", "stored_secrets"},
     "management.audit": _ANY_KIND,

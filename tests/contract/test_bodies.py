@@ -56,7 +56,7 @@ def problems(kind: Kind, raw: Any, verb: Verb = Verb.CREATE, type_: str | None =
 CREATE_MEMBERS = {
     "Organization": "name",
     "ServiceAccount": "name description",
-    "ServiceAccountCredential": "name description",
+    "ServiceAccountCredential": "name description role owner zones expires_in_seconds",
     "Zone": "default_mcp_gateway_application organization_id name protocols description encryption_key"
     " requires_invitation",
     "Provider": "identifier name client_id client_secret description metadata protocols",

@@ -7,19 +7,20 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
+from pydantic import TypeAdapter, ValidationError
 
 from runtime.cli.commands import Reading
 from runtime.cli.connected import with_parts
 from runtime.cli.operators import this_operator
 from runtime.domain.kinds.api_key import MAX_SECONDS, MIN_SECONDS, ApiKey
-from runtime.domain.kinds.values import OrganizationRole, rfc3339
+from runtime.domain.kinds.values import OrganizationRole, OwnerName, rfc3339
 from runtime.services.management.organizations import api_keys
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
-_MEMBERS = ("id", "name", "role", "created_at", "created_by", "expires_at", "last_used_at")
+_MEMBERS = ("id", "name", "role", "owner", "zones", "created_at", "created_by", "expires_at", "last_used_at")
 
 
 def _seconds(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
@@ -34,6 +35,17 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str | Non
         least, most = f"{MIN_SECONDS // 60}m", f"{MAX_SECONDS // 86_400}d"
         raise click.BadParameter(f"`{value}` is not between `{least}` and `{most}`")
     return seconds
+
+
+def _check_owner(owner: str) -> None:
+    """Raise BadParameter for what is no name of an owner."""
+    try:
+        TypeAdapter(OwnerName).validate_python(owner)
+    except ValidationError:
+        raise click.BadParameter(
+            f"`{owner}` is no name of an owner: letters, digits and `. _ / @ : -`, beginning with one of the"
+            " first two"
+        ) from None
 
 
 def _expiry(name: str, about: str) -> Callable[[_Command], _Command]:
@@ -56,17 +68,42 @@ def api_key() -> None:
 @api_key.command("create")
 @_of_organization
 @click.option("--name", required=True)
-@click.option("--role", type=click.Choice([role.value for role in OrganizationRole]), default="org_admin")
+@click.option(
+    "--role", type=click.Choice([role.value for role in OrganizationRole]), help="`org_admin` when absent."
+)
+@click.option("--owner", metavar="NAME", help="Bind it to one configuration: it applies for no other.")
+@click.option(
+    "--zone", "zones", multiple=True, metavar="ID", help="Bind it to a zone, by id or slug; repeatable."
+)
 @_expiry("--expires-in", "When it ends by itself")
 @click.pass_obj
 def create_api_key(
-    settings: Settings, organization: str, name: str, role: str, expires_in: int | None
+    settings: Settings,
+    organization: str,
+    name: str,
+    role: str | None,
+    owner: str | None,
+    zones: tuple[str, ...],
+    expires_in: int | None,
 ) -> None:
-    """Make an API key and print it; it is shown once."""
+    """Make an API key and print it; it is shown once.
+
+    Bound to an owner or to zones it has at most the role `org_member`, which is then the default.
+    """
+    if owner is not None:
+        _check_owner(owner)
+    role = role or ("org_member" if owner or zones else "org_admin")
 
     async def create(parts: Parts) -> str:
         return await api_keys.create_for(
-            parts, organization, name=name, role=role, expires_in_seconds=expires_in, by=this_operator()
+            parts,
+            organization,
+            name=name,
+            role=role,
+            expires_in_seconds=expires_in,
+            owner=owner,
+            zones=zones,
+            by=this_operator(),
         )
 
     click.echo(with_parts(settings, create))
@@ -80,13 +117,23 @@ api_key.add_command(create_api_key, "add")  # what it was called first
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @click.pass_obj
 def list_api_keys(settings: Settings, organization: str, as_json: bool) -> None:
-    """Print an organization's API keys, oldest first: id, role, end, last use, maker and name."""
+    """Print an organization's API keys, oldest first.
+
+    Each with id, role, end, last use, maker, what it is bound to, and name.
+    """
     found = with_parts(settings, lambda parts: api_keys.every(parts, organization))
     if as_json:
         click.echo(json.dumps([key.model_dump(mode="json", include=set(_MEMBERS)) for key in found]))
         return
     for key in found:
-        click.echo("  ".join((key.id, f"{key.role:10}", *_life(key), f"by {key.created_by}", key.name)))
+        told = (key.id, f"{key.role:10}", *_life(key), f"by {key.created_by}", *_bound(key), key.name)
+        click.echo("  ".join(told))
+
+
+def _bound(key: ApiKey) -> list[str]:
+    """What a key is limited to; nothing for one that is not."""
+    owner = [f"for {key.owner}"] if key.owner is not None else []
+    return owner + ([f"in {', '.join(key.zones)}"] if key.zones is not None else [])
 
 
 def _life(key: ApiKey) -> tuple[str, str]:

@@ -54,7 +54,10 @@ def api(site: Site) -> Api:
 
 @pytest.fixture(scope="module")
 def callers(site: Site, api: Api) -> Mapping[str, Api]:
-    """Credentials that open nothing, by name; each was worth something, or is elsewhere."""
+    """Credentials that open nothing, by name; each was worth something, or is elsewhere.
+
+    A key that is bound to another zone is good for what belongs to no zone: it is told as such, and as far.
+    """
 
     def person() -> tuple[Any, str]:
         ada = someone(api, "org_admin")
@@ -101,6 +104,7 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
         "user disabled": at(disabled),
         "membership ended": at(left),
         "service account's credential deleted": at(issued.json()["access_token"]),
+        "key bound to another zone": api.key("org_member", owner="other", zones=[api.zone().id])[1],
         "access token of an ordinary zone": at(scene.subject),
         "ID token": at(ada.tokens()["id_token"]),
     }

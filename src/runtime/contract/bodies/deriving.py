@@ -34,6 +34,7 @@ _WRITTEN: dict[tuple[str, Verb], type[BaseModel]] = {
 # Members of bodies that no entity has: name -> (type, default).
 _ADDED: dict[tuple[str, Verb], dict[str, tuple[Any, Any]]] = {
     ("ApiKey", Verb.CREATE): {"expires_in_seconds": (KeySeconds, None)},
+    ("ServiceAccountCredential", Verb.CREATE): {"expires_in_seconds": (KeySeconds, None)},
     ("Zone", Verb.CREATE): {
         "default_mcp_gateway_application": (bool, None),
         "organization_id": (Id, None),

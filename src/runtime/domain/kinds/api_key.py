@@ -8,7 +8,7 @@ from pydantic import Field
 from runtime.domain.kinds.base import PERMISSIONS, Envelope, Kind, Listing, OrganizationEntity, Verb
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import ORGANIZATION
-from runtime.domain.kinds.values import Id, Name, OrganizationRole, Timestamp
+from runtime.domain.kinds.values import BoundZones, Id, Name, OrganizationRole, OwnerName, Timestamp
 
 KEY_PREFIX = "zwk_"
 MIN_SECONDS, MAX_SECONDS = 60, 10 * 366 * 86_400  # that a key can last, when it is to end by itself
@@ -20,6 +20,8 @@ class ApiKey(OrganizationEntity):
     """A key that calls the management API. It is shown once, and lives no longer than what made it.
 
     Attributes:
+        owner: the configuration set that it applies changesets for; None for whichever.
+        zones: the ids of the zones that it reaches; None for all of the organization, and the organization.
         created_by: the organization user, API key or operator that made it.
         secret_hash: of the secret, which is nowhere else.
         person_id: the organization user at whose word it was made, also through other keys; None where it was
@@ -30,6 +32,8 @@ class ApiKey(OrganizationEntity):
     created_by: Annotated[Id, Mark.SERVER]
     name: Annotated[Name, Mark.FIXED]
     role: Annotated[OrganizationRole, Mark.FIXED]
+    owner: Annotated[OwnerName | None, Mark.FIXED] = None
+    zones: Annotated[BoundZones | None, Mark.FIXED, Mark.SET] = None
     expires_at: Annotated[Timestamp | None, Mark.SERVER] = None
     last_used_at: Annotated[Timestamp | None, Mark.SERVER] = None
     secret_hash: Annotated[bytes, Mark.INTERNAL]

@@ -1,6 +1,7 @@
 """Organizations, and who acts for them: people and service accounts."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 from runtime.domain.kinds.base import (
@@ -15,12 +16,15 @@ from runtime.domain.kinds.base import (
 )
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import (
+    BoundZones,
     Description,
     Email,
     Id,
     Name,
     OrganizationRole,
     OrganizationStatus,
+    OwnerName,
+    ServiceAccountRole,
     Slug,
     Timestamp,
     Uri,
@@ -66,16 +70,30 @@ class ServiceAccount(OrganizationEntity):
 
 
 class ServiceAccountCredential(OrganizationEntity):
-    """A client id and secret of a service account. The secret is shown once, when it is created."""
+    """A client id and secret of a service account. The secret is shown once, when it is created.
+
+    Attributes:
+        role: what it may do; None for all that service accounts may.
+        owner: the configuration set that it applies changesets for; None for whichever.
+        zones: the ids of the zones that it reaches; None for all of the organization, and the organization.
+    """
 
     service_account_id: Annotated[Id, Mark.INTERNAL]
     client_id: Annotated[Id, Mark.SERVER, Mark.UNIQUE]
     name: Name
     description: Annotated[Description | None, Mark.KEPT] = None
+    role: Annotated[ServiceAccountRole | None, Mark.FIXED] = None
+    owner: Annotated[OwnerName | None, Mark.FIXED] = None
+    zones: Annotated[BoundZones | None, Mark.FIXED, Mark.SET] = None
+    expires_at: Annotated[Timestamp | None, Mark.SERVER] = None
     last_used_at: Annotated[Timestamp | None, Mark.SERVER] = None
     secret_hash: Annotated[bytes | None, Mark.INTERNAL] = None
     updated_at: Annotated[Timestamp, Mark.INTERNAL]
     permissions: PERMISSIONS = None
+
+    def has_expired(self, now: datetime) -> bool:
+        """Tell whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= now
 
 
 _PAGE = Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count"))

@@ -20,6 +20,12 @@ Slug = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^
 RoleIdentifier = Annotated[
     str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$")
 ]
+# The explicit id of a configuration set.
+OwnerName = Annotated[
+    str, StringConstraints(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/@:-]*$")
+]
+# The ids of the zones that a credential is bound to.
+BoundZones = Annotated[list[Id], Field(min_length=1, max_length=100)]
 Email = Annotated[
     str, StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$")
 ]
@@ -95,6 +101,13 @@ class OrganizationRole(StrEnum):
 
     ADMIN = "org_admin"
     MEMBER = "org_member"
+    VIEWER = "org_viewer"
+
+
+class ServiceAccountRole(StrEnum):
+    """What a credential of a service account may do: all that the account may, or only read."""
+
+    WHOLE = "service_account"
     VIEWER = "org_viewer"
 
 

@@ -22,7 +22,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import keys, stored_secrets
-from runtime.services.management import issued
+from runtime.services.management import bounds, issued
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
@@ -58,6 +58,7 @@ async def zone_of(unit: Unit, zone_id: str) -> Zone:
     """The zone, if it belongs to the caller's organization. Raises NotFound."""
     if (known := unit.zones.get(zone_id)) is not None:
         return known
+    bounds.require_reach(unit, ZONE, zone_id)
     zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
     zone = cast(Zone, zone)
     unit.zones[zone_id] = zone
@@ -106,6 +107,7 @@ async def require_in(unit: Unit, subject: Kind | str, verb: Verb, zone_id: str) 
 def require_for(unit: Unit, kind: Kind, entity: Entity, verb: Verb, scope: Parents) -> None:
     """Raise Forbidden when the caller may not do that with this entity: a zone is its own scope."""
     if isinstance(entity, Zone):
+        bounds.require_reach(unit, kind, entity.id)
         permissions.require(unit.caller.roles_in(entity), kind.operations, verb)
     else:
         require(unit, kind, verb, scope)
@@ -226,7 +228,11 @@ async def new_entity(
 
 
 async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
-    """Store a new entity and record it. Raises Conflict when a unique value is taken."""
+    """Store a new entity and record it.
+
+    Raises: Conflict when a unique value is taken; Forbidden for a part of what another configuration manages.
+    """
+    await bounds.refuse_part(unit, kind, entity)
     await storage.insert(unit.conn, kind, entity)
     return await added(unit, kind, entity)
 
@@ -281,7 +287,9 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
     """One page of the entities of that kind below these parents."""
     scope = await scope_of(unit, kind, parents)
     require(unit, kind, Verb.LIST, scope)
-    return await page(unit, kind, scope, query)
+    reached = unit.caller.bound.zones if kind is ZONE else None
+    only = [] if reached is None else [storage.Equals("id", sorted(reached))]
+    return await page(unit, kind, scope, query, *only)
 
 
 async def page(
@@ -345,6 +353,7 @@ async def for_change(
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
     require_for(unit, kind, entity, verb, scope)
     refuse_platform_owned(kind, entity)
+    await bounds.refuse_others(unit, kind, entity)
     return scope, entity
 
 

@@ -39,6 +39,7 @@ class Unit:
         known: (zone id, kind name, id) of entities seen to be in place during this unit, so that many
             operations that refer to the same entity ask once.
         zones: id -> zone, likewise.
+        owners: (kind name, id) -> the configuration that manages the entity, or None, as far as was asked.
         slugs: (kind name, ids of the scope) -> the slugs that are taken, once that has been worth asking.
         slugs_asked: how many slugs have been looked for there.
         keeps_zones: nothing that is cached of a zone goes out of date: what is written concerns one user,
@@ -59,6 +60,7 @@ class Unit:
     shown_once: dict[str, dict[str, str]] = field(default_factory=dict)
     known: set[tuple[str, str, str]] = field(default_factory=set)
     zones: dict[str, Zone] = field(default_factory=dict)
+    owners: dict[tuple[str, str], str | None] = field(default_factory=dict)
     slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)

@@ -144,6 +144,38 @@ async def standing(
     return found
 
 
+async def made_since(
+    conn: AsyncConnection,
+    kind: Kind,
+    organization_id: str,
+    *,
+    zone_id: str | None,
+    handles: Iterable[str],
+    since: int,
+) -> dict[str, str]:
+    """What has one of these handles and was written after a revision: handle -> id. Nothing archived."""
+    table, found = TABLES[kind.name], {}
+    handle = table.c[str(kind.handle)]
+    within = [table.c.organization_id == organization_id, table.c.revision > since]
+    if zone_id is not None:
+        within.append(table.c.zone_id == zone_id)
+    if "archived_at" in table.c:
+        within.append(table.c.archived_at.is_(None))
+    for batch in _batches(sorted(set(handles))):
+        rows = await conn.execute(select(handle, table.c.id).where(*within, handle.in_(batch)))
+        found.update({row[0]: row[1] for row in rows})
+    return found
+
+
+async def applied_since(
+    conn: AsyncConnection, organization_id: str, owner: str, revision: int
+) -> Applied | None:
+    """The last changeset of an owner after a revision; None when there was none."""
+    query = select(changesets).where(*_mine(organization_id, owner, None), changesets.c.revision > revision)
+    row = (await conn.execute(query.order_by(changesets.c.revision.desc()).limit(1))).mappings().first()
+    return Applied(**row) if row else None
+
+
 async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since: int) -> list[str]:
     """The ids of some entities of a kind in a zone that were written after a revision.
 
@@ -241,10 +273,12 @@ async def active_sets(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[
 # --- history
 
 
-async def find_by_plan(conn: AsyncConnection, organization_id: str, plan_digest: str) -> Applied | None:
-    """The changeset that applied a plan; None when none has."""
+async def find_by_plan(
+    conn: AsyncConnection, organization_id: str, owner: str, plan_digest: str
+) -> Applied | None:
+    """The changeset that applied a plan of an owner; None when none has."""
     query = select(changesets).where(
-        changesets.c.organization_id == organization_id, changesets.c.plan_digest == plan_digest
+        *_mine(organization_id, owner, None), changesets.c.plan_digest == plan_digest
     )
     row = (await conn.execute(query)).mappings().one_or_none()
     return Applied(**row) if row else None
@@ -275,9 +309,15 @@ async def history(
     limit: int,
     after: Position | None = None,
     before: Position | None = None,
+    owner: str | None = None,
+    created_by: str | None = None,
 ) -> tuple[list[Applied], bool, bool]:
-    """One page of what was applied, newest first, with whether more follow and whether some precede."""
-    mine = select(changesets).where(changesets.c.organization_id == organization_id)
+    """One page of what was applied, newest first, with whether more follow and whether some precede.
+
+    Args:
+        owner, created_by: only what that owner has applied, and that caller.
+    """
+    mine = select(changesets).where(*_mine(organization_id, owner, created_by))
     backwards = before is not None
     query = _beyond(mine, before or after, older=not backwards)
     order = [changesets.c.created_at, changesets.c.id]
@@ -294,10 +334,17 @@ async def history(
     return (found, behind, more) if backwards else (found, more, behind)
 
 
-async def count(conn: AsyncConnection, organization_id: str) -> int:
-    """How many changesets there are in an organization's history."""
+async def count(
+    conn: AsyncConnection, organization_id: str, *, owner: str | None = None, created_by: str | None = None
+) -> int:
+    """How many changesets there are in an organization's history, narrowed as `history` is."""
     query = select(func.count()).select_from(changesets)
-    return int((await conn.scalar(query.where(changesets.c.organization_id == organization_id))) or 0)
+    return int((await conn.scalar(query.where(*_mine(organization_id, owner, created_by)))) or 0)
+
+
+def _mine(organization_id: str, owner: str | None, created_by: str | None) -> list[ColumnElement[bool]]:
+    wanted = {"organization_id": organization_id, "owner": owner, "created_by": created_by}
+    return [changesets.c[name] == value for name, value in wanted.items() if value is not None]
 
 
 def _beyond(query: Select[Any], position: Position | None, *, older: bool) -> Select[Any]:

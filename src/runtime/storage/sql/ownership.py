@@ -34,7 +34,7 @@ class Record:
     Attributes:
         zone_id: None for zones and for what belongs to the organization.
         owner: the explicit name of a configuration set.
-        name: the manifest's name, unique among the kind's in the zone.
+        name: the manifest's name, unique among the owner's of the kind in the zone.
         fields: dotted paths of the members that the owner wrote.
         applied: the values it last wrote, without secrets.
         secret_versions: path of a secret -> the version of its source.
@@ -88,6 +88,16 @@ async def of_entities(
     return found
 
 
+async def owners_inside(conn: AsyncConnection, organization_id: str, zone_id: str) -> set[str]:
+    """The configurations that manage something in a zone."""
+    found = await conn.scalars(
+        select(ownerships.c.owner)
+        .distinct()
+        .where(ownerships.c.organization_id == organization_id, ownerships.c.zone_id == zone_id)
+    )
+    return set(found)
+
+
 async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]:
     """The records of everything in the organization that no changeset may delete."""
     rows = await conn.execute(
@@ -108,15 +118,16 @@ async def count_protected(conn: AsyncConnection, organization_id: str) -> int:
 
 
 async def with_names(
-    conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str]
+    conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str], *, owner: str
 ) -> list[Record]:
-    """The records of a kind with one of these names, in any zone."""
+    """The records of a kind that have one of these names in an owner's manifests, in any zone."""
     found: list[Record] = []
     for batch in _batches(sorted(set(names))):
         rows = await conn.execute(
             select(*_COLUMNS).where(
                 ownerships.c.organization_id == organization_id,
                 ownerships.c.kind == kind.name,
+                ownerships.c.owner == owner,
                 ownerships.c.name.in_(batch),
             )
         )

@@ -202,6 +202,7 @@ Index(
     "ownerships_zone_name_key",
     ownerships.c.zone_id,
     ownerships.c.kind,
+    ownerships.c.owner,
     ownerships.c.name,
     unique=True,
     postgresql_where=ownerships.c.zone_id.is_not(None),
@@ -211,6 +212,7 @@ Index(
     "ownerships_organization_name_key",
     ownerships.c.organization_id,
     ownerships.c.kind,
+    ownerships.c.owner,
     ownerships.c.name,
     unique=True,
     postgresql_where=ownerships.c.zone_id.is_(None),
@@ -237,7 +239,13 @@ changesets = Table(
     primary_key("changesets", "organization_id", "id"),
     belongs("changesets", "organization_id", "organizations id"),
 )
-Index("changesets_plan_digest_key", changesets.c.organization_id, changesets.c.plan_digest, unique=True)
+Index(
+    "changesets_plan_digest_key",
+    changesets.c.organization_id,
+    changesets.c.owner,
+    changesets.c.plan_digest,
+    unique=True,
+)
 Index("changesets_created_at_idx", changesets.c.organization_id, changesets.c.created_at, changesets.c.id)
 
 audit_events = Table(

@@ -184,7 +184,7 @@ def test_other_organizations_names_are_free(api: Api, other: Api) -> None:
     ]
     first = send(api, api, *steps, dry_run=False, plan_digest=digest)
     assert first.status_code == 200
-    assert send(api, api, *steps, dry_run=False, plan_digest=digest, owner="z").status_code == 409
+    assert send(api, api, *steps[:-1], dry_run=False, plan_digest=digest).status_code == 409
 
     theirs = first.json()["operations"]
     for done, make in (

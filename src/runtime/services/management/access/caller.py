@@ -1,6 +1,6 @@
 """Who is calling the management API, and which of their roles count where."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -23,6 +23,42 @@ _IN_OWN_ZONE = {
     "service_account": "org_viewer",
     "zone_manager": "zone_viewer",
 }
+
+
+# Whoever is bound to zones is there what somebody with a role in a zone is, and nowhere anything more.
+_IN_BOUND_ZONES = {"org_viewer": "zone_viewer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a credential is limited to.
+
+    Attributes:
+        owner: the one configuration set that it applies changesets for; None for whichever.
+        zones: ids of the zones that it reaches; None for all of the organization, and the organization.
+    """
+
+    owner: str | None = None
+    zones: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, owner: str | None, zones: Iterable[str] | None) -> "Binding":
+        """The binding that a credential says."""
+        return cls(owner, None if zones is None else frozenset(zones))
+
+    def __bool__(self) -> bool:
+        return self.owner is not None or self.zones is not None
+
+    def role(self, role: str) -> str:
+        """What a role comes to under this binding."""
+        return role if self.zones is None else _IN_BOUND_ZONES.get(role, "zone_manager")
+
+    def reaches(self, zone_id: str | None) -> bool:
+        """Tell whether a zone is within the binding, or for None what belongs to no zone."""
+        return self.zones is None or zone_id is None or zone_id in self.zones
+
+
+UNBOUND = Binding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +118,7 @@ class Caller:
         display: its name, for messages and histories.
         zone_roles: zone id -> the roles that a user has there besides.
         sign_in: set for users alone.
+        bound: what the credential is limited to; `role` is what it comes to there.
         only_tries: on a dry run: nothing is written, so whoever may read something may try to change it.
         looked_up: finds out, over a connection, who has that credential now. None for who has none.
     """
@@ -93,6 +130,7 @@ class Caller:
     display: str
     zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     sign_in: SignIn | None = None
+    bound: Binding = UNBOUND
     only_tries: bool = False
     looked_up: "Callable[[AsyncConnection], Awaitable[Caller]] | None" = field(
         default=None, repr=False, compare=False
@@ -116,6 +154,8 @@ class Caller:
         """
         if zone is None:
             return self._acting(self.role)
+        if not self.bound.reaches(zone.id):
+            return ()
         if zone.owner_type is OwnerType.PLATFORM:
             return self._acting(_IN_OWN_ZONE.get(self.role, self.role))
         return self._acting(self.role, *self.zone_roles.get(zone.id, ()))

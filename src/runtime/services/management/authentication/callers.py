@@ -12,13 +12,13 @@ from runtime.adapters.keys.signing import InvalidToken
 from runtime.domain.errors import NotFound, Unauthorized
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
-from runtime.domain.kinds.organization import Organization, ServiceAccount
-from runtime.domain.kinds.values import rfc3339
+from runtime.domain.kinds.organization import Organization, ServiceAccount, ServiceAccountCredential
+from runtime.domain.kinds.values import ServiceAccountRole, rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
 from runtime.services.clients.dpop import Presented
 from runtime.services.management.access import permissions
-from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller
+from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Binding, Caller
 from runtime.services.management.authentication import unverified, user_tokens, verified
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys, entities
@@ -61,7 +61,16 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
         if key.expires_at is not None and key.has_expired(parts.clock()):
             raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
         _note_use(parts, key)
-        return Caller(key.id, "api_key", key.organization_id, role, key.name, looked_up=look_up)
+        bound = Binding.of(key.owner, key.zones)
+        return Caller(
+            key.id,
+            "api_key",
+            key.organization_id,
+            bound.role(role),
+            key.name,
+            bound=bound,
+            looked_up=look_up,
+        )
 
     async with parts.database.querying() as conn:
         return await look_up(conn)
@@ -120,13 +129,14 @@ async def _by_token(parts: Parts, token: str) -> Caller:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
     async def look_up(conn: AsyncConnection) -> Caller:
-        return await _service_account(conn, organization.id, account_id, credential_id, look_up)
+        return await _service_account(parts, conn, organization.id, account_id, credential_id, look_up)
 
     async with parts.database.reading() as conn:
         return await look_up(conn)
 
 
 async def _service_account(
+    parts: Parts,
     conn: AsyncConnection,
     organization_id: str,
     account_id: str,
@@ -137,9 +147,14 @@ async def _service_account(
     within = {"organization_id": organization_id}
     try:
         found = await entities.get(conn, SERVICE_ACCOUNT, account_id, within=within)
-        credential = {**within, "service_account_id": account_id}
-        await entities.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential_id, within=credential)
+        below = {**within, "service_account_id": account_id}
+        credential = await entities.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential_id, within=below)
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
+    credential = cast(ServiceAccountCredential, credential)
+    if credential.has_expired(parts.clock()):
+        raise Unauthorized(REFUSED, internal="the credential has expired")
+    bound = Binding.of(credential.owner, credential.zones)
+    role = bound.role((credential.role or ServiceAccountRole.WHOLE).value)
     name = cast(ServiceAccount, found).name
-    return Caller(account_id, "service_account", organization_id, "service_account", name, looked_up=look_up)
+    return Caller(account_id, "service_account", organization_id, role, name, bound=bound, looked_up=look_up)

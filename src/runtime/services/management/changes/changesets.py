@@ -82,6 +82,7 @@ async def apply(
         TooLarge: a dry run takes longer than one may.
     """
     acting = rights.acting(caller, dry_run=dry_run)
+    rights.require_bound(acting, changeset)
     if dry_run:
         budget.require(parts, caller)
     checked = await _check(acting, changeset, dry_run=dry_run)
@@ -233,7 +234,7 @@ def _check_spec(index: int, operation: Operation, checked: dict[int, SpecParts],
 
 
 async def _stop_if_applied(conn: AsyncConnection, organization_id: str, changeset: Changeset) -> None:
-    if applied := await storage.find_by_plan(conn, organization_id, changeset.plan_digest):
+    if applied := await storage.find_by_plan(conn, organization_id, changeset.owner, changeset.plan_digest):
         raise _AppliedBefore(applied)
 
 

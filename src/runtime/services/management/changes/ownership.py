@@ -50,13 +50,15 @@ class Owners:
             for record in found.values():
                 self._remember(record)
             for record in await storage.with_names(
-                unit.conn, unit.organization_id, kind, names.get(name, ())
+                unit.conn, unit.organization_id, kind, names.get(name, ()), owner=self.owner
             ):
                 self._remember(record)
+        unit.owners.update((key, record.owner) for key, record in self._records.items())
 
     def _remember(self, record: Record) -> None:
         self._records[record.kind, record.entity_id] = record
-        self._names[record.zone_id, record.kind, record.name] = record.entity_id
+        if record.owner == self.owner:  # a name is its owner's: another may have the same
+            self._names[record.zone_id, record.kind, record.name] = record.entity_id
 
     def of(self, kind: Kind, entity_id: str) -> Record | None:
         """The record of an entity as it stands after the operations so far."""
@@ -105,7 +107,7 @@ class Owners:
             if holder not in found:
                 return
         raise Conflict(
-            f"the name `{name}` is that of {kind.name} `{holder}`, which belongs to `{record.owner}`"
+            f"the name `{name}` is that of {kind.name} `{holder}` in the manifests of `{self.owner}`"
         )
 
     async def refuse_losses(self, unit: Unit, kind: Kind, entity_id: str) -> None:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from runtime.contract.answers import part_answer
 from runtime.contract.changes import Changeset, ChangesetResult, Receipt, Source
+from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Verb
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
@@ -50,9 +51,9 @@ async def history(
         found = await entities.organization_of(unit, organization)
         entities.require(unit, SUBJECT, Verb.LIST, {})
         applied, has_next, has_previous = await storage.history(
-            unit.conn, found.id, limit=query.limit, after=query.after, before=query.before
+            unit.conn, found.id, limit=query.limit, after=query.after, before=query.before, **_seen_by(caller)
         )
-        total = await storage.count(unit.conn, found.id) if query.total else None
+        total = await storage.count(unit.conn, found.id, **_seen_by(caller)) if query.total else None
     places = [Position(one.created_at, one.id) for one in applied]
     return Listed(
         [receipt(one) for one in applied],
@@ -70,7 +71,16 @@ async def retrieve(
     async with reading_unit(parts, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, SUBJECT, Verb.RETRIEVE, {})
-        return receipt(await storage.find(unit.conn, found.id, changeset_id))
+        applied = await storage.find(unit.conn, found.id, changeset_id)
+        if any(value not in (None, getattr(applied, name)) for name, value in _seen_by(caller).items()):
+            raise NotFound(f"there is no changeset `{changeset_id}`")
+        return receipt(applied)
+
+
+def _seen_by(caller: Caller) -> dict[str, str | None]:
+    """What of history a caller sees: all of it, one owner's, or what they have applied themselves."""
+    bound = caller.bound
+    return {"owner": bound.owner, "created_by": caller.id if bound and bound.owner is None else None}
 
 
 def receipt(applied: Applied) -> Receipt:

@@ -63,7 +63,8 @@ async def open_snapshot(
 
 async def _wanted(unit: Unit, organization_id: str, zones: Collection[str]) -> dict[str, str]:
     """The zones of the snapshot: id -> slug."""
-    known = await changes.zones(unit.conn, organization_id)
+    found = await changes.zones(unit.conn, organization_id)
+    known = {zone_id: slug for zone_id, slug in found.items() if unit.caller.bound.reaches(zone_id)}
     if not zones:
         return known
     by_slug = {slug: zone_id for zone_id, slug in known.items()}

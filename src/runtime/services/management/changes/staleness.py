@@ -6,7 +6,8 @@ from typing import Any
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.contract.changes import Changeset, Operation
 from runtime.domain.errors import PreconditionFailed, Problem
-from runtime.domain.kinds import ALL, BY_NAME, ZONE, Verb
+from runtime.domain.identifiers import slug_of
+from runtime.domain.kinds import ALL, BY_NAME, ZONE, Kind, Verb
 from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.access import permissions
 from runtime.services.management.audit import SUBJECT as AUDIT
@@ -24,7 +25,11 @@ async def standing_of(unit: Unit, changeset: Changeset) -> dict[tuple[str, str],
     found: dict[tuple[str, str], Standing] = {}
     for name, wanted in ids.items():
         rows = await storage.standing(unit.conn, BY_NAME[name], unit.organization_id, wanted)
-        found.update(((name, entity_id), one) for entity_id, one in rows.items())
+        found.update(
+            ((name, entity_id), one)
+            for entity_id, one in rows.items()
+            if unit.caller.bound.reaches(one.zone_id)
+        )
     return found
 
 
@@ -33,12 +38,16 @@ async def require_base(
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
-    Who did that, when and how is told to those who may read the audit log.
+    What is to be created counts as touched where it was made meanwhile; and so does the whole of a
+    configuration that was itself applied meanwhile, by another run. Who did that, when and how is told to
+    those who may read the audit log.
     """
-    base = changeset.base_revision
-    if base > await unit.revision() - 1:
+    base, newest = changeset.base_revision, await unit.revision() - 1
+    if base > newest:
         raise PreconditionFailed(f"revision {base} is yet to come; make the plan again")
-    stale: dict[int, str] = {}
+    if base == newest:
+        return
+    stale = await _made_meanwhile(unit, changeset)
     for index, operation in enumerate(changeset.operations):
         if operation.id is None:
             continue
@@ -52,6 +61,7 @@ async def require_base(
         if len(stale) == MAX_PROBLEMS:
             break
     if not stale:
+        await _refuse_two_runs(unit, changeset)
         return
     last: Mapping[str, Any] = {}
     if permissions.allows(unit.caller.roles_in(None), AUDIT, Verb.LIST):
@@ -66,6 +76,55 @@ async def require_base(
     ]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     raise PreconditionFailed(f"changed since revision {base}: {problems[0].message}{more}", problems=problems)
+
+
+async def _refuse_two_runs(unit: Unit, changeset: Changeset) -> None:
+    """Raise PreconditionFailed when the same configuration was applied after the base revision."""
+    base, owner = changeset.base_revision, changeset.owner
+    other = await storage.applied_since(unit.conn, unit.organization_id, owner, base)
+    if other is not None:
+        message = (
+            f"`{owner}` was applied meanwhile: changeset `{other.id}` at {rfc3339(other.created_at)},"
+            f" now at revision {other.revision}"
+        )
+        raise PreconditionFailed(
+            f"changed since revision {base}: {message}",
+            problems=[Problem(PreconditionFailed.code, message, "base_revision")],
+        )
+
+
+async def _made_meanwhile(unit: Unit, changeset: Changeset) -> dict[int, str]:
+    """What creations would make, and was made after the base revision: index -> id of what is there now."""
+    wanted: dict[tuple[str, str | None], dict[str, int]] = {}
+    for index, operation in enumerate(changeset.operations):
+        if operation.op != "create" or (kind := BY_NAME[operation.kind]).handle is None:
+            continue
+        zone_id = operation.zone.id if kind.zoned and operation.zone is not None else None
+        if kind.zoned and zone_id is None:
+            continue  # in a zone that is yet to be made
+        handle = _handle(kind, operation)
+        if handle is not None:
+            wanted.setdefault((kind.name, zone_id), {}).setdefault(handle, index)
+    found: dict[int, str] = {}
+    for (name, zone_id), handles in wanted.items():
+        made = await storage.made_since(
+            unit.conn,
+            BY_NAME[name],
+            unit.organization_id,
+            zone_id=zone_id,
+            handles=handles,
+            since=changeset.base_revision,
+        )
+        found.update((handles[handle], entity_id) for handle, entity_id in made.items())
+    return dict(sorted(found.items())[:MAX_PROBLEMS])
+
+
+def _handle(kind: Kind, operation: Operation) -> str | None:
+    """The handle that a creation asks for; that of a zone follows from its name."""
+    value = operation.spec.get("name" if kind is ZONE else str(kind.handle))
+    if not isinstance(value, str):
+        return None
+    return slug_of(value) if kind is ZONE else value
 
 
 async def _changed_inside(unit: Unit, zone_id: str, base: int) -> str | None:

@@ -21,7 +21,7 @@ from runtime.domain.kinds import (
     Verb,
 )
 from runtime.domain.kinds.values import OwnerType
-from runtime.services.management import entities
+from runtime.services.management import bounds, entities
 from runtime.services.management.changes import entity_specs
 from runtime.services.management.changes.extras import Extras, Later
 from runtime.services.management.changes.ownership import Owners
@@ -84,8 +84,11 @@ class Steps:
             return
         if kind.zoned:
             await entities.require_in(self.unit, kind, Verb.UPDATE, str(target.zone_id))
-            if kind is APPLICATION_CREDENTIAL and operation.op == "adopt":
-                await credentials.refuse_platform_owned(self.unit, await entity_of(self.unit, kind, target))
+            if operation.op == "adopt" and (kind is APPLICATION_CREDENTIAL or self.unit.caller.bound):
+                entity = await entity_of(self.unit, kind, target)
+                await bounds.refuse_part(self.unit, kind, entity)
+                if kind is APPLICATION_CREDENTIAL:
+                    await credentials.refuse_platform_owned(self.unit, entity)
         elif kind is ZONE:
             zone = await entities.zone_of(self.unit, target.id)
             entities.require_for(self.unit, kind, zone, Verb.UPDATE, {})

@@ -17,7 +17,7 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType, ZoneRole
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management import entities
+from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members.organization_users import own_zone
@@ -110,6 +110,8 @@ async def _zones(unit: Unit, parents: Parents, verb: Verb) -> tuple[Zone, Zone]:
     """The zone, in which the caller may do that, and the organization's own. Raises NotFound, Forbidden."""
     zone = await entities.zone_of(unit, parents["zone_id"])
     await entities.require_in(unit, MEMBERS, verb, zone.id)
+    if verb not in (Verb.LIST, Verb.RETRIEVE):
+        bounds.refuse_bound(unit, "makes nobody a member of a zone, and ends no membership")
     return zone, await own_zone(unit)
 
 

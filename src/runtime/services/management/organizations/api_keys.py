@@ -15,11 +15,12 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import API_KEY, ORGANIZATION, Entity, Kind, Verb
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.organization import Organization
-from runtime.domain.kinds.values import rfc3339
+from runtime.domain.kinds.values import OrganizationRole, rfc3339
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, SERVICE, Actor
 from runtime.services.management.entities import Parents
+from runtime.services.management.organizations import bindings
 from runtime.services.management.unit import Unit, unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys as storage
@@ -44,16 +45,35 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     scope = await entities.scope_of(unit, API_KEY, parents)
     entities.require(unit, API_KEY, Verb.CREATE, scope)
     return await add(
-        unit, name=body["name"], role=body["role"], expires_in_seconds=body.get("expires_in_seconds")
+        unit,
+        name=body["name"],
+        role=body["role"],
+        expires_in_seconds=body.get("expires_in_seconds"),
+        owner=body.get("owner"),
+        zones=body.get("zones"),
     )
 
 
-async def add(unit: Unit, *, name: str, role: str, expires_in_seconds: int | None = None) -> ApiKey:
+async def add(
+    unit: Unit,
+    *,
+    name: str,
+    role: str,
+    expires_in_seconds: int | None = None,
+    owner: str | None = None,
+    zones: Sequence[str] | None = None,
+) -> ApiKey:
     """Make a key inside a unit, as `create` does."""
     # First, so that nobody revokes meanwhile what makes this one.
     await unit.revision()
     if not permissions.reaches(unit.caller.role, role):
         raise Forbidden(f"the role `{unit.caller.role}` may not make an API key with the role `{role}`")
+    if role == OrganizationRole.ADMIN and (owner or zones):
+        raise ValidationFailed.of(
+            "role",
+            "is at most `org_member` for a key with `owner` or `zones`: an administrator makes other keys",
+        )
+    await bindings.check(unit, zones)
     maker = await _making_key(unit)
     await _make_room(unit)
     secret = new_secret()
@@ -61,7 +81,7 @@ async def add(unit: Unit, *, name: str, role: str, expires_in_seconds: int | Non
         unit,
         API_KEY,
         {"organization_id": unit.organization_id},
-        {"name": name, "role": role},
+        {"name": name, "role": role, "owner": owner, "zones": bindings.ordered(zones)},
         created_by=unit.caller.id,
         expires_at=_end(unit, maker, expires_in_seconds),
         secret_hash=unit.parts.hasher.hash(secret),
@@ -132,15 +152,26 @@ async def create_for(
     name: str,
     role: str,
     expires_in_seconds: int | None = None,
+    owner: str | None = None,
+    zones: Sequence[str] = (),
     by: Actor = SERVICE,
 ) -> str:
     """Make a key of an organization, given by id or label; the key in clear, never to be seen again.
 
+    Args:
+        zones: ids or slugs of the zones that it is bound to; none for all.
     Raises: NotFound, ValidationFailed, Conflict.
     """
     found = await _organization(parts, organization)
     async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
-        made = await add(unit, name=name, role=role, expires_in_seconds=expires_in_seconds)
+        made = await add(
+            unit,
+            name=name,
+            role=role,
+            expires_in_seconds=expires_in_seconds,
+            owner=owner,
+            zones=await bindings.named(unit, zones),
+        )
     return unit.shown_once[made.id]["api_key"]
 
 

@@ -17,6 +17,7 @@ from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
+from runtime.services.management.organizations import bindings
 from runtime.services.management.unit import Unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import entities as storage
@@ -31,13 +32,16 @@ async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapp
     """Make a credential. Its secret stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
     entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
-    secret = new_secret()
+    await unit.revision()  # the zones that are looked up stay until this is written
+    await bindings.check(unit, body.get("zones"))
+    secret, seconds = new_secret(), body.get("expires_in_seconds")
     made = await entities.new_entity(
         unit,
         SERVICE_ACCOUNT_CREDENTIAL,
         scope,
-        body,
+        {**body, "zones": bindings.ordered(body.get("zones"))},
         client_id=new_id(),
+        expires_at=None if seconds is None else unit.now + timedelta(seconds=seconds),
         secret_hash=unit.parts.hasher.hash(secret),
     )
     await entities.add(unit, SERVICE_ACCOUNT_CREDENTIAL, made)
@@ -62,14 +66,16 @@ async def issue_token(
         # The same work for an unknown client id as for a wrong secret.
         stored = found.secret_hash if isinstance(found, ServiceAccountCredential) else None
         matches = parts.hasher.matches(client_secret, stored or bytes(32))
-        if not isinstance(found, ServiceAccountCredential) or stored is None or not matches:
+        over = isinstance(found, ServiceAccountCredential) and found.has_expired(now)
+        if not isinstance(found, ServiceAccountCredential) or stored is None or not matches or over:
             await _guessing.failed(parts, _GUESSED_AT, client_id, address, now=now.timestamp())
             refusal = InvalidClient(basic=basic)
             raise await refusals.told(parts, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     organization = cast(Organization, organization)
     view = await parts.zones.view(cast(str, organization.zone_id))
-    issued_at = int(now.timestamp())
+    ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))
+    issued_at, ends = int(now.timestamp()), int(ends_at.timestamp())
     token = view.signing(view.access_token_algorithm).sign(
         {
             "iss": view.issuer,
@@ -79,7 +85,7 @@ async def issue_token(
             "credential_id": found.id,
             "organization_id": organization.id,
             "iat": issued_at,
-            "exp": issued_at + int(TOKEN_LIFETIME.total_seconds()),
+            "exp": ends,
             "jti": new_id(),
         },
         typ=TOKEN_TYPE,
@@ -90,7 +96,7 @@ async def issue_token(
     parts.decisions.record(decision)
     if found.last_used_at is None or now - found.last_used_at >= _USE_RECORDED_EVERY:
         await _record_use(parts, found)
-    return TokenResponse(access_token=token, expires_in=int(TOKEN_LIFETIME.total_seconds()))
+    return TokenResponse(access_token=token, expires_in=ends - issued_at)
 
 
 async def _record_use(parts: Parts, credential: ServiceAccountCredential) -> None:

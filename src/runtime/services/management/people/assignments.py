@@ -21,7 +21,7 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType
-from runtime.services.management import entities
+from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -115,6 +115,7 @@ async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
     assignment = cast(RoleAssignment, assignment)
     scope = {"zone_id": assignment.zone_id}
     await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
+    await bounds.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
     await entities.take_away(unit, ROLE_ASSIGNMENT, scope, assignment)
 
 

@@ -9,7 +9,7 @@ from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFaile
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import Group, User
-from runtime.services.management import entities
+from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -72,6 +72,7 @@ async def _own(
     found = cast(Group, found)
     if found.external:
         raise Forbidden(f"Group `{group_id}` is kept by an external directory")
+    await bounds.refuse_others(unit, GROUP, found)
     return scope, found
 
 

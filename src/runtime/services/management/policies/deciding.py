@@ -1,16 +1,17 @@
 """Which version of a policy set decides in a zone."""
 
 from runtime.domain.errors import BadRequest, Conflict
-from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION
+from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, ZONE
 from runtime.domain.kinds.policy import PolicySet, PolicySetVersion, PolicyVersion
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
+from runtime.services.management import bounds
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
 
 async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion) -> None:
-    """Bind a version to the zone as the one that decides. Raises BadRequest, Conflict."""
+    """Bind a version to the zone as the one that decides. Raises BadRequest, Conflict, Forbidden."""
     if policy_set.target_type is not PolicyTargetType.ZONE:
         raise BadRequest("a policy set for a user is bound by its user alone")
     if policy_set.archived_at is not None or version.archived_at is not None:
@@ -25,6 +26,7 @@ async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion)
     active = by_mode.get(PolicySetMode.ACTIVE.value)
     if active and active.policy_set_version_id == version.id:
         return
+    await _refuse_others(unit, policy_set, *((active.policy_set_id,) if active else ()))
     await _refuse_archived_entries(unit, version)
     await bindings.bind(
         unit.conn,
@@ -48,6 +50,13 @@ async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion)
         await touch(unit, zone_id, changed)
 
 
+async def _refuse_others(unit: Unit, policy_set: PolicySet, *displaced: str) -> None:
+    """Raise Forbidden where what decides is for another configuration to say: the zone's, or a set's."""
+    await bounds.refuse_others_of(unit, ZONE, policy_set.zone_id)
+    for one in (policy_set.id, *displaced):
+        await bounds.refuse_others_of(unit, POLICY_SET, one)
+
+
 async def _refuse_archived_entries(unit: Unit, version: PolicySetVersion) -> None:
     wanted = [entry.policy_version_id for entry in version.manifest.entries]
     for found in await storage.many(unit.conn, POLICY_VERSION, wanted, within={"zone_id": version.zone_id}):
@@ -56,9 +65,10 @@ async def _refuse_archived_entries(unit: Unit, version: PolicySetVersion) -> Non
 
 
 async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
-    """Let no version of a policy set decide any more."""
+    """Let no version of a policy set decide any more. Raises Forbidden."""
     zone_id, mode = policy_set.zone_id, PolicySetMode.ACTIVE.value
     if await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
+        await _refuse_others(unit, policy_set)
         before = {"policy_set_id": policy_set.id}
         await unit.record(
             "policy_sets.unbind", POLICY_SET.name, policy_set.id, zone_id, before=before, after=None

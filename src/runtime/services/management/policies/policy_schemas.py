@@ -8,7 +8,7 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.policy import PolicySchema
 from runtime.domain.kinds.values import SchemaStatus
 from runtime.domain.policy import schema
-from runtime.services.management import entities
+from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
@@ -62,6 +62,7 @@ async def set_default(unit: Unit, parents: Parents, version: str) -> PolicySchem
     zone_id = await _zone_id(unit, parents, Verb.RETRIEVE)
     _require_known(version)
     entities.require(unit, SCHEMAS, Verb.UPDATE, {"zone_id": zone_id})
+    await bounds.refuse_others_of(unit, ZONE, zone_id)
     before = await bindings.schema_version(unit.conn, zone_id=zone_id)
     if before != version:
         await unit.revision()

@@ -1,0 +1,91 @@
+"""What a credential that is bound to zones reaches, and what one that is bound to an owner leaves alone."""
+
+from collections.abc import Mapping
+
+from runtime.domain.errors import Forbidden, NotFound
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    POLICY,
+    POLICY_SET,
+    POLICY_SET_VERSION,
+    POLICY_VERSION,
+    PROVIDER,
+    RESOURCE,
+    ROLE,
+    ROLE_ASSIGNMENT,
+    SECRET,
+    Entity,
+    Kind,
+)
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import ownership
+
+# What is a part of something else: the member that names it, and the kinds that it may be of. Whoever has the
+# whole has the part, unless a configuration manages the part itself. An assignment is a part of its role:
+# whoever could give a role of others could make themselves what those let it do.
+_PARTS: Mapping[str, tuple[str, tuple[Kind, ...]]] = {
+    APPLICATION_CREDENTIAL.name: ("application_id", (APPLICATION,)),
+    POLICY_VERSION.name: ("policy_id", (POLICY,)),
+    POLICY_SET_VERSION.name: ("policy_set_id", (POLICY_SET,)),
+    ROLE_ASSIGNMENT.name: ("role_id", (ROLE,)),
+    SECRET.name: ("entity_id", (APPLICATION, PROVIDER, RESOURCE)),
+}
+
+
+def require_reach(unit: Unit, kind: Kind, zone_id: str) -> None:
+    """Raise NotFound for a zone out of the reach of the caller's credential, as for one that is not there."""
+    if not unit.caller.bound.reaches(zone_id):
+        raise NotFound(f"there is no {kind.name} `{zone_id}`")
+
+
+def refuse_bound(unit: Unit, what: str) -> None:
+    """Raise Forbidden for something that would outlive the bounds of a bound credential."""
+    if unit.caller.bound:
+        raise Forbidden(f"a credential that is bound to an owner or to zones {what}")
+
+
+async def refuse_others(unit: Unit, kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for what another configuration manages, to a caller who acts for one alone.
+
+    So it does for part of that, and for kinds that no configuration has: people, and what they do.
+    """
+    own = unit.caller.bound.owner
+    if own is None or await _owner_of(unit, kind, entity.id) == own:
+        return
+    await refuse_others_of(unit, kind, entity.id)
+    await refuse_part(unit, kind, entity)
+
+
+async def refuse_part(unit: Unit, kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for an entity, new or nobody's, that is part of what another configuration manages."""
+    own = unit.caller.bound.owner
+    if own is None:
+        return
+    if kind.name in _PARTS:
+        member, wholes = _PARTS[kind.name]
+        for whole in wholes:
+            await refuse_others_of(unit, whole, getattr(entity, member))
+    elif not kind.manifest:
+        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages a {kind.name}")
+
+
+async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str) -> None:
+    """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone."""
+    own = unit.caller.bound.owner
+    if own is None:
+        return
+    owner = await _owner_of(unit, kind, entity_id)
+    if owner not in (None, own):
+        raise Forbidden(
+            f"{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
+            f" and this credential acts for `{own}`"
+        )
+
+
+async def _owner_of(unit: Unit, kind: Kind, entity_id: str) -> str | None:
+    key = (kind.name, entity_id)
+    if key not in unit.owners:
+        found = await ownership.of_entities(unit.conn, unit.organization_id, kind, [entity_id])
+        unit.owners[key] = found[entity_id].owner if entity_id in found else None
+    return unit.owners[key]

@@ -1,0 +1,557 @@
+"""Credentials bound to an owner and to zones: no team applies as another, or takes what another has."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import update as sql_update
+from tests.runtime.management.conftest import Api, Zone, caller
+from tests.support.applying import app, create, on, update
+
+from runtime.domain.identifiers import new_id
+from runtime.services.parts import Parts
+from runtime.storage.sql.tables import TABLES
+
+
+@dataclass
+class Team:
+    """A caller and the configuration that it applies."""
+
+    api: Api
+    owner: str
+
+    def post(
+        self,
+        *operations: dict[str, Any],
+        dry_run: bool = False,
+        base: int | None = None,
+        digest: str | None = None,
+    ) -> httpx.Response:
+        body = {
+            "base_revision": self.revision() if base is None else base,
+            "owner": self.owner,
+            "plan_digest": digest or new_id(),
+            "operations": operations,
+        }
+        place = f"/organizations/{self.api.organization_id}/changesets?dry_run={str(dry_run).lower()}"
+        return self.api("POST", place, body)
+
+    def apply(self, *operations: dict[str, Any]) -> list[str]:
+        """Apply; the ids of what it is about."""
+        answer = self.post(*operations)
+        assert answer.status_code == 200, answer.text
+        return [each["id"] for each in answer.json()["operations"]]
+
+    def refused(self, status: int, *operations: dict[str, Any]) -> str:
+        """What a refusal says, which is the same for a dry run."""
+        answers = [self.post(*operations, dry_run=dry_run) for dry_run in (True, False)]
+        for answer in answers:
+            assert answer.status_code == status, answer.text
+        (message,) = {answer.json()["message"] for answer in answers}
+        return str(message)
+
+    def lines(self, *zones: str) -> list[dict[str, Any]]:
+        asked = "&".join(f"zone={zone}" for zone in zones)
+        answer = self.api("GET", f"/organizations/{self.api.organization_id}/snapshot?{asked}")
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def revision(self) -> int:
+        return int(self.lines()[0]["revision"])
+
+
+def bound(api: Api, owner: str | None = None, *zones: Zone, role: str = "org_member") -> Team:
+    """A new key that is bound to an owner, to zones, or to both."""
+    limits: dict[str, Any] = {"owner": owner} if owner else {}
+    if zones:
+        limits["zones"] = [zone.id for zone in zones]
+    return Team(api.key(role, **limits)[1], owner or api.named("team"))
+
+
+def account(api: Api, **members: Any) -> tuple[str, Api]:
+    """The address of a new credential of a service account, and who calls with a token for it."""
+    base = f"/organizations/{api.organization_id}/service-accounts"
+    made = api.ok("POST", base, {"name": api.named("ci")})
+    place = f"{base}/{made['id']}/credentials"
+    credential = api.ok("POST", place, {"name": "key", **members}, status=201)
+    form = {name: credential[name] for name in ("client_id", "client_secret")}
+    form |= {"grant_type": "client_credentials"}
+    issued = httpx.post(f"{api.server.url}/service-account-token", data=form, timeout=30, trust_env=False)
+    assert issued.status_code == 200, issued.text
+    its = caller(api.server, issued.json()["access_token"], api.organization_id)
+    return f"{place}/{credential['id']}", its
+
+
+def policy_set(name: str, zone_id: str, *, active: bool) -> dict[str, Any]:
+    """A new policy set without policies."""
+    return create("PolicySet", name, zone_id, name=name, policies=[], active=active)
+
+
+class TestOwner:
+    @pytest.mark.threat("49a")
+    def test_applies_for_its_owner_alone(self, api: Api, zone: Zone) -> None:
+        """The same operations go through for the owner that the key is for, and for no other."""
+        team = bound(api, api.named("payments"), zone)
+        team.apply(app(api.named(), zone.id))
+
+        told = Team(team.api, "platform").refused(403, app(api.named(), zone.id))
+        assert told == f"this credential applies for `{team.owner}`, not for `platform`"
+
+    def test_unbound_keys_apply_for_whichever(self, api: Api, zone: Zone) -> None:
+        """A key that says nothing of owners is what it always was."""
+        for owner in (api.named("a"), api.named("b")):
+            Team(api, owner).apply(app(api.named(), zone.id))
+
+    @pytest.mark.threat("49b")
+    def test_single_calls_leave_what_others_manage(self, api: Api, zone: Zone) -> None:
+        """Its own, and what nobody manages, it changes call by call; what another owner has it only reads."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (own,) = mine.apply(app(api.named(), zone.id))
+        (other,) = theirs.apply(app(api.named(), zone.id))
+        free = zone.make("applications")["id"]
+        resource = zone.make("resources")["id"]
+
+        for one in (own, free):
+            place = zone.path(f"/applications/{one}")
+            mine.api.ok("PATCH", place, {"description": "x"})
+            mine.api.ok("PUT", f"{place}/dependencies/{resource}")
+            mine.api.ok("DELETE", f"{place}/dependencies/{resource}")
+            body = {"type": "password", "application_id": one}
+            mine.api.ok("POST", zone.path("/application-credentials"), body)
+        place = zone.path(f"/applications/{other}")
+        assert mine.api.ok("GET", place)["id"] == other
+        body = {"type": "password", "application_id": other}
+        for method, path, sent in (
+            ("PATCH", place, {"description": "x"}),
+            ("DELETE", place, None),
+            ("PUT", f"{place}/dependencies/{resource}", None),
+            ("POST", zone.path("/application-credentials"), body),
+        ):
+            told = mine.api.refused(403, method, path, sent)
+            assert f"belongs to the configuration `{theirs.owner}`" in told["message"]
+
+    @pytest.mark.threat("49c")
+    def test_takes_no_part_of_what_others_manage(self, api: Api, zone: Zone) -> None:
+        """No changeset makes a credential for another's application: one could act as it by that."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (own,) = mine.apply(app(api.named(), zone.id))
+        (other,) = theirs.apply(app(api.named(), zone.id))
+
+        def credential(of: str) -> dict[str, Any]:
+            spec = {"type": "password", "application_id": of}
+            return create("ApplicationCredential", api.named(), zone.id, **spec)
+
+        mine.apply(credential(own))
+        assert f"belongs to the configuration `{theirs.owner}`" in mine.refused(403, credential(other))
+
+    @pytest.mark.threat("49b")
+    def test_members_and_assignments_of_others_stay(self, api: Api, zone: Zone) -> None:
+        """A group's members and a role that somebody was given are their owner's, too."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (own,) = mine.apply(create("Group", api.named(), zone.id, name=api.named()))
+        (other,) = theirs.apply(create("Group", api.named(), zone.id, name=api.named()))
+        user = zone.user().id
+        mine.api.ok("POST", zone.path(f"/groups/{own}/members"), {"user_id": user})
+        told = mine.api.refused(403, "POST", zone.path(f"/groups/{other}/members"), {"user_id": user})
+        assert f"`{theirs.owner}`" in told["message"]
+
+    @pytest.mark.threat("49b")
+    def test_zone_with_something_of_others_stays(self, api: Api) -> None:
+        """With a zone would go what another owner keeps there; without that it can be deleted."""
+        _, its = account(api, owner="mine")
+        mine, theirs = Team(its, "mine"), Team(api, "theirs")
+        name = api.named("zone")
+        (zone_id,) = mine.apply(create("Zone", name, name=name))
+        (other,) = theirs.apply(app(api.named(), zone_id))
+
+        assert "has something of `theirs`" in mine.refused(403, on("delete", "Zone", zone_id))
+        its.refused(403, "DELETE", f"/zones/{zone_id}")
+        theirs.apply(on("delete", "Application", other))
+        mine.apply(on("delete", "Zone", zone_id))
+
+    def test_history_is_that_of_its_owner(self, api: Api, zone: Zone) -> None:
+        """Receipts of others say where they come from and what they did: neither listed nor found."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        mine.apply(app(api.named(), zone.id))
+        theirs.apply(app(api.named(), zone.id))
+        path = f"/organizations/{api.organization_id}/changesets"
+        newest = api.ok("GET", f"{path}?limit=2")["items"]
+        assert {each["owner"] for each in newest} == {mine.owner, theirs.owner}
+
+        seen = mine.api.ok("GET", f"{path}?limit=100&expand[]=total_count")
+        assert {each["owner"] for each in seen["items"]} == {mine.owner}
+        for each in newest:
+            expected = 200 if each["owner"] == mine.owner else 404
+            assert mine.api("GET", f"{path}/{each['id']}").status_code == expected
+
+
+class TestPartsOfOthers:
+    """What would give a team what others have: each goes through where it is its own."""
+
+    @pytest.mark.threat("49e")
+    def test_roles_of_others_are_not_given(self, api: Api, zone: Zone) -> None:
+        """Whoever could give a role could make themselves what it lets one do; nor is one taken."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (agent,) = mine.apply(app(api.named(), zone.id))
+        (own,) = mine.apply(create("Role", api.named(), zone.id, identifier=api.named()))
+        (other,) = theirs.apply(create("Role", api.named(), zone.id, identifier=api.named()))
+        path = zone.path(f"/applications/{agent}/roles")
+
+        def assignment(role: str) -> dict[str, Any]:
+            spec = {"role_id": role, "principal": {"application_id": agent}}
+            return create("RoleAssignment", api.named(), zone.id, **spec)
+
+        mine.apply(assignment(own))
+        assert f"Role `{other}` belongs to" in mine.refused(403, assignment(other))
+        mine.api.ok("DELETE", f"{path}/{own}")
+        mine.api.ok("POST", path, {"role_id": own})
+        mine.api.refused(403, "POST", path, {"role_id": other})
+        api.ok("POST", path, {"role_id": other})
+        mine.api.refused(403, "DELETE", f"{path}/{other}")
+
+    @pytest.mark.threat("49c")
+    def test_credentials_of_others_are_not_taken_up(self, api: Api, zone: Zone) -> None:
+        """Not one that nobody manages, of an application that somebody does: nor changed, nor deleted."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (own,) = mine.apply(app(api.named(), zone.id))
+        (other,) = theirs.apply(app(api.named(), zone.id))
+        for application, status in ((own, 200), (other, 403)):
+            held = zone.password(application)["id"]
+            adopt = {**update("ApplicationCredential", held, api.named(), zone.id), "op": "adopt"}
+            assert mine.post(adopt).status_code == status
+            place = zone.path(f"/application-credentials/{held}")
+            assert mine.api("PATCH", place, {}).status_code == status
+            assert mine.api("DELETE", place).status_code == (204 if status == 200 else status)
+
+    @pytest.mark.threat("49d")
+    def test_secrets_of_others_stay_closed(self, api: Api, zone: Zone) -> None:
+        """Neither shown, nor overwritten, nor added to."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (own,) = mine.apply(app(api.named(), zone.id))
+        (other,) = theirs.apply(app(api.named(), zone.id))
+        for application, allowed in ((own, True), (other, False)):
+            kept = zone.secret(application)["id"]
+            body = {"name": "n", "entity_id": application, "data": {"type": "token", "token": "x"}}
+            for method, path, sent in (
+                ("GET", f"/secrets/{kept}", None),
+                ("POST", "/secrets", body),
+                ("PATCH", f"/secrets/{kept}", {"name": "m"}),
+                ("DELETE", f"/secrets/{kept}", None),
+            ):
+                status = mine.api(method, zone.path(path), sent).status_code
+                assert (status in (200, 204), status == 403) == (allowed, not allowed), (method, path)
+
+    @pytest.mark.threat("49f")
+    def test_what_decides_is_for_the_zones_owner(self, api: Api) -> None:
+        """No policies are put in force where another configuration manages the zone, or what decides now."""
+        platform, name = Team(api, api.named("platform")), api.named("zone")
+        (zone_id,) = platform.apply(create("Zone", name, name=name))
+        zone, free = Zone(api, api.ok("GET", f"/zones/{zone_id}")), api.zone()
+        theirs = Team(api, api.named("theirs"))
+        (deciding,) = theirs.apply(policy_set(api.named(), free.id, active=True))
+        owner = api.named("mine")
+        mine = bound(api, owner, zone, free)
+
+        mine.apply(policy_set(api.named(), zone.id, active=False))
+        told = mine.refused(403, policy_set(api.named(), zone.id, active=True))
+        assert f"Zone `{zone_id}` belongs to the configuration `{platform.owner}`" in told
+        assert f"PolicySet `{deciding}` belongs to" in mine.refused(
+            403, policy_set(api.named(), free.id, active=True)
+        )
+        own = zone.make("policy-sets")["id"]
+        version = zone.set_version(own, zone.version(zone.make("policies")["id"]))
+        path = zone.path(f"/policy-sets/{own}/versions/{version['id']}")
+        mine.api.refused(403, "PATCH", path, {"active": True})
+        api.ok("PATCH", path, {"active": True})
+
+        theirs.apply(on("release", "PolicySet", deciding))
+        mine.apply(policy_set(api.named(), free.id, active=True))
+
+    @pytest.mark.threat("49f")
+    def test_schema_of_anothers_zone_stays(self, api: Api) -> None:
+        """What texts are written against is the zone's owner's to say."""
+        platform, name = Team(api, api.named("platform")), api.named("zone")
+        (zone_id,) = platform.apply(create("Zone", name, name=name))
+        zone, free = Zone(api, api.ok("GET", f"/zones/{zone_id}")), api.zone()
+        mine = bound(api, api.named("mine"), zone, free)
+        schema = api.ok("GET", zone.path("/policy-schemas"))["items"][0]["version"]
+        path = f"/policy-schemas/{schema}"
+        for each, status in ((free, 200), (zone, 403)):
+            answer = mine.api("PATCH", each.path(path), {"default": True})
+            assert answer.status_code == status, answer.text
+
+    @pytest.mark.threat("49h")
+    def test_makes_nobody_a_member(self, api: Api, zone: Zone) -> None:
+        """A manager of the zone is bound to no configuration: nobody is made one, and nobody ceases to be."""
+        person = {"organization_user_id": api.person().id, "role": "zone_manager"}
+        for team in (bound(api, api.named("mine"), zone), bound(api, None, zone)):
+            told = team.api.refused(403, "POST", zone.path("/members"), person)
+            assert "is bound to an owner or to zones makes nobody a member" in told["message"]
+        api.ok("POST", zone.path("/members"), person)
+        place = zone.path(f"/members/{person['organization_user_id']}")
+        bound(api, None, zone).api.refused(403, "DELETE", place)
+        api.ok("DELETE", place)
+
+    @pytest.mark.threat("49i")
+    def test_people_are_no_configurations(self, api: Api, zone: Zone) -> None:
+        """Somebody's address decides which groups they are in: no credential of an owner's changes that."""
+        user = zone.user()
+        place = zone.path(f"/users/{user.id}")
+        mine = bound(api, api.named("mine"), zone)
+        mine.api.ok("GET", place)
+        for method, sent in (("PATCH", {"status": "disabled"}), ("DELETE", None)):
+            told = mine.api.refused(403, method, place, sent)
+            assert "none manages a User" in told["message"]
+        bound(api, None, zone).api.ok("DELETE", place)
+
+
+class TestZones:
+    @pytest.mark.threat("49g")
+    def test_applies_in_its_zones_alone(self, api: Api, zone: Zone) -> None:
+        """Another zone is refused as one that is not there; so is what belongs to the organization."""
+        team, elsewhere = bound(api, api.named("payments"), zone), api.zone()
+        (agent,) = team.apply(app(api.named(), zone.id))
+        team.apply(update("Application", agent, api.named(), zone.id, description="x"))
+        (other,) = Team(api, team.owner).apply(app(api.named(), elsewhere.id))
+
+        for place in (elsewhere.id, "not-there"):
+            told = team.refused(403, app(api.named(), place))
+            assert told == f"this credential is not for zone `{place}`"
+        assert "it makes no other" in team.refused(403, create("Zone", api.named(), name="x"))
+        assert "belongs to the organization" in team.refused(
+            403, create("ServiceAccount", api.named(), name="x")
+        )
+        assert "not for zone" in team.refused(403, on("delete", "Zone", elsewhere.id))
+        # By an id alone: what is elsewhere is not there.
+        for one in (other, "not-there"):
+            assert f"there is no Application `{one}`" in team.refused(404, on("delete", "Application", one))
+
+    @pytest.mark.threat("49g")
+    def test_sees_its_zones_alone(self, api: Api, zone: Zone) -> None:
+        """Snapshot, lists and single reads have its zones, and tell nothing of others, or of people."""
+        team, elsewhere = bound(api, None, zone), api.zone()
+        agent = elsewhere.make("applications")["id"]
+        lines = team.lines()[1:-1]
+        assert {line["zone_id"] or line["id"] for line in lines} == {zone.id}
+        assert lines, "and something of that"
+        assert {each["id"] for each in team.api.ok("GET", "/zones")["items"]} == {zone.id}
+        team.api.ok("GET", zone.path("/applications"))
+        team.api.ok("GET", f"/organizations/{api.organization_id}")
+
+        unknown = team.api.refused(404, "GET", "/zones/not-there")["message"]
+        told = team.api.refused(404, "GET", elsewhere.path())["message"]
+        assert told == unknown.replace("not-there", elsewhere.id)
+        organization = f"/organizations/{api.organization_id}"
+        for path in (
+            elsewhere.path("/applications"),
+            elsewhere.path(f"/applications/{agent}"),
+            f"{organization}/snapshot?zone={elsewhere.id}",
+            f"{organization}/users",
+            f"{organization}/invitations",
+            f"{organization}/api-keys",
+            f"{organization}/service-accounts",
+            f"{organization}/audit-events",
+            organization + "/sso-connection",
+        ):
+            api("GET", path)
+            team.api.refused(404, "GET", path)
+
+    @pytest.mark.parametrize("role", ["org_member", "org_viewer"])
+    def test_changes_nothing_elsewhere(self, api: Api, zone: Zone, role: str) -> None:
+        """A zone that it is not bound to is none for it, whatever it may do in its own."""
+        team, elsewhere = bound(api, None, zone, role=role), api.zone()
+        body = {"name": "x", "identifier": api.named()}
+        made = team.api("POST", zone.path("/applications"), body)
+        assert made.status_code == (200 if role == "org_member" else 403)
+        team.api.refused(404, "POST", elsewhere.path("/applications"), body)
+        team.api.refused(404, "PATCH", elsewhere.path(), {"name": "x"})
+        team.api.refused(404, "DELETE", elsewhere.path())
+        assert team.api("POST", "/zones", {"name": "x"}).status_code == 403
+
+    @pytest.mark.threat("49g")
+    def test_zone_that_is_gone_is_still_the_only_one(self, api: Api) -> None:
+        """A key whose zones are deleted reaches nothing: it is not as if it had none."""
+        zone = api.zone()
+        team = bound(api, None, zone)
+        assert len(team.api.ok("GET", "/zones")["items"]) == 1
+        api.ok("DELETE", zone.path())
+        assert team.api.ok("GET", "/zones")["items"] == []
+
+
+class TestMaking:
+    def test_tells_what_it_is_bound_to(self, api: Api, zone: Zone) -> None:
+        """The list shows owner, zones, role, end and last use."""
+        limits = {"owner": "payments", "zones": [zone.id, zone.id], "expires_in_seconds": 600}
+        key_id, _ = api.key("org_member", **limits)
+        path = f"/organizations/{api.organization_id}/api-keys?limit=100"
+        (shown,) = [each for each in api.ok("GET", path)["items"] if each["id"] == key_id]
+        assert (shown["owner"], shown["zones"], shown["role"]) == ("payments", [zone.id], "org_member")
+        assert "expires_at" in shown
+
+    @pytest.mark.parametrize(
+        ("members", "field"),
+        [
+            ({"role": "org_admin", "owner": "payments"}, "role"),
+            ({"zones": ["not-there"]}, "zones[0]"),
+            ({"zones": []}, "zones"),
+            ({"owner": "-"}, "owner"),
+        ],
+    )
+    def test_refuses_what_binds_nothing(
+        self, api: Api, zone: Zone, members: dict[str, Any], field: str
+    ) -> None:
+        """An administrator's key could make itself another one; no zone at all is a mistake."""
+        api.key(role="org_member", owner="payments", zones=[zone.id])
+        path = f"/organizations/{api.organization_id}/api-keys"
+        told = api.refused(400, "POST", path, {"name": "k", "role": "org_member", **members})
+        assert told["details"][0]["field"] == field
+
+    def test_zones_of_others_are_unknown(self, api: Api, other: Api) -> None:
+        """A zone of another organization is told as one that is not there."""
+        path = f"/organizations/{api.organization_id}/api-keys"
+        body = {"name": "k", "role": "org_member", "zones": [other.zone().id]}
+        assert "is no Zone of this organization" in api.refused(400, "POST", path, body)["message"]
+
+    @pytest.mark.threat("49h")
+    def test_makes_no_other_key(self, api: Api, zone: Zone) -> None:
+        """Whatever is bound hands nothing out: not a key, not a credential, not an invitation."""
+        team = bound(api, "payments")
+        assert team.api.zone().id, "an owner alone leaves the organization's zones"
+        organization = f"/organizations/{api.organization_id}"
+        for path, body in (
+            ("/api-keys", {"name": "k", "role": "org_member"}),
+            ("/invitations", {"email": "eve@example.com", "role": "org_admin"}),
+            ("/service-accounts", {"name": api.named()}),
+        ):
+            assert team.api("POST", organization + path, body).status_code in (403, 404)
+
+
+class TestServiceAccounts:
+    @pytest.mark.threat("49a", "49g")
+    def test_is_bound_as_keys_are(self, api: Api, zone: Zone) -> None:
+        """Owner and zones count for a token of the credential, and are shown with it."""
+        place, its = account(api, owner="payments", zones=[zone.id])
+        shown = api.ok("GET", place)
+        assert (shown["owner"], shown["zones"]) == ("payments", [zone.id])
+        team, elsewhere = Team(its, "payments"), api.zone()
+        team.apply(app(api.named(), zone.id))
+        assert "not for `platform`" in Team(its, "platform").refused(403, app(api.named(), zone.id))
+        assert "not for zone" in team.refused(403, app(api.named(), elsewhere.id))
+
+    def test_may_be_for_reading(self, api: Api, zone: Zone) -> None:
+        """A credential with the role of a viewer reads and tries out, and changes nothing."""
+        _, its = account(api, role="org_viewer")
+        team = Team(its, "payments")
+        assert team.post(app(api.named(), zone.id), dry_run=True).status_code == 200
+        assert team.post(app(api.named(), zone.id)).status_code == 403
+        its.refused(403, "POST", "/zones", {"name": "x"})
+
+    def test_ends(self, api: Api) -> None:
+        """A token lives no longer than its credential, and neither is worth anything afterwards."""
+        place, its = account(api, expires_in_seconds=600)
+        its.ok("GET", "/zones")
+        credential_id = place.rpartition("/")[2]
+
+        async def let_end(parts: Parts) -> None:
+            async with parts.database.transaction() as conn:
+                rows = TABLES["ServiceAccountCredential"]
+                ended_at = parts.clock() - timedelta(seconds=1)
+                await conn.execute(
+                    sql_update(rows).where(rows.c.id == credential_id).values(expires_at=ended_at)
+                )
+
+        api.server.call(let_end)
+        its.refused(401, "GET", "/zones")
+
+    def test_its_token_ends_with_it(self, api: Api) -> None:
+        """`expires_in` is what is left of the credential, where that is less than an hour."""
+        base = f"/organizations/{api.organization_id}/service-accounts"
+        made = api.ok("POST", base, {"name": api.named("ci")})
+        body = {"name": "key", "expires_in_seconds": 600}
+        credential = api.ok("POST", f"{base}/{made['id']}/credentials", body)
+        form = {name: credential[name] for name in ("client_id", "client_secret")}
+        form |= {"grant_type": "client_credentials"}
+        issued = httpx.post(f"{api.server.url}/service-account-token", data=form, timeout=30, trust_env=False)
+        assert 0 < issued.json()["expires_in"] <= 600
+
+
+class TestTwoTeams:
+    def test_have_names_of_their_own(self, api: Api, zone: Zone) -> None:
+        """Both call something `agent` in one zone; what clients call them differs."""
+        first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
+        made = {}
+        for team in (first, second):
+            operation = {**app("agent", zone.id), "spec": {"name": "Agent", "identifier": api.named("agent")}}
+            (made[team.owner],) = team.apply(operation)
+        for team in (first, second):
+            team.apply(update("Application", made[team.owner], "agent", zone.id, description=team.owner))
+        found = {
+            line["ownership"]["owner"]: (line["id"], line["spec"]["description"])
+            for line in first.lines()
+            if line.get("kind") == "Application" and (line["ownership"] or {}).get("name") == "agent"
+        }
+        assert found == {owner: (entity_id, owner) for owner, entity_id in made.items()}
+        repeated = {**app("agent", zone.id), "spec": {"name": "Agent", "identifier": api.named("agent")}}
+        told = first.refused(409, repeated)
+        assert f"in the manifests of `{first.owner}`" in told
+
+    @pytest.mark.threat("49j")
+    def test_neither_uses_up_the_others_plan(self, api: Api, zone: Zone) -> None:
+        """A digest may stand where all can read it: sent first for another owner, it spoils nothing."""
+        first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
+        digest = api.named("sha256")
+        for team in (second, first):
+            answer = team.post(app(api.named(), zone.id), digest=digest)
+            assert answer.status_code == 200, answer.text
+        assert first.post(app(api.named(), zone.id), digest=digest).status_code == 409
+
+    @pytest.mark.threat("49k")
+    def test_hand_over_in_two_steps(self, api: Api, zone: Zone) -> None:
+        """Neither takes the other's alone: one lets go, then the other takes it up."""
+        first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
+        (agent,) = first.apply(app("agent", zone.id, identifier=api.named("agent")))
+        adopt = {**update("Application", agent, "agent", zone.id, description="b"), "op": "adopt"}
+        assert f"belongs to `{first.owner}`" in second.refused(409, adopt)
+        assert f"belongs to `{first.owner}`" in second.refused(409, on("release", "Application", agent))
+        first.apply(on("release", "Application", agent))
+        second.apply(adopt)
+        assert f"belongs to `{second.owner}`" in first.refused(409, adopt)
+
+    @pytest.mark.parametrize("same_owner", [True, False])
+    def test_of_two_first_applies_one_hears_of_the_other(self, api: Api, *, same_owner: bool) -> None:
+        """Both planned on the same base: the second is told so, and nothing is made twice."""
+        base, name = Team(api, "x").revision(), api.named("zone")
+        first = Team(api, api.named("a"))
+        second = first if same_owner else Team(api, api.named("b"))
+        operations = (create("Zone", name, name=name),)
+        assert first.post(*operations, base=base).status_code == 200
+
+        answer = second.post(*operations, base=base)
+        assert answer.status_code == 412, answer.text
+        assert "changed since revision" in answer.json()["message"]
+        zones = [each for each in second.lines() if each.get("kind") == "Zone"]
+        assert [each["spec"]["name"] for each in zones].count(name) == 1
+
+    def test_two_teams_that_do_not_meet_need_not_wait(self, api: Api, zone: Zone) -> None:
+        """What another owner made meanwhile elsewhere in the zone makes no plan stale."""
+        first, second = (bound(api, api.named(each), zone) for each in ("a", "b"))
+        base = first.revision()
+        for team in (first, second):
+            name = api.named("agent")
+            answer = team.post(app(name, zone.id), base=base)
+            assert answer.status_code == 200, answer.text
+        again = first.post(app(api.named(), zone.id), base=base)
+        assert again.status_code == 412
+        assert f"`{first.owner}` was applied meanwhile" in again.json()["message"]
+
+    def test_what_was_made_by_hand_meanwhile_is_told(self, api: Api, zone: Zone) -> None:
+        """An identifier that somebody has taken since the plan is a change, not a failure of the plan."""
+        team, name = bound(api, api.named("a"), zone), api.named("agent")
+        base = team.revision()
+        zone.make("applications", identifier=name)
+        answer = team.post(app(name, zone.id), base=base)
+        assert answer.status_code == 412
+        assert answer.json()["details"][0]["field"] == "operations[0]"
