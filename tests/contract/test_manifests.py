@@ -152,7 +152,6 @@ def test_every_manifest_kind_has_a_schema() -> None:
         ),
         ("Application", "dependencies", {"x-set": True}),
         ("Group", "members", {"x-set": True}),
-        ("Policy", "description", {"x-kept": True}),
         ("PolicySet", "active", {"x-sole": True}),
         ("Role", "identifier", {"x-fixed": True}),
         ("RoleAssignment", "role", {"x-fixed": True}),

@@ -1,11 +1,15 @@
 """Fixtures of the reconciler's tests: the real kinds, a world, a server, and a way to run commands."""
 
+import asyncio
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer, World
+from tests.reconciler.real_server import RealWorld
+from tests.support.postgres import PostgresServer
 
 from reconciler.cli import run
 from reconciler.kinds import Kinds, load_kinds
@@ -30,6 +34,44 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 def world(kinds: Kinds) -> World:
     """An organization with nothing in it."""
     return World(kinds)
+
+
+@pytest.fixture(scope="session")
+def real_on_sqlite(
+    kinds: Kinds, _sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealWorld]:
+    """A real server over SQLite."""
+    directory = tmp_path_factory.mktemp("real")
+    shutil.copy(_sqlite_template, directory / "zonewright.db")
+    url = f"sqlite+aiosqlite:///{directory / 'zonewright.db'}"
+    with RealWorld.running(kinds, directory / "data", url) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def real_on_postgresql(
+    kinds: Kinds, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealWorld]:
+    """A real server over PostgreSQL."""
+    url = asyncio.run(postgres.migrated())
+    with RealWorld.running(kinds, tmp_path_factory.mktemp("real") / "data", url) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def real(request: pytest.FixtureRequest) -> RealWorld:
+    """An organization with nothing in it on a real server, over each database in turn."""
+    running: RealWorld = request.getfixturevalue(f"real_on_{request.param}")
+    return running.another()
+
+
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def any_world(request: pytest.FixtureRequest, kinds: Kinds) -> World | RealWorld:
+    """An organization with nothing in it: of the model, and of the real server, which has to answer alike."""
+    if request.param == "fake":
+        return World(kinds)
+    running: RealWorld = request.getfixturevalue(f"real_on_{request.param}")
+    return running.another()
 
 
 @pytest.fixture

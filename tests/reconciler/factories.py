@@ -1,15 +1,24 @@
 """Small factories: manifests, plans, and a world that a plan is applied to."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from tests.reconciler.fake_server import World
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from reconciler.apply.planning import changeset, replace_secrets
-from reconciler.kinds import Kinds, Manifest, Origin, load_kinds
+from reconciler.kinds import Kinds, Manifest, Origin, Snapshot, load_kinds
 from reconciler.plan import Plan, build_plan
 
 OWNER = "acme/identity"
+
+
+class AnyWorld(Protocol):
+    """What plans are made from and carried out by: the model, or the real server."""
+
+    @property
+    def kinds(self) -> Kinds: ...
+
+    def snapshot(self) -> Snapshot: ...
+
+    def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
 def manifest(
@@ -40,13 +49,13 @@ def zone(name: str = "workforce", **spec: Any) -> Manifest:
 
 
 def plan_for(
-    world: World, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None
+    world: AnyWorld, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None
 ) -> Plan:
     """The plan for a world."""
     return build_plan(manifests, world.snapshot(), kinds or world.kinds, owner=owner, tool_version="test")
 
 
-def carry_out(world: World, plan: Plan) -> None:
+def carry_out(world: AnyWorld, plan: Plan) -> None:
     """Apply a plan to a world, secrets as placeholders."""
     operations = [
         {**each, "spec": replace_secrets(each["spec"], lambda _: "secret")} if "spec" in each else dict(each)
@@ -55,7 +64,7 @@ def carry_out(world: World, plan: Plan) -> None:
     world.changeset(changeset(plan, operations))
 
 
-def settle(world: World, manifests: Sequence[Manifest], owner: str = OWNER) -> Plan:
+def settle(world: AnyWorld, manifests: Sequence[Manifest], owner: str = OWNER) -> Plan:
     """Plan and apply; gives the plan."""
     plan = plan_for(world, manifests, owner)
     if not plan.empty:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,6 +46,40 @@ def merge(target: Any, patch: Any) -> Any:
         else:
             merged[name] = merge(merged.get(name), value)
     return merged
+
+
+def only(spec: Mapping[str, Any], paths: Collection[str]) -> dict[str, Any]:
+    """What of a spec is at these dotted paths."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        *above, name = path.split(".")
+        at: Any = spec
+        for step in above:
+            at = at.get(step) or {}
+        if at.get(name) is not None:
+            below = found
+            for step in above:
+                below = below.setdefault(step, {})
+            below[name] = at[name]
+    return found
+
+
+def is_written(spec: Any, path: str) -> bool:
+    """Tell whether a spec has something at a dotted path, be it nothing."""
+    for name in path.split("."):
+        if not isinstance(spec, dict) or name not in spec:
+            return False
+        spec = spec[name]
+    return True
+
+
+def in_lower_case(shape: Shape, value: Any) -> Any:
+    """Addresses as the server keeps them."""
+    if isinstance(value, dict):
+        return {name: in_lower_case(shape.members.get(name, Shape()), each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [in_lower_case(shape, each) for each in value]
+    return value.lower() if shape.caseless and isinstance(value, str) else value
 
 
 def with_defaults(shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,6 +153,18 @@ class World:
         entity["handle"] = entity["spec"].get(kind.handle) if kind.handle else None
         entity["zone"] = self.entities[entity["zone_id"]]["spec"]["slug"] if entity["zone_id"] else None
         entity["revision"] = self.revision
+
+    @staticmethod
+    def merged(entity: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+        """The spec of an entity after a merge patch; a provider is its own issuer, if nothing is said."""
+        before = entity["spec"]
+        after: dict[str, Any] = merge(before, patch)
+        oauth2 = (after.get("protocols") or {}).get("oauth2")
+        if entity["kind"] == "Provider" and isinstance(oauth2, dict):
+            stated = ((patch.get("protocols") or {}).get("oauth2") or {}).get("issuer")
+            if oauth2.get("issuer") in (None, before.get("identifier")) and stated is None:
+                oauth2["issuer"] = after["identifier"]
+        return after
 
     def snapshot_body(self) -> bytes:
         """The snapshot as JSON lines."""
@@ -250,18 +296,24 @@ class _Run:
         if any(value == "forbidden" for value in spec.values()):
             raise Refused(400, "validation_error", "may not be `forbidden`", "spec.name")
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
-        entity["spec"] = merge(entity["spec"], resolved)
+        entity["spec"] = in_lower_case(kind.wire, self.world.merged(entity, resolved))
         self.world.finish(entity)
         handles = [(each["zone_id"], each["kind"], each["handle"]) for each in self.world.entities.values()]
         mine = (entity["zone_id"], entity["kind"], entity["handle"])
         if entity["handle"] is not None and kind.handle in kind.wire.members and handles.count(mine) > 1:
             raise Refused(409, "conflict", f"`{entity['handle']}` is taken", f"spec.{kind.handle}")
-        before = entity["ownership"] or {"applied": {}}
+        before = entity["ownership"] or {"applied": {}, "fields": []}
+        claimed = [
+            path
+            for path in operation["fields"]
+            if operation["op"] != "create" and path not in before["fields"] and not is_written(resolved, path)
+        ]
+        applied = merge(only(entity["spec"], claimed), merge(before["applied"], resolved))
         entity["ownership"] = {
             "owner": self.body["owner"],
             "name": operation["name"],
             "fields": operation["fields"],
-            "applied": merge(before["applied"], resolved),
+            "applied": only(applied, operation["fields"]),
             "secret_versions": operation.get("secret_versions", {}),
             "source": self.body["source"],
             "protect": operation.get("protect", False),

@@ -40,10 +40,11 @@ class Shape:
     Attributes:
         fixed: set at creation, constant afterwards.
         unordered: an array compared as a set.
-        kept: once given it may change but not be cleared.
+        caseless: a text, or an array of texts, in which upper and lower case mean the same.
         sole: true for one object of a zone at most.
         bound_to: of a secret: dotted paths of the members that say where it is sent.
         address: a URI that may be given as the address of another zone.
+        default_from: the top-level member whose value this one has while nobody sets it.
     """
 
     members: Mapping[str, "Shape"] = field(default_factory=dict)
@@ -54,9 +55,10 @@ class Shape:
     secret: bool = False
     address: bool = False
     array: bool = False
-    kept: bool = False
+    caseless: bool = False
     sole: bool = False
     bound_to: tuple[str, ...] = ()
+    default_from: str | None = None
     required: frozenset[str] = frozenset()
     default: Any = ABSENT
 
@@ -157,9 +159,10 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
     common = {
         "fixed": fixed or bool(marks.get("x-fixed")),
         "unordered": bool(marks.get("x-set")),
-        "kept": bool(marks.get("x-kept")),
+        "caseless": bool(marks.get("x-caseless")),
         "sole": bool(marks.get("x-sole")),
         "array": "array" in types,
+        "default_from": marks.get("x-default-from"),
         "default": marks.get("default", ABSENT),
     }
     if ref is not None:
@@ -179,6 +182,7 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
         required |= frozenset(branch.get("required", ()))
         if isinstance(branch.get("items"), Mapping) and items is None:
             items = read_shape(branch["items"], root)
+            common["caseless"] |= items.caseless
     return Shape(members=members, items=items, required=required, **common)
 
 

@@ -45,10 +45,13 @@ def value_at(spec: Mapping[str, Any], path: str) -> Any:
 def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
     """A value in the form in which two that mean the same are equal.
 
-    Null means the default, an empty list no list; the order of a set and the layout of a policy mean nothing.
+    Null means the default, an empty list no list; the order of a set, the layout of a policy and the case of
+    an address mean nothing.
     """
     if value is None:
         value = None if shape.default is ABSENT else shape.default
+    if shape.caseless:
+        value = _folded(value)
     if isinstance(value, list):
         if not value:
             return None
@@ -59,6 +62,12 @@ def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
     elif shape.nested and isinstance(value, dict):
         return {}
     return value
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_folded(each) for each in value]
+    return value.lower() if isinstance(value, str) else value
 
 
 def same(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
@@ -90,13 +99,13 @@ def compare(
     changes = []
     for path, value in wanted.items():
         is_owned = path in owned
-        change = _compare_found(path, kind.leaf(path), value, found, text=path in texts)
+        change = _compare_found(path, _leaf(kind, path, found), value, found, text=path in texts)
         if change is None and not is_owned and record is not None:
             change = FieldChange(path, value, value, State.CLAIM)
         if change is not None:
             changes.append(change)
     for path in owned - wanted.keys() - secrets.keys():
-        shape = kind.leaf(path)
+        shape = _leaf(kind, path, found)
         value = value_at(found.spec, path)
         if ignores(path) or _stays(path, shape, value, wanted):
             changes.append(FieldChange(path, value, value, State.RELEASE))
@@ -107,6 +116,14 @@ def compare(
     if record is not None and record.protect != protect:
         changes.append(FieldChange(PROTECT, record.protect, protect, State.PENDING))
     return sorted(changes, key=lambda change: change.path)
+
+
+def _leaf(kind: Kind, path: str, found: Entity) -> Shape:
+    """The shape at a path, with the default that it has in an entity, where another member is the default."""
+    shape = kind.leaf(path)
+    if shape.default_from is None:
+        return shape
+    return replace(shape, default=found.spec.get(shape.default_from))
 
 
 def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bool:
@@ -156,11 +173,11 @@ def _compare_member(
 def _compare_removed(path: str, shape: Shape, found: Any, applied: Mapping[str, Any]) -> FieldChange:
     """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
     default = shape.resets_to
-    if shape.kept or shape.fixed or same(shape, default, found):
+    if shape.fixed or same(shape, default, found):
         return FieldChange(path, found, found, State.RELEASE)
     base = value_at(applied, path)
     state = State.PENDING if same(shape, base, found) else State.CONFLICT
-    return FieldChange(path, found, default, state, base)
+    return FieldChange(path, found, None if shape.default_from else default, state, base)
 
 
 def _compare_secrets(
@@ -217,8 +234,15 @@ def strange_addresses(
     for path in sorted(moved):
         for address in kind.leaf(path).bound_to:
             named = address in wanted or ignores(address) or _is_moved((address,), moved)
-            if not named and value_at(found.spec, address) is not None:
+            if not named and _is_set(kind.leaf(address), value_at(found.spec, address), found, wanted):
                 yield path, address
+
+
+def _is_set(shape: Shape, value: Any, found: Entity, wanted: Mapping[str, Any]) -> bool:
+    """Tell whether somebody has set a member: one that has the value of a member of git has it by default."""
+    origin = shape.default_from
+    by_default = origin is not None and origin in wanted and value == found.spec.get(origin)
+    return value is not None and not by_default
 
 
 def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[str]:
@@ -229,10 +253,10 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[
         if kind.leaf(path).fixed and not same(kind.leaf(path), value, value_at(found.spec, path))
     ]
     owned = found.ownership.fields if found.ownership else frozenset()
-    # Inside a fixed object members stand for alternatives: the one that left has made way for another.
+    # One that left means its default. Inside a fixed object members stand for alternatives: it has made way.
     gone = [
         path
         for path in owned - wanted.keys()
-        if kind.leaf(path).fixed and value_at(found.spec, path) is not None and "." in path
+        if (shape := kind.leaf(path)).fixed and not same(shape, shape.resets_to, value_at(found.spec, path))
     ]
     return sorted(paths + gone)

@@ -41,7 +41,8 @@ class Operations:
             "local_id": match.local_id,
             **({"zone": dict(zone)} if zone else {}),
             "name": match.manifest.name,
-            "spec": nest({**now, **secrets}),
+            # Null means the default, which is what a new entity has.
+            "spec": nest({path: value for path, value in {**now, **secrets}.items() if value is not None}),
             "fields": sorted(path for path in {*now, *secrets} if not match.ignores(path)),
             "secret_versions": {path: match.secrets[path]["version"] for path in sorted(secrets)},
             "protect": protect,
@@ -152,7 +153,7 @@ def patch(kind: Kind, found: Entity, values: Mapping[str, Any], wanted: Mapping[
     """The merge patch that brings these members to these values. Spec: RFC 7396."""
     prepared = {path: _map_patch(value, value_at(found.spec, path)) for path, value in values.items()}
     nested = nest(prepared)
-    _drop_emptied(kind.wire, nested, found.spec, wanted, "")
+    _drop_emptied(kind.wire, nested, found.spec, wanted, "", found.spec)
     return nested
 
 
@@ -169,7 +170,12 @@ def _map_patch(value: Any, found: Any) -> Any:
 
 
 def _drop_emptied(
-    shape: Shape, nested: dict[str, Any], found: Mapping[str, Any], wanted: Mapping[str, Any], before: str
+    shape: Shape,
+    nested: dict[str, Any],
+    found: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    before: str,
+    whole: Mapping[str, Any],
 ) -> None:
     """Where a manifest no longer has an object and all that is in it goes, the object itself goes."""
     for name, value in nested.items():
@@ -177,9 +183,9 @@ def _drop_emptied(
         if below is None or not below.nested or not isinstance(value, dict) or not isinstance(there, dict):
             continue
         path = f"{before}{name}."
-        _drop_emptied(below, value, there, wanted, path)
+        _drop_emptied(below, value, there, wanted, path, whole)
         still_wanted = any(each.startswith(path) or each == path[:-1] for each in wanted)
-        if not still_wanted and not _has_defaults(below) and _all_cleared(below, value, there):
+        if not still_wanted and not _has_defaults(below) and _all_cleared(below, value, there, whole):
             nested[name] = None
 
 
@@ -188,9 +194,11 @@ def _has_defaults(shape: Shape) -> bool:
     return any(normal(below, None) is not None or _has_defaults(below) for below in shape.members.values())
 
 
-def _all_cleared(shape: Shape, nested: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+def _all_cleared(
+    shape: Shape, nested: Mapping[str, Any], found: Mapping[str, Any], whole: Mapping[str, Any]
+) -> bool:
     for path, below, value in leaves(shape, found):
-        if normal(below, value) is None:
+        if normal(below, value) is None or (below.default_from and value == whole.get(below.default_from)):
             continue
         at: Any = nested
         for step in path.split("."):

@@ -5,83 +5,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.reconciler.configurations import configurations
 from tests.reconciler.factories import OWNER, carry_out, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan import check_guards
-
-NAMES = ["a", "b", "c", "d"]
-TEXTS = st.text("xyz ", min_size=1, max_size=6).map(lambda text: text.strip() or "x")
-EMAILS = st.lists(st.sampled_from(["a@x.example", "b@x.example", "c@x.example"]), unique=True, max_size=3)
-URIS = st.lists(st.sampled_from(["https://a.example/cb", "https://b.example/cb"]), unique=True, max_size=2)
-
-
-def optional(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A spec with any of these members."""
-    return st.fixed_dictionaries({}, optional=members)
-
-
-def named(strategy: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, dict[str, Any]]]:
-    """Specs by manifest name."""
-    return st.dictionaries(st.sampled_from(NAMES), strategy, max_size=3)
-
-
-CIMD = optional(enabled=st.booleans(), allowed_client_ids=st.lists(st.just("*"), max_size=1))
-ZONE = optional(
-    description=TEXTS,
-    requires_invitation=st.booleans(),
-    protocols=optional(oauth2=optional(dcr_enabled=st.booleans(), cimd=CIMD)),
-)
-OAUTH2 = optional(
-    authorization_parameters=st.dictionaries(st.sampled_from(["p", "q", "r"]), TEXTS, max_size=3),
-    scope_separator=TEXTS,
-    issuer=st.just({"of_zone": "w", "member": "issuer"}) | st.just("https://issuer.example"),
-)
-SECRET = st.builds(lambda version: {"from_env": "X", "version": version}, st.sampled_from("123"))
-PROVIDER = optional(
-    client_id=TEXTS,
-    client_secret=SECRET | st.just({"keep": True}),
-    protocols=optional(oauth2=OAUTH2, openid=optional(scopes=st.lists(TEXTS, unique=True, max_size=2))),
-)
-
-
-@st.composite
-def configurations(draw: st.DrawFn) -> list[Manifest]:
-    """A valid configuration of one zone: references lead only to what is in it."""
-    providers, groups = draw(named(PROVIDER)), draw(named(optional(members=EMAILS)))
-    roles = draw(named(optional(description=TEXTS, identifier=st.sampled_from(["r-1", "r-2"]))))
-    roles = {name: spec for name, spec in roles.items() if "identifier" not in spec or name == "a"}
-    applications, resources = draw(st.sets(st.sampled_from(NAMES))), draw(st.sets(st.sampled_from(NAMES)))
-    late = optional(user_identity_provider=st.sampled_from(sorted(providers))) if providers else st.just({})
-    found = [zone("w", **draw(ZONE), **draw(late))]
-    found += [manifest("Provider", name, "w", name=name.upper(), **spec) for name, spec in providers.items()]
-    found += [manifest("Group", name, "w", name=name.upper(), **spec) for name, spec in groups.items()]
-    found += [manifest("Role", name, "w", **spec) for name, spec in roles.items()]
-    for name in sorted(applications):
-        depends = (
-            {"dependencies": st.lists(st.sampled_from(sorted(resources)), unique=True)} if resources else {}
-        )
-        protocols = optional(oauth2=optional(redirect_uris=URIS))
-        spec = draw(
-            optional(consent=st.sampled_from(["implicit", "required"]), protocols=protocols, **depends)
-        )
-        found.append(manifest("Application", name, "w", name="A " + name, **spec))
-    for name in sorted(resources):
-        members: dict[str, st.SearchStrategy[Any]] = {"scopes": st.lists(TEXTS, unique=True, max_size=2)}
-        if applications:
-            members["application"] = st.sampled_from(sorted(applications))
-        if providers:
-            members["credential_provider"] = st.sampled_from(sorted(providers))
-        found.append(manifest("Resource", name, "w", name="R " + name, **draw(optional(**members))))
-    if roles and groups:
-        for name in draw(st.sets(st.sampled_from(NAMES), max_size=2)):
-            spec = {
-                "role": draw(st.sampled_from(sorted(roles))),
-                "principal": {"group": draw(st.sampled_from(sorted(groups)))},
-            }
-            found.append(manifest("RoleAssignment", name, "w", **spec))
-    return found
 
 
 def entity_by_hand(world: World, draw: Any) -> None:

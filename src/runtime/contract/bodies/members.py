@@ -38,8 +38,10 @@ def is_mixed(member: Member) -> bool:
 def nullable_in_patch(member: Member, *, nested: bool) -> bool:
     """Tell whether null in an update clears the member, or puts its default back.
 
-    Spec: management API, `null_in_patch`; members of parts with a default take null too.
+    Spec: management API, `null_in_patch`; members of parts with a default take null too, and those that the
+    service makes up.
     """
     if member.has(Mark.KEPT):
         return False
-    return member.nullable or is_mixed(member) or (nested and not member.required)
+    has_default = not member.required or member.has(Mark.MADE)
+    return member.nullable or is_mixed(member) or (nested and has_default)

@@ -1,7 +1,8 @@
 """One JSON Schema for each kind that a manifest can describe: what editors check and the reconciler reads.
 
 Besides plain JSON Schema the members of `spec` carry keywords that say what the marks say: `x-ref`,
-`x-fixed`, `x-set`, `x-kept`, `x-sole`, `x-secret` and `x-address`.
+`x-fixed`, `x-set`, `x-sole`, `x-secret` and `x-address`; and what their types say: `x-caseless` and
+`x-default-from`.
 """
 
 from runtime.contract.manifests.document import manifest_schemas

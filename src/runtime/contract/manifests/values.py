@@ -76,8 +76,6 @@ def member_schema(member: Member, entity: type[BaseModel]) -> Schema:
         found["x-set"] = True
     if member.has(Mark.FIXED):
         found["x-fixed"] = True
-    if member.has(Mark.KEPT):
-        found["x-kept"] = True
     if member.has(Mark.SOLE):
         found["x-sole"] = True
     default = _default(entity, member.name)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from runtime.domain.kinds.base import Envelope, Kind, Listing, ZoneEntity
 from runtime.domain.kinds.marks import BoundTo, Mark
@@ -29,7 +29,7 @@ class ProviderMetadata(Part):
 class ProviderOAuth2(Part):
     """How to talk OAuth to an external provider; addresses given here come before discovered ones."""
 
-    issuer: Annotated[Uri, Mark.MADE]
+    issuer: Annotated[Uri, Mark.MADE, Field(json_schema_extra={"x-default-from": "identifier"})]
     authorization_endpoint: Uri | None = None
     authorization_parameters: dict[str, str] | None = None
     authorization_resource_enabled: bool | None = None

@@ -27,7 +27,9 @@ OwnerName = Annotated[
 # The ids of the zones that a credential is bound to.
 BoundZones = Annotated[list[Id], Field(min_length=1, max_length=100)]
 Email = Annotated[
-    str, StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$")
+    str,
+    StringConstraints(max_length=254, pattern=r"^[^@\s<>\x00-\x1f\x7f]+@[^@\s<>\x00-\x1f\x7f]+$"),
+    Field(json_schema_extra={"x-caseless": True}),
 ]
 NonEmpty = Annotated[str, StringConstraints(min_length=1, max_length=2048, pattern=PLAIN_PATTERN)]
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+DEFAULT_SET = "default-zone-policies"  # the set that they make up in a zone, platform-owned
+
 
 @dataclass(frozen=True, slots=True)
 class DefaultPolicy:

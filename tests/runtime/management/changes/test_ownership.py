@@ -241,3 +241,24 @@ def test_applied_values(
 ) -> None:
     """The base of the next comparison: written, else applied before, else found; null is nothing."""
     assert applied_values(fields, written, before, found) == applied
+
+
+async def test_a_base_that_was_empty_stays_empty(git: Git) -> None:
+    """What somebody set since then is theirs: it does not become the base when something else is written."""
+    fields = {"fields": ["name", "description"]}
+    await git.apply(update("Application", agent_of(git), "agent", zone_of(git), description=None) | fields)
+    await git.company.update(APPLICATION, zone_of(git), agent_of(git), description="by hand")
+    await git.apply(update("Application", agent_of(git), "agent", zone_of(git), name="Other") | fields)
+
+    record = (await git.found("Application", "agent"))["ownership"]
+    assert record["applied"] == {"name": "Other"}
+
+
+async def test_what_is_claimed_as_it_stands_is_the_base(git: Git) -> None:
+    """An update that only claims a member writes nothing, and records what is there."""
+    await git.company.update(APPLICATION, zone_of(git), agent_of(git), description="by hand")
+    fields = {"fields": ["name", "identifier", "description"]}
+    await git.apply(update("Application", agent_of(git), "agent", zone_of(git)) | fields)
+
+    record = (await git.found("Application", "agent"))["ownership"]
+    assert record["applied"] == {"name": "Agent", "identifier": "agent", "description": "by hand"}

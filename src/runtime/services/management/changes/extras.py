@@ -57,8 +57,9 @@ class Extras:
             self._pairs.append(said)
 
     def remaining(self) -> list[Later]:
-        """What is left to do once every operation has run."""
-        return [*self._pairs, *self._contents]
+        """What is left to do once every operation has run: the set that is to decide before the others."""
+        deciding_first = sorted(self._contents, key=lambda later: later.extras.get("active") is not True)
+        return [*self._pairs, *deciding_first]
 
     async def finish(self, later: Later) -> None:
         """Do what was left of one operation. Raises ManagementError."""

@@ -67,6 +67,11 @@ class Owners:
             return self._new[key]
         return None if key in self._gone else self._records.get(key)
 
+    def fields_of(self, kind: Kind, entity_id: str) -> frozenset[str]:
+        """The members of an entity that are managed after the operations so far."""
+        record = self.of(kind, entity_id)
+        return frozenset(record.fields) if record else frozenset()
+
     def require_owned(self, kind: Kind, entity_id: str, *, to: str) -> Record:
         """The record, if this changeset's owner holds it. Raises Conflict."""
         record = self.of(kind, entity_id)
@@ -162,13 +167,16 @@ class Owners:
 
         Args:
             spec: what was written, references as ids.
-            found: what the entity is like, for fields that are claimed as they stand.
+            found: what the entity is like, for fields that are managed from now on as they stand.
         """
         key = (kind.name, entity_id)
         before = self.of(kind, entity_id)
         secrets = sealed_members(kind)
         written = {name: value for name, value in spec.items() if name not in secrets}
-        applied = applied_values(operation.fields, written, before.applied if before else {}, found)
+        # A base that was empty stays empty: whatever stands there now is somebody else's.
+        claimed = set(operation.fields) - self.fields_of(kind, entity_id)
+        standing = applied_values(claimed, {}, {}, found)
+        applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
         self.put(
             Record(
                 zone_id=zone_id,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
@@ -20,6 +20,7 @@ from runtime.domain.kinds import (
     Kind,
     Verb,
 )
+from runtime.domain.kinds.policy import PolicySet
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import bounds, entities
 from runtime.services.management.changes import entity_specs
@@ -30,6 +31,7 @@ from runtime.services.management.changes.references import References, Target, e
 from runtime.services.management.changes.specs import Parts, take_apart
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.people import assignments
+from runtime.services.management.policies import deciding
 from runtime.services.management.unit import Unit
 from runtime.services.management.zones import credentials
 from runtime.storage.sql import directory
@@ -186,7 +188,8 @@ class Steps:
             changed = await update(unit, kind, parents, target.id, patch)
         await self.extras.take(Later(index, operation, kind, target, parts.extras), changed)
         written = {**_pruned(operation.spec), **patch, **parts.extras}
-        found = await self._as_it_is(kind, target) if operation.op == "adopt" else {}
+        known = self.owners.fields_of(kind, target.id)
+        found = {} if known.issuperset(operation.fields) else await self._as_it_is(kind, target)
         self.owners.claim(kind, target.id, target.zone_id, operation, written, found)
         if operation.op == "adopt":
             await self._record("adopt", kind, target, operation.name)
@@ -200,7 +203,7 @@ class Steps:
             self.owners.require_owned(kind, target.id, to="change")
 
     async def _as_it_is(self, kind: Kind, target: Target) -> dict[str, Any]:
-        """What a manifest says of an entity that is adopted; lists are asked once for all of a kind."""
+        """What a manifest says of an entity of which members are claimed; lists are asked once for a kind."""
         zone_ids = [target.zone_id] if target.zone_id else []
         key = (kind.name, target.zone_id or "")
         if key not in self._found:
@@ -224,6 +227,9 @@ class Steps:
             if kind is ROLE_ASSIGNMENT:
                 await assignments.revoke_assignment(self.unit, await entity_of(self.unit, kind, target))
             else:
+                if kind is POLICY_SET:
+                    policy_set = cast(PolicySet, await entity_of(self.unit, kind, target))
+                    await deciding.deactivate(self.unit, policy_set)
                 verb = Verb.ARCHIVE if Verb.ARCHIVE in kind.verbs else Verb.DELETE
                 parents = parents_of(self.unit, kind, target.zone_id)
                 await OPERATIONS[kind.name, verb](self.unit, kind, parents, target.id)

@@ -1,10 +1,13 @@
 """Which version of a policy set decides in a zone."""
 
+from typing import cast
+
 from runtime.domain.errors import BadRequest, Conflict
-from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, ZONE
+from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, ZONE, Verb
 from runtime.domain.kinds.policy import PolicySet, PolicySetVersion, PolicyVersion
-from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
-from runtime.services.management import bounds
+from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType
+from runtime.domain.policy.defaults import DEFAULT_SET
+from runtime.services.management import bounds, entities
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
@@ -65,15 +68,41 @@ async def _refuse_archived_entries(unit: Unit, version: PolicySetVersion) -> Non
 
 
 async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
-    """Let no version of a policy set decide any more. Raises Forbidden."""
+    """Let no version of a policy set decide any more: where one did, the zone's first policies do again.
+
+    A zone without any would refuse everything, and what is in force would depend on what was before.
+    Raises: Forbidden, where that has to be changed and the caller may not; as `activate`.
+    """
     zone_id, mode = policy_set.zone_id, PolicySetMode.ACTIVE.value
-    if await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
+    present = await bindings.of_sets(unit.conn, [policy_set.id], zone_id=zone_id)
+    if not any(one.mode == mode for one in present):
+        return
+    await entities.require_in(unit, POLICY_SET_VERSION, Verb.UPDATE, zone_id)
+    if (default := await _default_of(unit, zone_id)) is not None:
+        await activate(unit, *default)
+    elif await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
         await _refuse_others(unit, policy_set)
         before = {"policy_set_id": policy_set.id}
         await unit.record(
             "policy_sets.unbind", POLICY_SET.name, policy_set.id, zone_id, before=before, after=None
         )
         await touch(unit, zone_id, policy_set.id)
+
+
+async def _default_of(unit: Unit, zone_id: str) -> tuple[PolicySet, PolicySetVersion] | None:
+    """The policy set that a zone is born with, at its latest version; None when that cannot decide."""
+    within = {"zone_id": zone_id}
+    where = [
+        storage.Equals("name", (DEFAULT_SET,)),
+        storage.Equals("owner_type", (OwnerType.PLATFORM.value,)),
+    ]
+    found = [each async for each in storage.all_of(unit.conn, POLICY_SET, within=within, where=where)]
+    policy_set = cast(PolicySet, found[0]) if found else None
+    if policy_set is None or policy_set.archived_at or policy_set.latest_version_id is None:
+        return None
+    of_set = {**within, "policy_set_id": policy_set.id}
+    version = await storage.get(unit.conn, POLICY_SET_VERSION, policy_set.latest_version_id, within=of_set)
+    return policy_set, cast(PolicySetVersion, version)
 
 
 async def touch(unit: Unit, zone_id: str, policy_set_id: str) -> None:

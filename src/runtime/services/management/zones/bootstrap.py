@@ -9,7 +9,7 @@ from runtime.domain.kinds.role import Role
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, ProviderType
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.policy import schema
-from runtime.domain.policy.defaults import all_defaults
+from runtime.domain.policy.defaults import DEFAULT_SET, all_defaults
 from runtime.services import keys
 from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
@@ -17,7 +17,6 @@ from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
-DEFAULT_SET = "default-zone-policies"
 _PROVIDERS = (
     (ProviderType.SERVICE_STS, "service-sts", "Token service of this zone"),
     (ProviderType.SERVICE_VAULT, "service-vault", "Credential vault of this zone"),

@@ -21,11 +21,24 @@ async def update(
     unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a provider; one that speaks for others now ends what it signed in before."""
-    scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
-    after = await entities.patched(unit, PROVIDER, scope, before, patch)
+    scope, found = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
+    before = cast(Provider, found)
+    after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     stored = await entities.change(unit, PROVIDER, scope, before, after)
-    await end_what_rested_on(unit, cast(Provider, before), cast(Provider, stored))
+    await end_what_rested_on(unit, before, stored)
     return stored
+
+
+def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The patch; an issuer that is the identifier, as it is by default, follows it unless one is given."""
+    oauth2 = before.protocols.oauth2 if before.protocols else None
+    if "identifier" not in patch or oauth2 is None or oauth2.issuer != before.identifier:
+        return patch
+    protocols = patch.get("protocols", {})
+    given = protocols.get("oauth2", {}) if protocols is not None else None
+    if given is None or "issuer" in given:
+        return patch
+    return {**patch, "protocols": {**protocols, "oauth2": {**given, "issuer": None}}}
 
 
 async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:

@@ -1,0 +1,168 @@
+"""The real server under the reconciler's tests: `zoned`'s own changesets and snapshots, in this process.
+
+`RealWorld` has the methods of `fake_server.World` that plans are made and carried out by, so that one test
+can be run against both.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.reconciler.fake_server import Refused
+from tests.support.applying import Git
+from tests.support.factories import Company, found_company, opened_parts
+
+from reconciler.client.api import read_snapshot
+from reconciler.kinds import Entity, Kind, Kinds, Shape, Snapshot
+from reconciler.plan.comparing import normal
+from runtime.contract.changes import Changeset
+from runtime.domain.errors import ManagementError
+from runtime.domain.identifiers import new_id
+from runtime.domain.kinds import BY_NAME, Verb
+from runtime.services.management.changes import changesets
+from runtime.services.management.changes.changesets import Outcome
+from runtime.services.management.changes.snapshot import open_snapshot
+
+
+@dataclass(frozen=True)
+class RealWorld:
+    """An organization of a real server, driven as `World` is.
+
+    `tries`: each changeset is tried out before, which has to come to the same.
+    """
+
+    kinds: Kinds
+    company: Company
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    tries: bool = True
+
+    @classmethod
+    @contextmanager
+    def running(cls, kinds: Kinds, directory: Path, database_url: str) -> Iterator["RealWorld"]:
+        """An organization on a server over that database, whose tables are there."""
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+
+            async def begin() -> Company:
+                settings = {"database_url": database_url, "public_url": "https://zones.test"}
+                parts = await stack.enter_async_context(opened_parts(directory, **settings))
+                return await found_company(parts, "Example")
+
+            try:
+                yield cls(kinds, runner.run(begin()), runner.run)
+            finally:
+                runner.run(stack.aclose())
+
+    def another(self, *, tries: bool = True) -> "RealWorld":
+        """A new organization of the same server, with nothing in it."""
+        company = self.run(found_company(self.company.parts, f"Example {new_id()}"))
+        return RealWorld(self.kinds, company, self.run, tries)
+
+    def snapshot(self) -> Snapshot:
+        """The snapshot as the reconciler reads it."""
+        return read_snapshot(self.run(self._snapshot()))
+
+    async def _snapshot(self) -> bytes:
+        body, company = bytearray(), self.company
+        async with open_snapshot(
+            company.parts, company.caller, company.organization_id, (), "test"
+        ) as opened:
+            async for chunk in opened.chunks:
+                body += chunk
+        return bytes(body)
+
+    def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Apply a changeset. Raises Refused."""
+        changeset = Changeset.model_validate({**body, "plan_digest": f"{body['plan_digest']}-{new_id()}"})
+        try:
+            answer: dict[str, Any] = self.run(self._send(changeset)).answer
+        except ManagementError as refused:
+            problem = refused.problems[0] if refused.problems else None
+            field = problem.field or "" if problem else ""
+            raise Refused(refused.status, refused.code, refused.detail, field) from refused
+        return answer
+
+    async def _send(self, changeset: Changeset) -> Outcome:
+        company = self.company
+        if self.tries:
+            return await Git(company).send(changeset)
+        return await changesets.apply(
+            company.parts, company.caller, company.organization_id, changeset, request_id="test"
+        )
+
+    def write(self, kind: str, zone_id: str | None, entity_id: str, **patch: Any) -> None:
+        """Change an entity through the management API, as if somebody did it by hand."""
+        parents = {"zone_id": zone_id} if zone_id else {"organization_id": self.company.organization_id}
+        self.run(self.company.run(BY_NAME[kind], Verb.UPDATE, parents, entity_id, patch))
+
+    def make(self, kind: str, zone_id: str, **body: Any) -> str:
+        """Make an entity by hand; its id."""
+        made = self.run(self.company.run(BY_NAME[kind], Verb.CREATE, {"zone_id": zone_id}, body))
+        return str(made.id)
+
+
+def told(snapshot: Snapshot, kinds: Kinds) -> dict[str, Any]:
+    """What a snapshot says of customers' entities, by their names in git in place of ids.
+
+    What is the server's to make (slugs, addresses, revisions) is left out, or told by a name: it is another
+    each time. So is the organization's own zone.
+    """
+    names = {entity.id: _name(entity) for entity in snapshot.entities}
+    for entity in snapshot.entities:
+        for member, address in entity.spec.get("addresses", {}).items():
+            names[address] = f"{_name(entity)}/{member}"
+    zones = {entity.id for entity in snapshot.entities if entity.kind == "Zone" and entity.ownership}
+    found = {}
+    for entity in snapshot.entities:
+        if entity.id not in zones and entity.zone_id not in zones and entity.kind != "ServiceAccount":
+            continue
+        kind = kinds.by_name[entity.kind]
+        if entity.owner_type == "platform":
+            if entity.kind == "PolicySet" and entity.zone_id in zones:
+                found[f"{entity.kind}/{entity.handle}"] = {"active": entity.spec.get("active")}
+            continue
+        place = f"{names.get(entity.zone_id or '', '')}/{names[entity.id]}"
+        found[place] = _told(entity, kind, names)
+    return found
+
+
+def _name(entity: Entity) -> str:
+    return f"{entity.kind}/{entity.ownership.name if entity.ownership else entity.handle or '?'}"
+
+
+def _told(entity: Entity, kind: Kind, names: Mapping[str, str]) -> dict[str, Any]:
+    spec = {name: value for name, value in entity.spec.items() if name not in ("slug", "addresses")}
+    record = entity.ownership
+    return {
+        "spec": _named(kind.wire, spec, names),
+        "secrets_set": sorted(entity.secrets_set),
+        "ownership": record
+        and {
+            "owner": record.owner,
+            "name": record.name,
+            "fields": sorted(record.fields),
+            "applied": _named(kind.wire, record.applied, names),
+            "secret_versions": dict(record.secret_versions),
+            "protect": record.protect,
+        },
+    }
+
+
+def _named(shape: Shape, value: Any, names: Mapping[str, str]) -> Any:
+    """A value with names in place of ids, sets in order, and without what says nothing."""
+    if shape.nested and isinstance(value, dict):
+        members = {
+            name: _named(shape.members.get(name, Shape()), each, names) for name, each in value.items()
+        }
+        return {name: each for name, each in members.items() if each not in (None, [], {})}
+    if isinstance(value, dict):
+        return {name: _named(Shape(), each, names) for name, each in value.items()}
+    if isinstance(value, list):
+        named = [_named(Shape(), each, names) for each in value]
+        return sorted(named) if shape.unordered else named
+    if value is None or value == normal(shape, None):
+        return None
+    return names.get(value, value) if isinstance(value, str) else value
