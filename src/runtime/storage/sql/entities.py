@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
-from runtime.storage.sql import audiences, names
+from runtime.storage.sql import audiences, names, parked
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
@@ -69,7 +69,7 @@ async def find_by(
     if member != "id" and "archived_at" in table.c:
         query = query.where(table.c.archived_at.is_(None))
     row = (await conn.execute(query)).one_or_none()
-    return None if row is None else converter(kind).entity(row)
+    return None if row is None else parked.as_called(conn, kind, converter(kind).entity(row))
 
 
 async def many(conn: AsyncConnection, kind: Kind, ids: Sequence[str], *, within: Within) -> list[Entity]:

@@ -82,6 +82,15 @@ async def retake(conn: AsyncConnection, kind: Kind, row: Row) -> None:
     await conn.execute(update(subjects).where(*of_it, subjects.c.key != keys[0]).values(is_held=False))
 
 
+async def step_aside(conn: AsyncConnection, kind: Kind, entity_id: str, name: str, *, tenant_id: str) -> None:
+    """Let a name of an entity that is about to be renamed, or to go, be taken by another before that."""
+    if _subject_member(kind) is None:
+        return
+    keys = (rules.key_of(name), rules.key_as_written(name))
+    of_it = (subjects.c.zone_id == tenant_id, subjects.c.holder_id == entity_id, subjects.c.key.in_(keys))
+    await conn.execute(update(subjects).where(*of_it).values(is_held=False))
+
+
 async def leave(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
     """Note that an entity goes. Its names stay behind, and name nobody but who comes back as the same."""
     if _subject_member(kind) is None:

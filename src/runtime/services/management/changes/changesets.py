@@ -255,6 +255,14 @@ async def _run(
     owners = Owners(changeset.owner, changeset.source.model_dump(exclude_none=True))
     await owners.load(unit, changeset.operations)
     steps = Steps(unit, owners, checked, standing)
+    try:
+        await steps.handles.load(changeset.operations, standing)
+        return await _steps(steps, changeset, progress)
+    finally:
+        steps.handles.end()
+
+
+async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) -> list[Target]:
     total = len(changeset.operations)
     results: list[Target] = []
     for index, operation in enumerate(changeset.operations):
@@ -267,7 +275,7 @@ async def _run(
     await _finish(steps.extras.remaining(), steps.extras.finish)
     await steps.extras.refresh_active_sets()
     await _finish(steps.removals(), steps.remove)
-    await owners.flush(unit)
+    await steps.owners.flush(steps.unit)
     if progress is not None:
         await progress(total, total)
     return results

@@ -25,6 +25,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import bounds, entities
 from runtime.services.management.changes import entity_specs
 from runtime.services.management.changes.extras import Extras, Later
+from runtime.services.management.changes.handles import Handles, handle_in
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pointers import has_pointers
 from runtime.services.management.changes.references import References, Target, entity_of, parents_of
@@ -60,6 +61,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         self.extras = Extras(self.unit)
+        self.handles = Handles(self.unit)
         self._references = References(self.unit)
 
     async def run(self, index: int, operation: Operation) -> Target:
@@ -139,6 +141,7 @@ class Steps:
             made: Entity = await self._assign(str(zone_id), parts.extras)
         else:
             parents = parents_of(unit, kind, zone_id)
+            await self.handles.make_way(kind, zone_id, None, handle_in(kind, operation))
             made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, parents, parts.body)
             if parts.late:
                 made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, parts.late)
@@ -185,7 +188,11 @@ class Steps:
             if update is None:
                 raise ValidationFailed(f"a {kind.name} cannot change; replace it")
             parents = parents_of(unit, kind, target.zone_id)
+            handle = handle_in(kind, operation)
+            await self.handles.make_way(kind, target.zone_id, target.id, handle)
             changed = await update(unit, kind, parents, target.id, patch)
+            if handle is not None:
+                self.handles.settle(kind, target.id)
         await self.extras.take(Later(index, operation, kind, target, parts.extras), changed)
         written = {**_pruned(operation.spec), **patch, **parts.extras}
         known = self.owners.fields_of(kind, target.id)
@@ -238,6 +245,7 @@ class Steps:
             # It was there when the changeset began: it went with something deleted just before.
             if (kind.name, target.id) not in self.standing:
                 raise
+        self.handles.settle(kind, target.id)
         self.owners.drop(kind, target.id)
 
     async def _rename_or_release(self, operation: Operation, kind: Kind, target: Target) -> None:

@@ -1,0 +1,69 @@
+"""Handles that make way within a transaction: they are unique when it ends, not in the middle of it.
+
+Neither database puts off the check of a unique index. So who is about to get another handle, or to go, lays
+its own down for whoever takes it: in the table there is a stand-in, and every read by id tells the handle.
+"""
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import Entity, Kind
+from runtime.storage.sql import names
+from runtime.storage.sql.derived import tenant
+from runtime.storage.sql.tables import TABLES
+
+_PARKED = "zonewright parked handles"  # in `info` of a connection
+_STAND_IN = "urn:zonewright:parked:"  # before the entity's id: what every kind takes for a handle
+_BATCH = 500
+E_ = TypeVar("E_", bound=Entity)
+
+
+async def handles_of(
+    conn: AsyncConnection, kind: Kind, ids: Collection[str], *, organization_id: str
+) -> dict[str, str]:
+    """Entity -> handle, for those of these entities that have one."""
+    table, wanted, found = TABLES[kind.name], sorted(ids), {}
+    for start in range(0, len(wanted), _BATCH):
+        query = select(table.c.id, table.c[str(kind.handle)]).where(
+            table.c.organization_id == organization_id, table.c.id.in_(wanted[start : start + _BATCH])
+        )
+        found.update({row[0]: row[1] for row in await conn.execute(query) if row[1] is not None})
+    return found
+
+
+async def park(conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *, tenant_id: str) -> None:
+    """Let an entity lay down its handle. It has to be written again, or to go, in the same transaction."""
+    table, owner = TABLES[kind.name], str(tenant(kind))
+    await names.step_aside(conn, kind, entity_id, handle, tenant_id=tenant_id)
+    await conn.execute(
+        update(table)
+        .where(table.c[owner] == tenant_id, table.c.id == entity_id)
+        .values({str(kind.handle): f"{_STAND_IN}{entity_id}"})
+    )
+    _parked(conn)[kind.name, entity_id] = handle
+
+
+def take_back(conn: AsyncConnection, kind: Kind, entity_id: str) -> None:
+    """An entity that had laid down its handle has been written or is gone."""
+    _parked(conn).pop((kind.name, entity_id), None)
+
+
+def forget(conn: AsyncConnection) -> None:
+    """The transaction ends: the connection serves another one after it."""
+    conn.info.pop(_PARKED, None)
+
+
+def as_called(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:
+    """An entity as it is called, also while its handle is laid down."""
+    held = conn.info.get(_PARKED)
+    if not held or (handle := held.get((kind.name, entity.id))) is None:
+        return entity
+    return entity.model_copy(update={str(kind.handle): handle})
+
+
+def _parked(conn: AsyncConnection) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], Any] = conn.info.setdefault(_PARKED, {})
+    return found
