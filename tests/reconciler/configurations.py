@@ -52,6 +52,16 @@ PROVIDER = optional(
 )
 
 
+def identifiers(draw: st.DrawFn, specs: dict[str, dict[str, Any]], prefix: str = "") -> None:
+    """Give these identifiers, no two the same, or none: those of others, and their own names, included."""
+    if draw(st.booleans()):
+        return
+    count = len(specs)
+    chosen = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=count, max_size=count))
+    for spec, identifier in zip(specs.values(), chosen, strict=True):
+        spec["identifier"] = prefix + identifier
+
+
 @st.composite
 def configurations(draw: st.DrawFn) -> list[Manifest]:
     """A valid configuration of one zone: references lead only to what is in it."""
@@ -60,6 +70,8 @@ def configurations(draw: st.DrawFn) -> list[Manifest]:
     roles = {name: spec for name, spec in roles.items() if "identifier" not in spec or name == "a"}
     applications: dict[str, dict[str, Any]] = {name: {} for name in draw(st.sets(st.sampled_from(NAMES)))}
     resources: dict[str, dict[str, Any]] = {name: {} for name in draw(st.sets(st.sampled_from(NAMES)))}
+    for specs, prefix in ((groups, ""), (providers, "https://p.example/"), (applications, "")):
+        identifiers(draw, specs, prefix)
     for name, spec in providers.items():
         spec.setdefault("identifier", f"https://p.example/{name}")
     late = optional(user_identity_provider=one_of(providers)) if providers else st.just({})

@@ -223,16 +223,30 @@ class _Run:
     def __init__(self, world: World, body: Mapping[str, Any]) -> None:
         self.world, self.body = world, body
         self.local: dict[str, str] = {}
+        self.index = 0
+        self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
 
     def run(self) -> list[dict[str, Any]]:
         results = []
         for index, operation in enumerate(self.body["operations"]):
+            self.index = index
             try:
                 results.append({"index": index, "status": "done", **self.one(operation)})
             except Refused as error:
                 error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
                 raise
+        self.check_handles()
         return results
+
+    def check_handles(self) -> None:
+        """Handles are unique when a changeset ends."""
+        present = [(each["zone_id"], each["kind"], each["handle"]) for each in self.world.entities.values()]
+        for index, entity in self.handles:
+            mine = (entity["zone_id"], entity["kind"], entity["handle"])
+            if entity["id"] in self.world.entities and present.count(mine) > 1:
+                member = self.world.kinds.by_name[entity["kind"]].handle
+                where = f"operations[{index}].spec.{member}"
+                raise Refused(409, "conflict", f"`{entity['handle']}` is taken", where)
 
     def one(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         op = operation["op"]
@@ -298,10 +312,8 @@ class _Run:
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
         entity["spec"] = in_lower_case(kind.wire, self.world.merged(entity, resolved))
         self.world.finish(entity)
-        handles = [(each["zone_id"], each["kind"], each["handle"]) for each in self.world.entities.values()]
-        mine = (entity["zone_id"], entity["kind"], entity["handle"])
-        if entity["handle"] is not None and kind.handle in kind.wire.members and handles.count(mine) > 1:
-            raise Refused(409, "conflict", f"`{entity['handle']}` is taken", f"spec.{kind.handle}")
+        if entity["handle"] is not None and kind.handle in kind.wire.members:
+            self.handles.append((self.index, entity))
         before = entity["ownership"] or {"applied": {}, "fields": []}
         claimed = [
             path

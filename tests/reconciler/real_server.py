@@ -98,6 +98,11 @@ class RealWorld:
         parents = {"zone_id": zone_id} if zone_id else {"organization_id": self.company.organization_id}
         self.run(self.company.run(BY_NAME[kind], Verb.UPDATE, parents, entity_id, patch))
 
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What a table has of this organization."""
+        rows: list[dict[str, Any]] = self.run(Git(self.company).rows(table))
+        return [row for row in rows if row["organization_id"] == self.company.organization_id]
+
     def make(self, kind: str, zone_id: str, **body: Any) -> str:
         """Make an entity by hand; its id."""
         made = self.run(self.company.run(BY_NAME[kind], Verb.CREATE, {"zone_id": zone_id}, body))
@@ -144,25 +149,29 @@ def _told(entity: Entity, kind: Kind, names: Mapping[str, str]) -> dict[str, Any
             "owner": record.owner,
             "name": record.name,
             "fields": sorted(record.fields),
-            "applied": _named(kind.wire, record.applied, names),
+            "applied": _named(kind.wire, record.applied, names, entity.spec),
             "secret_versions": dict(record.secret_versions),
             "protect": record.protect,
         },
     }
 
 
-def _named(shape: Shape, value: Any, names: Mapping[str, str]) -> Any:
-    """A value with names in place of ids, sets in order, and without what says nothing."""
+def _named(shape: Shape, value: Any, names: Mapping[str, str], whole: Mapping[str, Any] | None = None) -> Any:
+    """A value with names in place of ids, sets in order, and without what says nothing: defaults, and nulls.
+
+    `whole`: the spec around it, whose members may be defaults.
+    """
+    whole = whole if whole is not None else value
     if shape.nested and isinstance(value, dict):
-        members = {
-            name: _named(shape.members.get(name, Shape()), each, names) for name, each in value.items()
-        }
+        below = shape.members
+        members = {name: _named(below.get(name, Shape()), each, names, whole) for name, each in value.items()}
         return {name: each for name, each in members.items() if each not in (None, [], {})}
     if isinstance(value, dict):
-        return {name: _named(Shape(), each, names) for name, each in value.items()}
+        return {name: _named(Shape(), each, names, whole) for name, each in value.items()}
     if isinstance(value, list):
-        named = [_named(Shape(), each, names) for each in value]
+        named = [_named(Shape(), each, names, whole) for each in value]
         return sorted(named) if shape.unordered else named
-    if value is None or value == normal(shape, None):
+    by_default = shape.default_from is not None and value == whole.get(shape.default_from)
+    if value is None or by_default or value == normal(shape, None):
         return None
     return names.get(value, value) if isinstance(value, str) else value

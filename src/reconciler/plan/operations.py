@@ -68,6 +68,11 @@ class Operations:
         values = {
             each.path: each.after for each in changes if each.state in CHANGING and each.path != PROTECT
         }
+        # What would follow the member that it has its value from is said again, so that it stays.
+        kind = match.manifest.kind
+        values |= {
+            path: value for path, value in match.wanted.items() if kind.leaf(path).default_from in values
+        }
         now, later = self._split(values)
         operation = {
             "op": op,

@@ -28,8 +28,8 @@ def histories(before: list[list[Manifest]], wanted: list[Manifest], world: AnyWo
     for manifests in [*before, wanted]:
         plan = settle(world, manifests)
         left = plan_for(world, manifests)
-        assert not plan.count(State.CONFLICT), plan.as_json()
-        assert left.empty, (plan.as_json(), left.as_json())
+        assert not plan.count(State.CONFLICT), str([each.as_json() for each in plan.actions])
+        assert left.empty, str([each.as_json() for each in (*left.actions, *plan.actions)])
 
 
 class TestAnyHistory:
@@ -129,6 +129,21 @@ class TestBase:
         settle(any_world, staff)
 
         assert plan_for(any_world, staff).empty
+
+    @pytest.mark.parametrize("said_before", [False, True])
+    def test_an_issuer_that_git_says_does_not_follow(self, any_world: AnyWorld, said_before: bool) -> None:
+        """A provider's issuer is its identifier unless git says it, also where both were the same before."""
+        issuer = {"protocols": {"oauth2": {"issuer": "https://a.example"}}}
+        corp = manifest("Provider", "corp", name="Corp", identifier="https://a.example")
+        company = changed([zone(), corp], "Provider", "corp", **(issuer if said_before else {}))
+        settle(any_world, company)
+        wanted = changed(company, "Provider", "corp", identifier="https://b.example", **issuer)
+        settle(any_world, wanted)
+
+        assert plan_for(any_world, wanted).empty
+        assert (
+            _found(any_world, "Provider", "corp").spec["protocols"]["oauth2"]["issuer"] == "https://a.example"
+        )
 
 
 class TestInForce:
