@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.applying import Git, app, create, on, ref, update
 
-from runtime.domain.errors import Conflict, ValidationFailed
+from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
 
 PERMIT = "permit(principal, action, resource);"
@@ -150,14 +150,17 @@ async def test_one_policy_set_makes_way_for_another(git: Git, zone: str) -> None
     assert await git.names("Policy") == {"b"}
 
 
-async def test_set_that_decides_cannot_go(git: Git, zone: str) -> None:
-    """Deleting what decides, with nothing in its place, is refused."""
+async def test_when_the_set_that_decides_goes(git: Git, zone: str) -> None:
+    """Where git has nothing in its place, the zone's first policies decide again, as before it."""
+    first = await git.bound_version(zone)
     await git.apply(
         create("Policy", "a", zone, cedar=PERMIT),
         create("PolicySet", "main", zone, policies=[ref("Policy", "a")]),
     )
-    with pytest.raises(Conflict, match="activate another"):
-        await git.apply(on("delete", "PolicySet", git.id("PolicySet", "main")))
+    assert (await git.bound_version(zone))["id"] != first["id"]
+    await git.apply(on("delete", "PolicySet", git.id("PolicySet", "main")))
+    assert (await git.bound_version(zone))["id"] == first["id"]
+    assert await git.names("PolicySet") == set()
 
 
 async def test_archived_name_is_free(git: Git, zone: str) -> None:
