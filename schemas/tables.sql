@@ -392,6 +392,7 @@ CREATE TABLE policies (
     zone_id VARCHAR NOT NULL,
     name VARCHAR NOT NULL,
     description VARCHAR,
+    absent_names JSON,
     owner_type VARCHAR NOT NULL,
     target_type VARCHAR NOT NULL,
     archived_at TIMESTAMP WITH TIME ZONE,

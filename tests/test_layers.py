@@ -47,6 +47,7 @@ MAY_IMPORT["reconciler.kinds"] = frozenset()
 MAY_IMPORT["reconciler.documents"] = frozenset()
 MAY_IMPORT["reconciler.output_schemas"] = frozenset({"reconciler.documents"})
 MAY_IMPORT["reconciler.plan"] = frozenset({"reconciler.documents", "reconciler.kinds"})
+MAY_IMPORT["reconciler.cedar"] = frozenset()
 MAY_IMPORT["reconciler.files"] = frozenset()
 MAY_IMPORT["reconciler.terminal"] = frozenset()
 for _part in ("manifests", "client"):
@@ -59,6 +60,7 @@ for _part in ("apply", "report"):
         for other in ("client", "documents", "files", "kinds", "manifests", "objections", "plan")
     )
 MAY_IMPORT["reconciler.report"] |= {"reconciler.terminal"}
+MAY_IMPORT["reconciler.manifests"] |= {"reconciler.cedar"}
 MAY_IMPORT["reconciler.variables"] = frozenset()
 for _part in ("apply", "client"):
     MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}

@@ -2,7 +2,7 @@
 
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape
-from .values import Entity, External, InForce, Manifest, Origin, Ownership, Part, Snapshot
+from .values import Entity, External, InForce, Manifest, Origin, Outside, Ownership, Part, Snapshot
 
 __all__ = [
     "ABSENT",
@@ -13,6 +13,7 @@ __all__ = [
     "Kinds",
     "Manifest",
     "Origin",
+    "Outside",
     "Ownership",
     "Part",
     "Ref",

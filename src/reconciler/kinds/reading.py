@@ -79,8 +79,12 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         for name in spec.members
         if name.endswith(_FILE) and name.removesuffix(_FILE) in spec.members
     }
-    without_files = Shape(
-        members={name: shape for name, shape in spec.members.items() if name not in files},
+    about_members = schema["properties"]["spec"]["properties"]
+    local = frozenset(name for name, member in about_members.items() if member.get("x-local"))
+    sent = Shape(
+        members={
+            name: shape for name, shape in spec.members.items() if name not in files and name not in local
+        },
         required=spec.required,
     )
     paths = list(find_paths(spec))
@@ -95,8 +99,10 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         requires=tuple(about.get("requires", ())),
         schema=schema,
         spec=spec,
-        wire=to_wire(without_files),
+        wire=to_wire(sent),
         files=files,
+        cedar={name: each["x-cedar"] for name, each in about_members.items() if "x-cedar" in each},
+        local=local,
         references=tuple((path, shape.ref) for path, shape in paths if shape.ref),
         addresses=tuple(path for path, shape in paths if shape.address),
         secrets=tuple(path for path, shape in paths if shape.secret),

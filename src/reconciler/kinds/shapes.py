@@ -93,6 +93,8 @@ class Kind:
         handle_decided: values of `type` with which the handle is the server's to decide.
         order: position in creation order, parents first.
         files: spec members that hold a path -> the member that takes the file's text.
+        cedar: spec members that are Cedar text -> the words that it may use, as the schema lists them.
+        local: spec members that stay in git: they are checked and not sent.
         references, addresses: paths (spec member names) of all members that refer to others.
         secrets: paths of members that take a secret reference.
         sole: spec members that are true for one object of a zone at most.
@@ -115,6 +117,8 @@ class Kind:
     addresses: tuple[tuple[str, ...], ...]
     secrets: tuple[tuple[str, ...], ...]
     sole: tuple[str, ...] = ()
+    cedar: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
     shown_once: Mapping[str, Any] | None = None
     handle_decided: frozenset[str] = frozenset()
     _leaves: dict[str, Shape] = field(default_factory=dict, compare=False, repr=False)

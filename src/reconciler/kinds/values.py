@@ -24,6 +24,13 @@ class External(NamedTuple):
     owner_type: str | None = None
 
 
+class Outside(NamedTuple):
+    """An entity of the same zone that a manifest counts on and that is not in git."""
+
+    kind: str
+    handle: str
+
+
 class Key(NamedTuple):
     """The identity of a manifest: unique in a configuration."""
 
@@ -39,8 +46,11 @@ class Key(NamedTuple):
 class Manifest:
     """One document that passed every check.
 
-    `spec` is as written, with the text of files put in place of their paths. `folder` is the manifest's
-    directory relative to the configuration's root: what paths in it are relative to.
+    Attributes:
+        spec: as written, with the text of files put in place of their paths, without what stays in git.
+        folder: the manifest's directory, which paths in it are relative to; itself relative to the root.
+        files: spec member -> path, relative to the root, of the file that its text came from.
+        outside: what its texts name that is not in git.
     """
 
     kind: Kind
@@ -51,6 +61,19 @@ class Manifest:
     labels: Mapping[str, str] = field(default_factory=dict)
     lifecycle: Mapping[str, Any] = field(default_factory=dict)
     folder: str = "."
+    files: Mapping[str, str] = field(default_factory=dict)
+    outside: tuple[Outside, ...] = ()
+
+    @property
+    def handle(self) -> str | None:
+        """What the entity is called in its zone; None when the server decides that, or it has no handle."""
+        name = self.kind.handle_of(self.spec)
+        if name is None:
+            return None
+        value = self.spec.get(name)
+        if value is None or name not in self.kind.spec.members:
+            return self.name
+        return value if isinstance(value, str) else None
 
     @property
     def key(self) -> Key:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any
 
+from reconciler.cedar import CedarProblem, Words, read_policies
 from reconciler.files import FileRefused
-from reconciler.kinds import Manifest, Origin, Ref
+from reconciler.kinds import Manifest, Origin, Outside, Ref
 from reconciler.kinds.values import Key
 
-from .diagnostics import Diagnostic, bounded, suggest
+from .diagnostics import Diagnostic, bounded, diagnose, suggest
 from .encoding import NotText, decode
 from .placing import Shown, more_problems
+from .policy_names import PolicyNames
 from .positions import Path
 from .sources import MAX_FILE_BYTES, Source
+from .text_places import span_inside, span_of
 from .yaml_reader import Document, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
@@ -25,7 +29,7 @@ def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Man
     """The manifests with the text of their files put in, and what is wrong among them."""
     check = _Check(source, manifests)
     check.duplicates()
-    completed = [check.with_files(manifest) for manifest in manifests]
+    completed = [check.without_local(check.with_files(manifest)) for manifest in manifests]
     for manifest in manifests:
         check.zone(manifest)
         check.references(manifest)
@@ -48,6 +52,7 @@ class _Check:
         self._shown: dict[Origin, Shown] = {}
         self._sole: dict[tuple[str | None, str, str], Manifest] = {}
         self._read: dict[str, tuple[str, dict[int, Document]]] = {}
+        self._words: dict[str, Words] = {}
 
     def duplicates(self) -> None:
         for manifest in self.manifests:
@@ -126,12 +131,15 @@ class _Check:
     def with_files(self, manifest: Manifest) -> Manifest:
         """The manifest with each `*_file` member replaced by the text of the file it names."""
         spec = dict(manifest.spec)
+        files = {}
         for member, target in manifest.kind.files.items():
             if member in spec:
-                text = self.text(manifest, member, spec.pop(member), f".{target}")
+                name = spec.pop(member)
+                text = self.text(manifest, member, name, f".{target}")
                 if text is not None:
                     spec[target] = text
-        return replace(manifest, spec=spec) if spec != manifest.spec else manifest
+                    files[target] = self.source.relative(self.source.opener.place(name, manifest.folder))
+        return replace(manifest, spec=spec, files=files) if spec != manifest.spec else manifest
 
     def text(self, manifest: Manifest, member: str, name: str, ending: str) -> str | None:
         """The text of a file beside a manifest; it must lie inside the configuration's root."""
@@ -149,6 +157,36 @@ class _Check:
             self.tell(manifest, at, "encoding", f"`{bounded(name)}`{where}: {error.message}")
         return None
 
+    def without_local(self, manifest: Manifest) -> Manifest:
+        """The manifest as it is compared: its texts are checked, and what stays in git has done its part."""
+        outside = [each for member in manifest.kind.cedar for each in self.cedar(manifest, member)]
+        local = manifest.kind.local & manifest.spec.keys()
+        if not local:
+            return manifest
+        spec = {name: value for name, value in manifest.spec.items() if name not in local}
+        return replace(manifest, spec=spec, outside=tuple(outside))
+
+    def cedar(self, manifest: Manifest, member: str) -> tuple[Outside, ...]:
+        """Check a text in Cedar; what it counts on that is not in git."""
+        text = manifest.spec.get(member)
+        if text is None:
+            return ()
+        words = self._words.setdefault(manifest.kind.name, Words.read(manifest.kind.cedar[member]))
+        reading = read_policies(text, words)
+        problems = list(reading.problems)
+        if reading.readable:
+            problems += self.names.unknown(manifest, words, reading.mentions)
+            for path, code, message in self.names.misplaced(manifest, words, reading.mentions):
+                self.tell(manifest, path, code, message)
+        for problem in problems:
+            self.tell_text(manifest, member, text, problem)
+        return self.names.outside(manifest, words)
+
+    @cached_property
+    def names(self) -> PolicyNames:
+        """What policies can name."""
+        return PolicyNames(self.manifests)
+
     def siblings(self, manifest: Manifest, name: str) -> tuple[str, list[str]]:
         """The last step of a path, and the names that are there instead."""
         file = FilePath(self.source.opener.place(name, manifest.folder))
@@ -156,14 +194,43 @@ class _Check:
 
     def tell(self, manifest: Manifest, path: Path, code: str, message: str) -> None:
         """Report at a member of a manifest; its file is read again to learn where that stands."""
-        if len(self.found) >= MOST_FINDINGS:
-            self.more += 1
+        if not self.full():
+            text, shown = self.shown(manifest)
+            place = manifest.origin.path
+            self.found.append(shown.diagnose(place, text, path, code, message))
+
+    def tell_text(self, manifest: Manifest, member: str, text: str, problem: CedarProblem) -> None:
+        """Report at a place in a text, which has a file of its own or stands in the manifest."""
+        if self.full():
             return
+        message = f"{problem.message}{suggest(problem.word, problem.known)}"
+        span = span_of(text, problem.begin, problem.end)
+        if member in manifest.files:
+            self.found.append(diagnose(manifest.files[member], text, span, problem.code, message, ()))
+            return
+        source, shown = self.shown(manifest)
+        place, inside = shown.places.get(("spec", member)), None
+        if place is not None:
+            inside = span_inside(source, place.value, text, problem.begin, problem.end)
+        path = manifest.origin.path
+        self.found.append(
+            shown.diagnose(path, source, ("spec", member), problem.code, message, inside=inside)
+        )
+
+    def full(self) -> bool:
+        """Tell whether there are more findings than anybody would read, and count this one."""
+        if len(self.found) < MOST_FINDINGS:
+            return False
+        self.more += 1
+        return True
+
+    def shown(self, manifest: Manifest) -> tuple[str, Shown]:
+        """The file of a manifest, and what of its document may be shown."""
         origin = manifest.origin
         text, documents = self.located(origin.path)
         if origin not in self._shown:
             self._shown[origin] = Shown(documents[origin.line], manifest.kind)
-        self.found.append(self._shown[origin].diagnose(origin.path, text, path, code, message, on_key=False))
+        return text, self._shown[origin]
 
     def located(self, path: str) -> tuple[str, dict[int, Document]]:
         if path not in self._read:

@@ -19,7 +19,7 @@ _ARTICLES = {
     "boolean": "`true` or `false`",
     "null": "null",
 }
-_EMAIL, _URI, _PLAIN = "a@b", "a:b", "a b"
+_EMAIL, _URI, _PLAIN, _ENTITY = "a@b", "a:b", "a b", 'A::"b"'
 # Words that a pattern takes -> what to say of it. The first of each pair stands for the whole.
 _PATTERNS: Mapping[frozenset[str], str] = {
     frozenset({_EMAIL}): "must be an e-mail address",
@@ -31,6 +31,7 @@ _PATTERNS: Mapping[frozenset[str], str] = {
         "takes lower-case letters and digits, with single `-` or `_` between them"
     ),
     frozenset({"ab", "AB", "a_b"}): "takes letters, digits and `_`, and does not begin with a digit",
+    frozenset({_ENTITY}): 'must be the name of an entity, written as in policies: `Group::"staff"`',
 }
 _MEANT = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _NO_SPACE = re.compile(r"[A-Za-z_][\w-]*:\S")
@@ -163,6 +164,8 @@ def _pattern_told(pattern: str) -> str:
     """A pattern in words, as far as trying it shows what it is for."""
     words = (_EMAIL, _URI, _PLAIN, "ab", "AB", "a-b", "a_b", "<")
     taken = frozenset(each for each in words if re.search(pattern, each))
+    if not taken and re.search(pattern, _ENTITY):
+        taken = frozenset({_ENTITY})
     return _PATTERNS.get(taken, f"must match `{pattern}`")
 
 

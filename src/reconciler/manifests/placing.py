@@ -90,10 +90,18 @@ class Shown:
             )
 
     def diagnose(
-        self, path: str, text: str, at: Path, code: str, message: str, *, on_key: bool
+        self,
+        path: str,
+        text: str,
+        at: Path,
+        code: str,
+        message: str,
+        *,
+        on_key: bool = False,
+        inside: Span | None = None,
     ) -> Diagnostic:
-        """A finding at a path of the document."""
-        span = find_span(self.places, at, on_key=on_key)
+        """A finding at a path of the document, or at a place inside what stands there."""
+        span = inside or find_span(self.places, at, on_key=on_key)
         comments = self._ends.get(span.line, 0)
         return diagnose(path, text, span, code, message, self.hidden, comments=comments)
 

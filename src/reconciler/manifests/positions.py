@@ -27,6 +27,12 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=2)
+def line_starts(text: str) -> tuple[int, ...]:
+    """The offsets at which the lines of a text begin, as the parser counts them."""
+    return (0, *(found.end() for found in _LINE_END.finditer(text)))
+
+
+@lru_cache(maxsize=2)
 def split_lines(text: str) -> tuple[str, ...]:
     """The lines of a text, as the parser counts them, without their ends."""
     return tuple(_LINE_END.split(text))

@@ -102,19 +102,9 @@ class Matcher:
         self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
         for number, manifest in enumerate(ordered, 1):
             match = Match(manifest, local_id=f"{manifest.kind.name.lower()}-{number}")
-            match.handle = self._handle(manifest)
+            match.handle = manifest.handle
             self._find(match)
             self.matches[manifest.key] = match
-
-    def _handle(self, manifest: Manifest) -> str | None:
-        kind = manifest.kind
-        handle = kind.handle_of(manifest.spec)
-        if handle is None:
-            return None
-        value = manifest.spec.get(handle)
-        if value is None or handle not in kind.spec.members:
-            return manifest.name
-        return value if isinstance(value, str) else None
 
     def _zone_id(self, manifest: Manifest) -> str | None:
         """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
@@ -154,6 +144,23 @@ class Matcher:
             if entity.ownership.owner != self.owner:
                 match.foreign = entity.ownership.owner
         return None
+
+    def missing(self, match: Match) -> list[str]:
+        """What the manifest's texts name as not in git, and the zone does not have, or not after this plan.
+
+        Of a zone that is yet to be created, the server finds it out.
+        """
+        zone_id = self._zone_id(match.manifest)
+        return [
+            f"there is no {kind} `{handle}` on the server, which a policy names"
+            for kind, handle in match.manifest.outside
+            if zone_id != ""
+            and not any(map(self._stays, self.index.by_handle.get((zone_id, kind, handle), ())))
+        ]
+
+    def _stays(self, entity: Entity) -> bool:
+        record = entity.ownership
+        return entity.id in self.taken or record is None or record.owner != self.owner
 
     def resolve(self, match: Match) -> None:
         """Fill `wanted` and `secrets`: the spec on the wire, in leaves, without what the manifest ignores."""

@@ -280,7 +280,7 @@ class TestFiles:
 
     def test_a_link_out_of_the_repository_is_refused(self, config: Any, tmp_path: Path, kinds: Kinds) -> None:
         """It is the file that counts, not its name."""
-        (tmp_path / "outside.cedar").write_text("x")
+        (tmp_path / "outside.cedar").write_text("permit (principal, action, resource);")
         config.write("zone.yaml", ZONE)
         (config.path / "in.cedar").symlink_to(tmp_path / "outside.cedar")
         config.write(
@@ -295,7 +295,7 @@ class TestFiles:
     ) -> None:
         """The repository is the nearest parent with `.git`."""
         (tmp_path / ".git").mkdir()
-        (tmp_path / "outside.cedar").write_text("x")
+        (tmp_path / "outside.cedar").write_text("permit (principal, action, resource);")
         config.write("zone.yaml", ZONE)
         text = "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: ../outside.cedar}\n"
         config.write("p.yaml", HEAD + text)

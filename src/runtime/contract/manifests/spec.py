@@ -1,6 +1,7 @@
 """The schema of a manifest's `spec`: the members that git has a say in."""
 
 from runtime.contract.bodies import is_mixed, settable
+from runtime.contract.manifests.cedar import cedar_words
 from runtime.contract.manifests.values import manifest_name, member_schema
 from runtime.contract.schema import Schema
 from runtime.domain.kinds.base import Kind, Verb
@@ -45,12 +46,19 @@ def spec_schema(kind: Kind) -> Schema:
     if kind.variants and (needs := _variant_needs(kind, required)):
         result["allOf"] = needs
     if kind.name == "Policy":
-        properties["cedar"]["description"] = "The policy's text in Cedar."
+        properties["cedar"] |= {"description": "The policy's text in Cedar.", "x-cedar": cedar_words()}
         properties["cedar_file"] = {
             "type": "string",
             "minLength": 1,
             "description": "Path of a `.cedar` file, relative to the manifest.",
         }
+        names = properties["absent_names"]
+        properties["external_names"] = {
+            **names,
+            "description": "Entities that the text names and that are in the zone, but not in git.",
+            "x-local": True,
+        }
+        names["description"] = "Entities that the text names and that the zone need not have."
         required.remove("cedar")
         result["oneOf"] = [{"required": ["cedar"]}, {"required": ["cedar_file"]}]
     if required or kind.name == "Policy":

@@ -163,6 +163,7 @@ _VALUES: dict[str, Any] = {
     "UserGroup.identifier": "platform-team",
     "Policy.name": "Calendar in office hours",
     "Policy.description": "The calendar agent works from 8 to 18",
+    "Policy.absent_names": ['Group::"leavers"'],
     "PolicySet.name": "Acme product policies",
     "Role.description": "May read everything",
     "Organization.name": "Acme",

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any
 
+from pydantic import Field, StringConstraints
+
 from runtime.domain.kinds.base import ARCHIVED_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
 from runtime.domain.kinds.values import (
@@ -17,6 +19,12 @@ from runtime.domain.kinds.values import (
     Timestamp,
 )
 from runtime.domain.kinds.zone import ZONE
+
+# Entities as policies write them, each with the escapes that Cedar has in strings.
+EntityName = Annotated[
+    str, StringConstraints(max_length=4096, pattern=r'^[A-Za-z_][A-Za-z0-9_]*::"(?:[^"\\]|\\.)*"$')
+]
+Names = Annotated[list[EntityName], Field(max_length=1_000)]
 
 
 class ActorUser(Part):
@@ -36,6 +44,8 @@ class Policy(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     name: Annotated[Name, Mark.HANDLE]
     description: Annotated[Description | None, Mark.KEPT] = None
+    # What its text may name though the zone has nothing of that name: `Group::"leavers"`.
+    absent_names: Annotated[Names | None, Mark.SET] = None
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
     target_type: Annotated[PolicyTargetType, Mark.INTERNAL] = PolicyTargetType.ZONE
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None

@@ -1,0 +1,388 @@
+"""Reads Cedar policies for what they name: entities, actions, attributes, each with its place.
+
+The grammar is the engine's, and laxer where nothing is named: what this refuses the engine refuses, too, and
+what only the engine knows (types, functions, sizes) is left to the server. No expression tree is made: an
+expression is as good as the entity types that its value may have, which is what attributes are looked up by.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from .names import EntityName
+from .tokens import Token, tokens_of, unescape
+from .words import ACTION, Types, Words
+
+MAX_NESTING = 50  # brackets inside one another, and as many `if`: the server takes no more brackets either
+MAX_SIGNS = 4
+_BINARY = {"||": 1, "&&": 2, "+": 4, "-": 4, "*": 5}
+_COMPARING = ("==", "!=", "<", "<=", ">", ">=", "in", "has", "like", "is")
+_RELATION, _SUM = 3, 4
+_RESERVED = frozenset({"true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"})
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CedarProblem:
+    """What is wrong between two offsets of the text. `word` and `known` are for a suggestion."""
+
+    begin: int
+    end: int
+    code: str
+    message: str
+    word: str = ""
+    known: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity that the text names, between two offsets."""
+
+    name: EntityName
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a text. Of one that is not `readable` the problems say why; nothing else is known."""
+
+    mentions: tuple[Mention, ...]
+    problems: tuple[CedarProblem, ...]
+    readable: bool = True
+
+
+class _Unreadable(Exception):
+    def __init__(self, token: Token, message: str, known: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        end = max(token.end, token.offset + 1)
+        self.problem = CedarProblem(token.offset, end, "cedar", message, token.text, frozenset(known))
+
+
+def read_policies(text: str, words: Words) -> Reading:
+    """The entities that a text names, and what is wrong with it.
+
+    Each policy that cannot be read is told once; names and words are told of texts without such problems,
+    for a misplaced quote makes a name of anything.
+    """
+    reader = _Reader(text, words)
+    reader.run()
+    if reader.broken:
+        return Reading((), tuple(reader.broken), readable=False)
+    return Reading(tuple(reader.mentions), tuple(sorted(set(reader.problems))))
+
+
+@dataclass
+class _Reader:
+    text: str
+    words: Words
+    mentions: list[Mention] = field(default_factory=list)
+    problems: list[CedarProblem] = field(default_factory=list)
+    broken: list[CedarProblem] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.tokens = tokens_of(self.text)
+        self.at = 0
+        self.depth = 0
+
+    # --- tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.at]
+
+    def ahead(self, text: str) -> bool:
+        """Tell whether that sign or word comes next."""
+        return self.token.text == text and self.token.kind in ("sign", "name")
+
+    def take(self, text: str) -> bool:
+        """Go past a sign or a word if it comes next."""
+        if not self.ahead(text):
+            return False
+        self.at += 1
+        return True
+
+    def expect(self, *texts: str) -> Token:
+        """Go past one of these, which has to come next."""
+        token = self.token
+        if not any(self.take(text) for text in texts):
+            self.refuse(" or ".join(f"`{text}`" for text in texts))
+        return token
+
+    def kind(self, kind: str, what: str) -> Token:
+        """Go past a token of that kind, which has to come next."""
+        token = self.token
+        if token.kind != kind:
+            self.refuse(what)
+        self.at += 1
+        return token
+
+    def refuse(self, expected: str) -> NoReturn:
+        """Raise for the token that comes next."""
+        token = self.token
+        if token.kind == "unclosed":
+            line = token._replace(text=token.text.splitlines()[0])
+            raise _Unreadable(line, "the string that begins here is not closed")
+        if token.kind == "other":
+            raise _Unreadable(token, f"unexpected character `{token.text}`")
+        if token.kind == "end":
+            before = self.tokens[self.at - 1]
+            raise _Unreadable(before, f"the text ends where {expected} is expected")
+        raise _Unreadable(token, f"expected {expected}, found `{token.text}`")
+
+    # --- policies
+
+    def run(self) -> None:
+        if self.token.kind == "end":
+            self.broken.append(CedarProblem(0, 1, "cedar", "the text holds no policy"))
+        while self.token.kind != "end":
+            try:
+                self.policy()
+            except _Unreadable as unreadable:
+                self.broken.append(unreadable.problem)
+                self.depth = 0
+                while self.token.kind != "end" and not self.take(";"):
+                    self.at += 1
+
+    def policy(self) -> None:
+        while self.take("@"):
+            self.kind("name", "the annotation's name")
+            if self.take("("):
+                self.string("the annotation's value")
+                self.expect(")")
+        self.expect("permit", "forbid")
+        self.expect("(")
+        for position, variable in enumerate(("principal", "action", "resource")):
+            if position:
+                self.expect(",")
+            self.scope(variable)
+        self.take(",")
+        self.expect(")")
+        while self.take("when") or self.take("unless"):
+            self.expect("{")
+            self.inside(self.expression)
+            self.expect("}")
+        self.expect(";")
+
+    def scope(self, variable: str) -> None:
+        self.expect(variable)
+        if self.take("is"):
+            self.type_name()
+            if self.take("in"):
+                self.inside(self.expression)
+        elif self.take("==") or self.take("in"):
+            self.inside(self.expression)
+
+    # --- expressions
+
+    def inside(self, read: Callable[[], Types]) -> Types:
+        """Read what stands in brackets, within the limit."""
+        self.depth += 1
+        if self.depth > 2 * MAX_NESTING:
+            raise _Unreadable(self.token, f"more than {MAX_NESTING} brackets inside one another")
+        found = read()
+        self.depth -= 1
+        return found
+
+    def expression(self) -> Types:
+        if not self.take("if"):
+            return self.binary(1)
+        branches = []
+        while True:  # the last `else` may be another `if`, and so on
+            self.inside(self.expression)
+            self.expect("then")
+            branches.append(self.inside(self.expression))
+            self.expect("else")
+            if not self.take("if"):
+                break
+        branches.append(self.binary(1))
+        known = [each for each in branches if each is not None]
+        return frozenset().union(*known) if len(known) == len(branches) else None
+
+    def binary(self, weakest: int) -> Types:
+        """An expression of operators that bind at least that strongly."""
+        found = self.unary()
+        compared = False
+        while True:
+            word = self.token.text if self.token.kind in ("sign", "name") else ""
+            if word in _COMPARING:
+                if weakest > _RELATION:
+                    return found
+                if compared:
+                    raise _Unreadable(self.token, "comparisons in a row; put brackets around one of them")
+                self.compare(word, found)
+                found, compared = None, True
+                continue
+            strength = _BINARY.get(word, 0)
+            if strength < max(weakest, 1) or (compared and strength > _RELATION):
+                return found
+            self.at += 1
+            self.binary(strength + 1)
+            found = None
+            compared = compared and strength > _RELATION
+
+    def compare(self, word: str, left: Types) -> None:
+        self.at += 1
+        if word == "has":
+            self.has(left)
+        elif word == "like":
+            self.string("a pattern", pattern=True)
+        elif word == "is":
+            self.type_name()
+            if self.take("in"):
+                self.binary(_SUM)
+        else:
+            self.binary(_SUM)
+
+    def has(self, left: Types) -> None:
+        if self.token.kind == "string":
+            token = self.token
+            self.attribute(left, self.string("an attribute"), token)
+            return
+        while True:
+            token = self.name("an attribute")
+            left = self.attribute(left, token.text, token)
+            if not self.take("."):
+                return
+
+    def unary(self) -> Types:
+        sign = self.token
+        count = 0
+        if sign.text in ("!", "-"):
+            while self.take(sign.text):
+                count += 1
+        if count > MAX_SIGNS:
+            raise _Unreadable(sign, f"more than {MAX_SIGNS} `{sign.text}` in a row")
+        found = self.member()
+        return None if count else found
+
+    def member(self) -> Types:
+        found = self.primary()
+        while True:
+            if self.take("."):
+                token = self.name("an attribute")
+                if self.take("("):
+                    self.listed(")")
+                    found = None
+                else:
+                    found = self.attribute(found, token.text, token)
+            elif self.take("["):
+                token = self.token
+                found = self.attribute(found, self.string("an attribute's name in quotes"), token)
+                self.expect("]")
+            else:
+                return found
+
+    def primary(self) -> Types:
+        token = self.token
+        if token.kind == "number":
+            self.at += 1
+        elif token.kind == "string":
+            self.string("a string")
+        elif token.kind == "slot":
+            raise _Unreadable(token, "templates are not supported: name an entity instead of the slot")
+        elif self.take("("):
+            found = self.inside(self.expression)
+            self.expect(")")
+            return found
+        elif self.take("["):
+            self.listed("]")
+        elif self.take("{"):
+            self.record()
+        elif token.kind == "name" and token.text not in _RESERVED:
+            return self.named()
+        elif not (self.take("true") or self.take("false")):
+            self.refuse("a value")
+        return None
+
+    def listed(self, closing: str) -> None:
+        while not self.take(closing):
+            self.inside(self.expression)
+            if not self.ahead(closing):
+                self.expect(",")
+
+    def record(self) -> None:
+        while not self.take("}"):
+            if self.token.kind == "string":
+                self.string("a member's name")
+            else:
+                self.name("a member's name")
+            self.expect(":")
+            self.inside(self.expression)
+            if not self.ahead("}"):
+                self.expect(",")
+
+    def named(self) -> Types:
+        """What begins with a name: a variable, an entity, or the call of a function."""
+        first = self.token
+        path = self.path()
+        if self.take("::"):
+            return self.entity(path, first)
+        if self.take("("):
+            self.listed(")")
+            return None
+        if path in self.words.variables:
+            return self.words.variables[path]
+        type_, joined, last = path.rpartition("::")
+        if joined:
+            raise _Unreadable(first, f'`{path}` needs quotes, as in `{type_}::"{last}"`')
+        raise _Unreadable(first, f"there is no variable `{path}`", self.words.variables)
+
+    def path(self) -> str:
+        """Names joined by `::`, as far as no string follows."""
+        parts = [self.kind("name", "a name").text]
+        while self.ahead("::") and self.tokens[self.at + 1].kind == "name":
+            self.at += 1
+            parts.append(self.kind("name", "a name").text)
+        return "::".join(parts)
+
+    def entity(self, type_: str, first: Token) -> Types:
+        literal = self.token
+        id_ = self.string("the entity's id in quotes")
+        name = EntityName(type_, id_)
+        if type_ == ACTION:
+            if id_ not in self.words.actions:
+                self.tell(literal, "unknown-action", f"there is no action `{id_}`", id_, self.words.actions)
+        elif self.check_type(type_, first):
+            self.mentions.append(Mention(name, first.offset, literal.end))
+        return frozenset((type_,)) if type_ in self.words.types else None
+
+    def type_name(self) -> None:
+        first = self.token
+        self.check_type(self.path(), first)
+
+    def check_type(self, type_: str, first: Token) -> bool:
+        if type_ in self.words.types:
+            return True
+        self.tell(first, "unknown-type", f"there is no entity type `{type_}`", type_, self.words.types)
+        return False
+
+    def attribute(self, types: Types, name: str, token: Token) -> Types:
+        """The types of an attribute, which has to be one that such a value may have."""
+        if types is None:
+            return None
+        known = self.words.attributes(types)
+        if name in known:
+            return self.words.types_of(types, name)
+        owner = " or ".join(f"`{each}`" for each in sorted(types))
+        self.tell(token, "unknown-attribute", f"{owner} has no attribute `{name}`", name, known)
+        return None
+
+    # --- what is told
+
+    def name(self, what: str) -> Token:
+        token = self.kind("name", what)
+        if token.text in _RESERVED:
+            self.at -= 1
+            self.refuse(what)
+        return token
+
+    def string(self, what: str, *, pattern: bool = False) -> str:
+        token = self.kind("string", what)
+        value = unescape(token.text, pattern=pattern)
+        if value is None:
+            raise _Unreadable(token, "the string has an escape that Cedar does not know")
+        return value
+
+    def tell(self, token: Token, code: str, message: str, word: str, known: Iterable[str]) -> None:
+        self.problems.append(CedarProblem(token.offset, token.end, code, message, word, frozenset(known)))

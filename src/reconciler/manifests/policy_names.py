@@ -1,0 +1,105 @@
+"""Names in Cedar text, held against what manifests of the same zone describe.
+
+A name that nobody has makes a rule that never matches: a `forbid` with a misspelt group protects nothing. So
+a name is described by a manifest, or said to be `external`, or said to be `absent`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from reconciler.cedar import CedarProblem, EntityName, Mention, Words, parse_name
+from reconciler.kinds import Manifest, Outside
+
+from .diagnostics import suggest
+from .positions import Path
+
+EXTERNAL, ABSENT = "external_names", "absent_names"
+
+
+class PolicyNames:
+    """What manifests describe, by the names that policies have for it."""
+
+    def __init__(self, manifests: Sequence[Manifest]) -> None:
+        self._described: dict[tuple[str | None, str], dict[str, Manifest]] = defaultdict(dict)
+        self._renamed: dict[tuple[str | None, str, str], Manifest] = {}
+        for manifest in manifests:
+            if manifest.handle is not None:
+                self._described[manifest.zone, manifest.kind.name].setdefault(manifest.handle, manifest)
+            for name in manifest.lifecycle.get("previous_names", ()):
+                self._renamed.setdefault((manifest.zone, manifest.kind.name, name), manifest)
+
+    def unknown(
+        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
+    ) -> Iterator[CedarProblem]:
+        """Names in the text of a policy that nobody has, as far as that can be known without a server."""
+        said = {*_said(manifest, EXTERNAL), *_said(manifest, ABSENT)}
+        for mention in mentions:
+            kind = words.kinds[mention.name.type]
+            if kind is None or mention.name in said or self._of(manifest, kind, mention.name):
+                continue
+            message = f"no manifest in zone `{manifest.zone}` describes {kind} `{mention.name.id}`"
+            message += self._hint(manifest, kind, mention.name)
+            yield CedarProblem(mention.begin, mention.end, "unknown-name", message)
+
+    def misplaced(
+        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
+    ) -> Iterator[tuple[Path, str, str]]:
+        """Names that a policy lists in vain, as path, code and message: they would hide later mistakes."""
+        named = {mention.name for mention in mentions}
+        for member in (EXTERNAL, ABSENT):
+            for position, written in enumerate(manifest.spec.get(member) or ()):
+                if told := self._against(manifest, words, member, written, named):
+                    yield ("spec", member, position), *told
+
+    def _against(
+        self, manifest: Manifest, words: Words, member: str, written: str, named: set[EntityName]
+    ) -> tuple[str, str] | None:
+        name = parse_name(written)
+        if name is None:
+            return "invalid", f"`{written}` is not the name of an entity, written as in the policy"
+        if name not in named:
+            hint = suggest(written, map(str, named))
+            return "unused-name", f"the policy does not name `{written}`{hint or '; take it out'}"
+        kind = words.kinds[name.type]
+        if kind is None:
+            if member == ABSENT:
+                return None
+            return "unused-name", f"no manifest describes a {name.type}, so none has to be listed here"
+        if (found := self._of(manifest, kind, name)) is not None:
+            return "unused-name", f"`{written}` is described at {found.origin}; take it out"
+        return None
+
+    def outside(self, manifest: Manifest, words: Words) -> tuple[Outside, ...]:
+        """What a policy says is in the zone and not in git."""
+        return tuple(
+            Outside(kind, name.id)
+            for name in _said(manifest, EXTERNAL)
+            if (kind := words.kinds.get(name.type)) is not None
+        )
+
+    def _of(self, manifest: Manifest, kind: str, name: EntityName) -> Manifest | None:
+        return self._described[manifest.zone, kind].get(name.id)
+
+    def _hint(self, manifest: Manifest, kind: str, name: EntityName) -> str:
+        """What was probably meant, or what to write when nothing else was."""
+        renamed = self._renamed.get((manifest.zone, kind, name.id))
+        if renamed is not None and renamed.handle is not None:
+            return f"; it is called `{renamed.handle}` now ({renamed.origin})"
+        if hint := suggest(name.id, self._described[manifest.zone, kind]):
+            return hint
+        others = sorted(
+            zone
+            for (zone, other), found in self._described.items()
+            if zone and other == kind and name.id in found
+        )
+        if others:
+            return f"; the one of that name is in zone `{others[0]}`, and policies stay within a zone"
+        return (
+            f"; list it in `{EXTERNAL}` if it is there but not in git, in `{ABSENT}` if it need not be there"
+        )
+
+
+def _said(manifest: Manifest, member: str) -> Iterator[EntityName]:
+    for written in manifest.spec.get(member) or ():
+        if (name := parse_name(written)) is not None:
+            yield name

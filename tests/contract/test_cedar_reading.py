@@ -1,0 +1,363 @@
+"""Cedar as `zonectl` reads it, held against the engine and the schema that policies are written against."""
+
+import cedarpy
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from reconciler.cedar import EntityName, Reading, Words, parse_name, read_policies
+from reconciler.kinds import load_kinds
+from runtime.adapters import cedar
+from runtime.domain.kinds import BY_NAME
+from runtime.domain.policy import schema
+from runtime.domain.policy.defaults import all_defaults, user_defaults
+
+WORDS = Words.read(load_kinds().by_name["Policy"].cedar["cedar"])
+SCHEMA = cedar.parse_schema(schema.current().text)
+
+
+def read(text: str) -> Reading:
+    """What is read of a text."""
+    return read_policies(text, WORDS)
+
+
+def forbid(condition: str) -> str:
+    """A rule with that condition, for an action that leaves nothing of the context unknown."""
+    return f'forbid (principal, action == Action::"exchange", resource) when {{ {condition} }};'
+
+
+def engine_reads(text: str) -> bool:
+    """Tell whether the engine's parser takes a text."""
+    try:
+        cedarpy.PolicySet.from_str(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- the grammar
+
+GOOD = [
+    'context.application == Application :: \n "x"',
+    'principal is User in Group::"x"',
+    "principal in (principal)",
+    'principal has "identifier" && principal["identifier"] == "x"',
+    "resource has provider.identifier",
+    "(if true then 1 else 2) == 1",
+    "if true then true else if false then true else false",
+    "[if true then 1 else 2,].contains(1)",
+    '{"a b": 1, c: 2,}.c == 2 && {permit: 1} == {when: 1}',
+    'context.credential like "a*\\*b"',
+    '"\\u{1F600}\\x41\\0\\n\\\'" == ""',
+    "!!!!true && ----1 == 1",
+    "1 + 2 * 3 - 4 < 5 || 1 - -1 == 2",
+    'ip("1.2.3.4").isIpv4() && decimal("1.0").lessThan(decimal("2.0"))',
+    'principal.\n// x\nidentifier == "a" // { ( [ \'\n',
+    "context.actors.containsAny([context.application])",
+]
+BAD = [
+    ("tru", "there is no variable `tru`", "tru"),
+    ("", "expected a value, found `}`", "}"),
+    ("true,", "expected `}`, found `,`", ","),
+    ("principal in if true then principal else principal", "expected a value, found `if`", "if"),
+    ("1 < 2 < 3", "comparisons in a row", "<"),
+    ("context.if == 1", "expected an attribute, found `if`", "if"),
+    ("context has 'acr'", "unexpected character `'`", "'"),
+    ("true & true", "unexpected character `&`", "&"),
+    ('"\\q" == "x"', "an escape that Cedar does not know", '"\\q"'),
+    ('"\\*" == "x"', "an escape that Cedar does not know", '"\\*"'),
+    ('"\\u{D800}" == "x"', "an escape that Cedar does not know", '"\\u{D800}"'),
+    ("!!!!!true", "more than 4 `!` in a row", "!"),
+    ("principal in ?principal", "templates are not supported", "?principal"),
+    ("principal in Group::foo", '`Group::foo` needs quotes, as in `Group::"foo"`', "Group"),
+    ("[1, 2][0] == 1", "expected an attribute's name in quotes, found `0`", "0"),
+    ("{a 1} == {}", "expected `:`, found `1`", "1"),
+    ('principal == User::"a" == true', "comparisons in a row", "=="),
+    ('context.acr == "x };', "the string that begins here is not closed", '"x }; };'),
+]
+
+
+@pytest.mark.parametrize("condition", GOOD)
+def test_takes_what_the_engine_takes(condition: str) -> None:
+    """Every form that expressions have."""
+    assert engine_reads(forbid(condition))
+    assert read(forbid(condition)).readable
+
+
+@pytest.mark.parametrize(("condition", "message", "word"), BAD)
+def test_says_what_is_wrong_and_where(condition: str, message: str, word: str) -> None:
+    """The engine refuses it, too; here the message says the place."""
+    text = forbid(condition)
+    if "?" not in condition:
+        assert not engine_reads(text)
+    (problem,) = read(text).problems
+    assert message in problem.message
+    assert text[problem.begin : problem.end] == word
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the text holds no policy"),
+        ("// nothing", "the text holds no policy"),
+        ("permit", "the text ends where `(` is expected"),
+        ("permit (principal, action, resource)", "the text ends where `;` is expected"),
+        ("deny (principal, action, resource);", "expected `permit` or `forbid`, found `deny`"),
+        ("permit (action, principal, resource);", "expected `principal`, found `action`"),
+        ("permit (principal, action);", "expected `,`, found `)`"),
+        ("permit (principal == ?principal, action, resource);", "templates are not supported"),
+        ("permit (principal, action, resource) when true;", "expected `{`, found `true`"),
+        ("permit (principal: User, action, resource);", "expected `,`, found `:`"),
+        ("permit (principal, action, resource);;", "expected `permit` or `forbid`, found `;`"),
+    ],
+)
+def test_says_what_is_wrong_with_a_policy(text: str, message: str) -> None:
+    """Outside conditions, and where the text ends too early."""
+    (problem,) = read(text).problems
+    assert message in problem.message
+
+
+def test_each_broken_policy_is_told() -> None:
+    """One mistake does not hide the next one, and nothing is told of names in such a text."""
+    good = 'permit (principal in Group::"a", action, resource);'
+    found = read(f"{good} permit (principal;\n{good} permit (principal, action, resource) when {{ 1 + }};")
+    assert [problem.message for problem in found.problems] == [
+        "expected `,`, found `;`",
+        "expected a value, found `}`",
+    ]
+    assert not found.readable
+    assert found.mentions == ()
+
+
+@pytest.mark.parametrize("opening", ["(", "[", "{a:", "if ", "[].f(", "!("])
+def test_nesting_is_no_way_to_break_it(opening: str) -> None:
+    """A stranger's file cannot exhaust the interpreter's stack."""
+    (problem,) = read(forbid(opening * 20_000)).problems
+    assert "brackets inside one another" in problem.message
+
+
+@pytest.mark.parametrize("depth", [10, 45])
+def test_what_the_server_takes_is_not_too_deep(depth: int) -> None:
+    """The limit is not below the server's."""
+    text = forbid("(" * depth + "true" + ")" * depth)
+    assert cedar.check(text, SCHEMA) == []
+    assert read(text).readable
+
+
+_TOKENS = st.sampled_from(
+    [
+        *[
+            "principal",
+            "action",
+            "resource",
+            "context",
+            "true",
+            "false",
+            "if",
+            "then",
+            "else",
+            "in",
+            "is",
+            "like",
+            "has",
+            "permit",
+            "when",
+            "foo",
+            "ip",
+        ],
+        *[
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            ".",
+            ":",
+            "::",
+            "==",
+            "!=",
+            "<",
+            "<=",
+            ">",
+            ">=",
+            "&&",
+            "||",
+            "+",
+            "-",
+            "*",
+            "!",
+            ";",
+            "@",
+            "/",
+            "%",
+            "//",
+            "?principal",
+            "'x'",
+            "é",
+        ],
+        *["1", '"a"', '"\\n"', "Group", "User", "Action", "identifier", "acr", "contains"],
+        "\n",
+    ]
+)
+
+
+@given(st.lists(_TOKENS, max_size=12).map(" ".join))
+@example("principal in principal in principal")
+@settings(max_examples=400)
+def test_refuses_nothing_that_the_engine_takes(condition: str) -> None:
+    """Whatever tokens stand in a condition, a valid text never becomes an error offline."""
+    text = forbid(condition)
+    found = read(text)
+    if engine_reads(text) and "?" not in text:
+        assert found.readable, found.problems
+
+
+def _expressions() -> st.SearchStrategy[str]:
+    leaf = st.sampled_from(
+        ["principal", "resource", "context.acr", "1", "true", '"x"', 'Group::"g"', "action", "context", "[]"]
+    )
+
+    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        operators = st.sampled_from(["==", "in", "<", "&&", "||", "+", "-", "*", "!="])
+        return st.one_of(
+            st.tuples(inner, operators, inner).map(" ".join),
+            inner.map(lambda each: f"({each})"),
+            inner.map(lambda each: f"!{each}"),
+            st.tuples(inner, inner, inner).map(lambda each: "if {} then {} else {}".format(*each)),
+            st.tuples(inner, inner).map(lambda each: "[{}, {}]".format(*each)),
+            st.tuples(inner, inner).map(lambda each: '{{a: {}, "b c": {}}}'.format(*each)),
+            inner.map(lambda each: f"{each}.identifier"),
+            inner.map(lambda each: f"{each} has identifier"),
+            inner.map(lambda each: f"{each} is User in {each}"),
+            inner.map(lambda each: f"{each}.contains({each})"),
+            inner.map(lambda each: f'{each} like "*"'),
+        )
+
+    return st.recursive(leaf, grow, max_leaves=8)
+
+
+@given(_expressions())
+@settings(max_examples=400)
+def test_reads_and_refuses_as_the_engine_does(condition: str) -> None:
+    """Of texts that are nearly right, both take the same ones."""
+    text = forbid(condition)
+    assert read(text).readable == engine_reads(text), text
+
+
+# --- names and words
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), st.sampled_from(sorted(WORDS.kinds)))
+@example('a"b\\c', "Group")
+@example("line\nbreak\0", "Resource")
+def test_a_name_is_read_as_the_engine_reads_it(id_: str, type_: str) -> None:
+    """Written by the engine, with its escapes, and read here."""
+    as_json = {
+        "staticPolicies": {
+            "policy0": {
+                "effect": "forbid",
+                "principal": {"op": "All"},
+                "action": {"op": "All"},
+                "resource": {"op": "All"},
+                "conditions": [
+                    {
+                        "kind": "when",
+                        "body": {
+                            "==": {
+                                "left": {"Var": "principal"},
+                                "right": {"Value": {"__entity": {"type": type_, "id": id_}}},
+                            }
+                        },
+                    }
+                ],
+            }
+        },
+        "templates": {},
+        "templateLinks": [],
+    }
+    text = cedar.from_json(as_json)
+    (mention,) = read(text).mentions
+    assert mention.name == EntityName(type_, id_)
+    written = text[mention.begin : mention.end]
+    assert parse_name(written) == mention.name
+    assert parse_name(str(mention.name)) == mention.name
+
+
+def test_the_words_are_those_of_the_schema() -> None:
+    """Entity types lead to kinds that have manifests; what has none is for the server to know."""
+    namespace = schema.as_json(schema.CURRENT_VERSION)[""]
+    assert set(WORDS.kinds) == set(namespace["entityTypes"])
+    assert WORDS.actions == set(namespace["actions"])
+    assert {name for name, kind in WORDS.kinds.items() if kind is None} == {"User"}
+    for kind in filter(None, WORDS.kinds.values()):
+        assert BY_NAME[kind].manifest
+        assert BY_NAME[kind].handle == "identifier"
+
+
+@pytest.mark.parametrize("default", [*all_defaults(), *user_defaults()], ids=lambda each: each.name)
+def test_the_default_policies_are_read(default: object) -> None:
+    """What every zone starts with has nothing wrong with it."""
+    assert read(default.text) == Reading((), ())
+
+
+WORDS_USED = [
+    'context.acr == "x"',
+    'context has acr && context.acr == "x"',
+    'context has "authenticated_at"',
+    'context["credential"] == "x"',
+    'principal has email && principal.email == "x"',
+    'context.application.identifier == "x"',
+    'resource has provider && resource.provider.registration == "managed"',
+    'User::"x".identifier == "x"',
+    '(if true then context.application else context.application).credential == "x"',
+    "{foo: 1}.foo == 1",
+    'action in Action::"exchange"',
+]
+MISSPELT = [
+    ('context.acrr == "x"', "acrr"),
+    ("context has acrr", "acrr"),
+    ('context has "acrr"', '"acrr"'),
+    ('context["acrr"] == "x"', '"acrr"'),
+    ("principal has emial", "emial"),
+    ('(principal).emial == "x"', "emial"),
+    ('context.application.identifer == "x"', "identifer"),
+    ("resource has provider && resource.provider has foo", "foo"),
+    ("resource has provider.foo", "foo"),
+    ('User::"x" has emial', "emial"),
+    ('User::"x".emial == ""', "emial"),
+    ("action has foo", "foo"),
+    ('context has acrr && context.acrr == "x"', "acrr"),
+    ("(if true then context.application else context.application).foo == 1", "foo"),
+    ('principal in Grup::"x"', "Grup"),
+    ("principal is Usr", "Usr"),
+    ('principal is User in Grup::"x"', "Grup"),
+    ('principal in Foo::Group::"x"', "Foo"),
+    ('action == Action::"exchnge"', '"exchnge"'),
+    ('action in [Action::"exchange", Action::"exchnge"]', '"exchnge"'),
+    ('"a" == "b" && [context.application].contains(context.aplication)', "aplication"),
+]
+
+
+@pytest.mark.parametrize("condition", WORDS_USED)
+def test_words_of_the_schema_are_known(condition: str) -> None:
+    """Wherever they stand."""
+    assert read(forbid(condition)).problems == ()
+
+
+@pytest.mark.parametrize(("condition", "word"), MISSPELT)
+def test_other_words_are_not(condition: str, word: str) -> None:
+    """Attributes, also after `has`, where the engine takes any; entity types; actions."""
+    text = forbid(condition)
+    problem, *_ = read(text).problems
+    assert problem.code.startswith("unknown-")
+    assert text[problem.begin : problem.end] == word
+
+
+@given(st.sampled_from(WORDS_USED), st.sampled_from(sorted(WORDS.actions)))
+def test_no_valid_word_is_refused(condition: str, action: str) -> None:
+    """What the engine's validation takes has no unknown word."""
+    text = f'forbid (principal, action == Action::"{action}", resource) unless {{ {condition} }};'
+    if not cedarpy.validate_policies(text, SCHEMA).errors:
+        assert read(text).problems == ()
