@@ -15,6 +15,7 @@ from reconciler.objections import Objection, Problem
 from reconciler.plan import Action, Plan, build_plan
 from reconciler.plan.model import Op
 
+_PLACE = re.compile(r"line (\d+), column (\d+): ")
 _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 
 
@@ -117,11 +118,27 @@ def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[
                 code,
             )
             continue
-        found = Problem(action.reason, action.title, member, message, code)
-        if locator is not None:
-            place = locator.find(action.kind, action.zone, action.name, member, code=code, message=found.told)
-            found = replace(found, diagnostic=place)
-        yield found
+        yield _placed(Problem(action.reason, action.title, member, message, code), action, locator)
+
+
+def _placed(problem: Problem, action: Action, locator: Locator | None) -> Problem:
+    """The problem with its place in the manifest, or in the file of the text that the server tells of."""
+    if locator is None:
+        return problem
+    within, told = None, problem
+    if (match := _PLACE.match(problem.message)) is not None:
+        within = int(match[1]), int(match[2])
+        told = replace(problem, message=problem.message[match.end() :])
+    place = locator.find(
+        action.kind,
+        action.zone,
+        action.name,
+        problem.field,
+        code=problem.code,
+        message=told.told,
+        within=within,
+    )
+    return replace(told if place is not None else problem, diagnostic=place)
 
 
 def actions_of(plan: Plan) -> dict[int, Action]:

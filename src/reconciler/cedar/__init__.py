@@ -2,6 +2,16 @@
 
 from .names import EntityName, parse_name
 from .reading import CedarProblem, Mention, Reading, read_policies
+from .tokens import stretch_at
 from .words import Words
 
-__all__ = ["CedarProblem", "EntityName", "Mention", "Reading", "Words", "parse_name", "read_policies"]
+__all__ = [
+    "CedarProblem",
+    "EntityName",
+    "Mention",
+    "Reading",
+    "Words",
+    "parse_name",
+    "read_policies",
+    "stretch_at",
+]

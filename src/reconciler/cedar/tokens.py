@@ -42,6 +42,21 @@ def tokens_of(text: str) -> list[Token]:
     return [*found, Token("end", "", found[-1].end if found else len(text))]
 
 
+def stretch_at(text: str, line: int, column: int) -> tuple[int, int]:
+    """The offsets of what begins at a place, a whole name or one token. Line and column count from 1."""
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.find("\n", begin) + 1
+    begin += column - 1
+    tokens = [each for each in tokens_of(text) if each.offset >= begin]
+    end = tokens[0].end if tokens else begin
+    for separator, part in zip(tokens[1::2], tokens[2::2], strict=False):
+        if separator.text != "::":
+            break
+        end = part.end
+    return begin, max(end, begin + 1)
+
+
 def unescape(literal: str, *, pattern: bool = False) -> str | None:
     r"""What a string literal stands for; None when an escape in it means nothing.
 

@@ -25,10 +25,14 @@ class External(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """An entity of the same zone that a manifest counts on and that is not in git."""
+    """An entity of the same zone that a text counts on and that is not in git.
+
+    `place` is `file:line:column` where the text names it.
+    """
 
     kind: str
     handle: str
+    place: str
 
 
 class Key(NamedTuple):

@@ -6,18 +6,18 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any
 
-from reconciler.cedar import CedarProblem, Words, read_policies
+from reconciler.cedar import CedarProblem, Mention, Words, read_policies
 from reconciler.files import FileRefused
 from reconciler.kinds import Manifest, Origin, Outside, Ref
 from reconciler.kinds.values import Key
 
-from .diagnostics import Diagnostic, bounded, diagnose, suggest
+from .diagnostics import Diagnostic, bounded, suggest
 from .encoding import NotText, decode
 from .placing import Shown, more_problems
 from .policy_names import PolicyNames
 from .positions import Path
 from .sources import MAX_FILE_BYTES, Source
-from .text_places import span_inside, span_of
+from .text_places import diagnose_text
 from .yaml_reader import Document, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
@@ -179,8 +179,16 @@ class _Check:
             for path, code, message in self.names.misplaced(manifest, words, reading.mentions):
                 self.tell(manifest, path, code, message)
         for problem in problems:
-            self.tell_text(manifest, member, text, problem)
-        return self.names.outside(manifest, words)
+            self.tell_text(manifest, member, problem)
+        return tuple(
+            Outside(kind, mention.name.id, self.place(manifest, member, mention))
+            for kind, mention in self.names.outside(manifest, words, reading.mentions)
+        )
+
+    def place(self, manifest: Manifest, member: str, mention: Mention) -> str:
+        """Where a text names something, as messages say it."""
+        found = diagnose_text(manifest, member, (mention.begin, mention.end), "", "", self.shown)
+        return f"{found.path}:{found.line}:{found.column}"
 
     @cached_property
     def names(self) -> PolicyNames:
@@ -199,23 +207,12 @@ class _Check:
             place = manifest.origin.path
             self.found.append(shown.diagnose(place, text, path, code, message))
 
-    def tell_text(self, manifest: Manifest, member: str, text: str, problem: CedarProblem) -> None:
-        """Report at a place in a text, which has a file of its own or stands in the manifest."""
-        if self.full():
-            return
-        message = f"{problem.message}{suggest(problem.word, problem.known)}"
-        span = span_of(text, problem.begin, problem.end)
-        if member in manifest.files:
-            self.found.append(diagnose(manifest.files[member], text, span, problem.code, message, ()))
-            return
-        source, shown = self.shown(manifest)
-        place, inside = shown.places.get(("spec", member)), None
-        if place is not None:
-            inside = span_inside(source, place.value, text, problem.begin, problem.end)
-        path = manifest.origin.path
-        self.found.append(
-            shown.diagnose(path, source, ("spec", member), problem.code, message, inside=inside)
-        )
+    def tell_text(self, manifest: Manifest, member: str, problem: CedarProblem) -> None:
+        """Report at a place in a text."""
+        if not self.full():
+            message = f"{problem.message}{suggest(problem.word, problem.known)}"
+            stretch = problem.begin, problem.end
+            self.found.append(diagnose_text(manifest, member, stretch, problem.code, message, self.shown))
 
     def full(self) -> bool:
         """Tell whether there are more findings than anybody would read, and count this one."""

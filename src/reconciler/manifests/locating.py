@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from reconciler.cedar import stretch_at
 from reconciler.files import FileRefused
 from reconciler.kinds import Kind, Manifest, Shape
 
@@ -12,6 +13,7 @@ from .encoding import NotText, decode
 from .placing import Shown
 from .positions import Path
 from .sources import MAX_FILE_BYTES
+from .text_places import diagnose_text
 from .yaml_reader import Document, YamlProblem, read_documents
 
 _STEP = re.compile(r"[^.\[\]]+")
@@ -26,24 +28,38 @@ class Locator:
         self._read: dict[str, tuple[str, dict[int, Document]]] = {}
 
     def find(
-        self, kind: str, zone: str | None, name: str, field: str, *, code: str, message: str
+        self,
+        kind: str,
+        zone: str | None,
+        name: str,
+        field: str,
+        *,
+        code: str,
+        message: str,
+        within: tuple[int, int] | None = None,
     ) -> Diagnostic | None:
         """A finding at a member of a manifest; None when no manifest of these describes it, or not any more.
 
         Args:
             field: the member as the management API calls it: `application_id`, `protocols.oauth2.scopes[1]`.
+            within: line and column, both from 1, in the text that the member is, wherever that has its place.
         """
         manifest = self._manifests.get((kind, zone, name))
         if manifest is None:
             return None
         try:
-            text, document = self._document(manifest)
+            if within is not None and isinstance(text := manifest.spec.get(field), str):
+                stretch = stretch_at(text, *within)
+                return diagnose_text(manifest, field, stretch, code, message, self._shown)
+            text, shown = self._shown(manifest)
         except (FileRefused, NotText, YamlProblem, KeyError):
             return None  # it was changed meanwhile
-        path = next((each for each in _paths(manifest.kind, field) if each in document.places), None)
-        return Shown(document, manifest.kind).diagnose(
-            manifest.origin.path, text, path or ("metadata", "name"), code, message, on_key=False
-        )
+        path = next((each for each in _paths(manifest.kind, field) if each in shown.places), None)
+        return shown.diagnose(manifest.origin.path, text, path or ("metadata", "name"), code, message)
+
+    def _shown(self, manifest: Manifest) -> tuple[str, Shown]:
+        text, document = self._document(manifest)
+        return text, Shown(document, manifest.kind)
 
     def _document(self, manifest: Manifest) -> tuple[str, Document]:
         path = manifest.origin.path

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from reconciler.cedar import CedarProblem, EntityName, Mention, Words, parse_name
-from reconciler.kinds import Manifest, Outside
+from reconciler.kinds import Manifest
 
 from .diagnostics import suggest
 from .positions import Path
@@ -69,13 +69,14 @@ class PolicyNames:
             return "unused-name", f"`{written}` is described at {found.origin}; take it out"
         return None
 
-    def outside(self, manifest: Manifest, words: Words) -> tuple[Outside, ...]:
-        """What a policy says is in the zone and not in git."""
-        return tuple(
-            Outside(kind, name.id)
-            for name in _said(manifest, EXTERNAL)
-            if (kind := words.kinds.get(name.type)) is not None
-        )
+    def outside(
+        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
+    ) -> Iterator[tuple[str, Mention]]:
+        """What a policy says is in the zone and not in git: its kind, and where it is named first."""
+        first = {mention.name: mention for mention in reversed(mentions)}
+        for name in _said(manifest, EXTERNAL):
+            if (kind := words.kinds.get(name.type)) is not None and name in first:
+                yield kind, first[name]
 
     def _of(self, manifest: Manifest, kind: str, name: EntityName) -> Manifest | None:
         return self._described[manifest.zone, kind].get(name.id)

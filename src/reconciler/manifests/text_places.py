@@ -1,8 +1,36 @@
 """Where a stretch of a text stands: in a file of its own, or inside a YAML document."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 
+from reconciler.kinds import Manifest
+
+from .diagnostics import Diagnostic, diagnose
+from .placing import Shown
 from .positions import Span, line_starts
+
+
+def diagnose_text(
+    manifest: Manifest,
+    member: str,
+    stretch: tuple[int, int],
+    code: str,
+    message: str,
+    shown: Callable[[Manifest], tuple[str, Shown]],
+) -> Diagnostic:
+    """A finding at a stretch of a text, which has a file of its own or stands in the manifest.
+
+    Args:
+        shown: gives the file of a manifest, and what of its document may be shown.
+    """
+    text = manifest.spec[member]
+    if member in manifest.files:
+        return diagnose(manifest.files[member], text, span_of(text, *stretch), code, message, ())
+    source, document = shown(manifest)
+    path = ("spec", member)
+    place = document.places.get(path)
+    inside = span_inside(source, place.value, text, *stretch) if place is not None else None
+    return document.diagnose(manifest.origin.path, source, path, code, message, inside=inside)
 
 
 def span_of(text: str, begin: int, end: int) -> Span:

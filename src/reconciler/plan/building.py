@@ -80,7 +80,7 @@ class _Builder:
         """Resolve every reference. What is replaced is known first: whoever refers to it gets a new id."""
         problems = []
         for match in self.matches:
-            problems += [f"{match.manifest.origin}: {each}" for each in self.matcher.missing(match)]
+            problems += self.matcher.missing(match)
             try:
                 self.matcher.resolve(match)
             except Unresolved as error:

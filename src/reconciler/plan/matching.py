@@ -152,10 +152,11 @@ class Matcher:
         """
         zone_id = self._zone_id(match.manifest)
         return [
-            f"there is no {kind} `{handle}` on the server, which a policy names"
-            for kind, handle in match.manifest.outside
+            f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
+            "which the server does not have, or not after this plan"
+            for each in match.manifest.outside
             if zone_id != ""
-            and not any(map(self._stays, self.index.by_handle.get((zone_id, kind, handle), ())))
+            and not any(map(self._stays, self.index.by_handle.get((zone_id, each.kind, each.handle), ())))
         ]
 
     def _stays(self, entity: Entity) -> bool:

@@ -1,6 +1,7 @@
 """Policy text taken into tokens: for the positions that the engine does not tell, and for size limits."""
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_STRING_ESCAPE = re.compile(r"\\(?:([^xu])|x([0-7][0-9A-Fa-f])|u\{([0-9A-Fa-f_]+)\})", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", "'": "'", '"': '"'}
 _COMMON_ESCAPES = frozenset("nrt0'\"\\*")
 _NESTED = ("[", "when", "unless")  # an index goes one deeper each time, and so does a further condition
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -83,6 +86,43 @@ def tokens_of(text: str) -> list[Token]:
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An entity that a text names, at its line and column, both from 1."""
+
+    type: str
+    id: str
+    line: int
+    column: int
+
+
+def entities_named(text: str) -> list[Named]:
+    """The entities that a text names, in its order. The text is one that the engine takes."""
+    tokens = tokens_of(text)
+    found = []
+    for index, token in enumerate(tokens):
+        if token.kind != "string" or index < 2 or tokens[index - 1].text != "::":
+            continue
+        start = index - 2
+        while start >= 2 and tokens[start - 1].text == "::":
+            start -= 2
+        type_ = "".join(each.text for each in tokens[start : index - 1])
+        found.append(Named(type_, unescaped(token.text), *position(text, tokens[start].offset)))
+    return found
+
+
+def unescaped(literal: str) -> str:
+    """What a string in quotes stands for. An escape that means nothing stands for nothing."""
+    return _STRING_ESCAPE.sub(_replacement, literal[1:-1])
+
+
+def _replacement(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return _ESCAPED.get(match[1], "")
+    number = int((match[2] or match[3]).replace("_", "") or "0", 16)
+    return chr(number) if number <= sys.maxunicode and not 0xD800 <= number <= 0xDFFF else ""
 
 
 def split(text: str) -> list[Statement]:

@@ -7,7 +7,13 @@ from typing import Any
 
 import httpx
 from tests.reconciler.conftest import Folder, Result
+from tests.support.factories import company_of
 from tests.support.server import Server
+
+from runtime.domain.kinds import ZONE
+from runtime.domain.kinds.zone import Zone
+from runtime.services.parts import Parts
+from runtime.storage.sql import entities
 
 PERMIT = "permit(principal, action, resource);"
 FORBID = "forbid(principal, action, resource);"
@@ -192,3 +198,16 @@ class Company:
     def folder_text(self, name: str) -> str:
         """What a file of manifests says now."""
         return (self.folder.path / name).read_text(encoding="utf-8")
+
+
+def sign_in(company: Company, zone_id: str, *names: str) -> None:
+    """New users of a zone sign in."""
+
+    async def add(parts: Parts) -> None:
+        async with parts.database.reading() as conn:
+            zone = await entities.get(conn, ZONE, zone_id, within={})
+        assert isinstance(zone, Zone)
+        for name in names:
+            await company_of(company.server).person(zone, f"{name}@acme.example")
+
+    company.server.call(add)

@@ -81,6 +81,8 @@ class PolicyVersion(ZoneEntity):
     archived_by_user: BY_USER = None
     created_by: Annotated[str, Mark.SERVER]
     created_by_user: BY_USER = None
+    # What the text names and nothing in the zone is called: of a single version, when there is some.
+    unknown_names: Annotated[list[str] | None, Mark.DERIVED] = None
 
 
 class PolicySet(ZoneEntity):

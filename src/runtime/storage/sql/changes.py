@@ -35,6 +35,7 @@ class Standing:
     zone_id: str | None
     revision: int
     owner_type: str
+    handle: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +131,21 @@ async def standing(
     table = TABLES[kind.name]
     owner_type = [table.c.owner_type] if "owner_type" in table.c else []
     zone_id = [table.c.zone_id] if kind.zoned else []
+    handle = [table.c[kind.handle].label("handle")] if kind.handle else []
     found: dict[str, Standing] = {}
     for batch in _batches(sorted(set(ids))):
-        query = select(table.c.id, table.c.revision, *zone_id, *owner_type).where(
+        query = select(table.c.id, table.c.revision, *zone_id, *owner_type, *handle).where(
             table.c.organization_id == organization_id, table.c.id.in_(batch)
         )
         if "archived_at" in table.c:
             query = query.where(table.c.archived_at.is_(None))
         for row in (await conn.execute(query)).mappings():
             found[row["id"]] = Standing(
-                row["id"], row.get("zone_id"), row["revision"], row.get("owner_type", "customer")
+                row["id"],
+                row.get("zone_id"),
+                row["revision"],
+                row.get("owner_type", "customer"),
+                row.get("handle"),
             )
     return found
 
@@ -174,6 +180,16 @@ async def applied_since(
     query = select(changesets).where(*_mine(organization_id, owner, None), changesets.c.revision > revision)
     row = (await conn.execute(query.order_by(changesets.c.revision.desc()).limit(1))).mappings().first()
     return Applied(**row) if row else None
+
+
+async def handles(conn: AsyncConnection, kind: Kind, wanted: Collection[str], *, zone_id: str) -> set[str]:
+    """Those of the handles that something of the kind has in the zone."""
+    handle = TABLES[kind.name].c[str(kind.handle)]
+    found: set[str] = set()
+    for batch in _batches(sorted(wanted)):
+        query = select(handle).where(*parents(kind, {"zone_id": zone_id}), handle.in_(batch))
+        found.update(await conn.scalars(query))
+    return found
 
 
 async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since: int) -> list[str]:

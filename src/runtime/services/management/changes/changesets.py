@@ -275,6 +275,8 @@ async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) 
     await _finish(steps.extras.remaining(), steps.extras.finish)
     await steps.extras.refresh_active_sets()
     await _finish(steps.removals(), steps.remove)
+    if problems := await steps.names.problems():
+        raise wrong(problems)
     await steps.owners.flush(steps.unit)
     if progress is not None:
         await progress(total, total)

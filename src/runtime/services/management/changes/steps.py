@@ -28,6 +28,7 @@ from runtime.services.management.changes.extras import Extras, Later
 from runtime.services.management.changes.handles import Handles, handle_in
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pointers import has_pointers
+from runtime.services.management.changes.policy_names import PolicyNames
 from runtime.services.management.changes.references import References, Target, entity_of, parents_of
 from runtime.services.management.changes.specs import Parts, take_apart
 from runtime.services.management.operations import OPERATIONS
@@ -62,14 +63,18 @@ class Steps:
     def __post_init__(self) -> None:
         self.extras = Extras(self.unit)
         self.handles = Handles(self.unit)
+        self.names = PolicyNames(self.unit)
         self._references = References(self.unit)
 
     async def run(self, index: int, operation: Operation) -> Target:
         """Do one operation. Raises ManagementError."""
         kind = BY_NAME[operation.kind]
         if operation.op == "create":
-            return await self._create(index, operation, kind)
+            target = await self._create(index, operation, kind)
+            self.names.note(index, operation, kind, target, None)
+            return target
         target = self._target(operation, kind)
+        self.names.note(index, operation, kind, target, self.standing.get((kind.name, target.id)))
         await self._require_change(operation, kind, target)
         if operation.op in ("update", "adopt"):
             await self._change(index, operation, kind, target)

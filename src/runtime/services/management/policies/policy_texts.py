@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.adapters import cedar
 from runtime.adapters.cedar import PolicyBroken, PolicyProblem
+from runtime.adapters.cedar_words import check_words
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.policy import schema
 
@@ -54,7 +55,7 @@ def read(
     field = field or ("cedar_raw" if cedar_raw is not None else "cedar_json")
     try:
         text = cedar_raw if cedar_raw is not None else cedar.from_json(cedar_json or {})
-        if problems := cedar.check(text, _schema(schema_version)):
+        if problems := _problems(text, schema_version):
             raise PolicyBroken(problems)
         return _canonical(text)
     except PolicyBroken as broken:
@@ -66,7 +67,11 @@ def read(
 
 def check(text: str, schema_version: str) -> bool:
     """Tell whether a stored text is valid under that version of the schema."""
-    return not cedar.check(text, _schema(schema_version))
+    return not _problems(text, schema_version)
+
+
+def _problems(text: str, schema_version: str) -> list[PolicyProblem]:
+    return cedar.check(text, _schema(schema_version)) or check_words(text, schema_version)
 
 
 @lru_cache(maxsize=64)

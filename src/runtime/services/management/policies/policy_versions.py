@@ -9,7 +9,7 @@ from runtime.domain.kinds.policy import Policy, PolicyVersion
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies import policy_texts
+from runtime.services.management.policies import policy_names, policy_texts
 from runtime.services.management.policies.versioned import require_not_archived
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import bindings
@@ -43,12 +43,21 @@ async def retrieve(
     *,
     notation: str | None = None,
 ) -> Entity:
-    """One version of a policy."""
-    return in_format(await entities.retrieve(unit, POLICY_VERSION, parents, entity_id), notation)
+    """One version of a policy, with what it names and the zone does not have."""
+    found = await entities.retrieve(unit, POLICY_VERSION, parents, entity_id)
+    policy = await storage.get(
+        unit.conn, POLICY, parents["policy_id"], within={"zone_id": parents["zone_id"]}
+    )
+    return in_format(
+        await _with_unknown_names(unit, cast(Policy, policy), cast(PolicyVersion, found)), notation
+    )
 
 
 async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
-    """Give a policy a new text. Raises ValidationFailed, Conflict for an archived policy, Forbidden."""
+    """Give a policy a new text. Raises ValidationFailed, Conflict for an archived policy, Forbidden.
+
+    A text may come before what it names, so that is no refusal: the answer tells of it.
+    """
     zone = {"zone_id": parents["zone_id"]}
     await entities.scope_of(unit, POLICY_VERSION, parents)
     _, policy = await entities.for_change(unit, POLICY, zone, parents["policy_id"], Verb.RETRIEVE)
@@ -59,7 +68,13 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
         cedar_json=body.get("cedar_json"),
         schema_version=body["schema_version"],
     )
-    return await add_version(unit, policy, text, body["schema_version"])
+    made = await add_version(unit, policy, text, body["schema_version"])
+    return await _with_unknown_names(unit, policy, made)
+
+
+async def _with_unknown_names(unit: Unit, policy: Policy, version: PolicyVersion) -> PolicyVersion:
+    names = await policy_names.unknown(unit, policy, version.cedar_raw or "")
+    return version.model_copy(update={"unknown_names": names}) if names else version
 
 
 async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "cedar") -> PolicyVersion | None:
