@@ -340,7 +340,7 @@ class TestExternalNames:
     def policy(self, *names: str) -> Manifest:
         """A policy that counts on groups which are not in git."""
         made = manifest("Policy", "rule", cedar="forbid (principal, action, resource);")
-        return replace(made, outside=tuple(Outside("Group", name) for name in names))
+        return replace(made, outside=tuple(Outside("Group", name, "r.cedar:1:8") for name in names))
 
     def test_what_is_there_is_no_problem(self, world: World) -> None:
         """Made by hand, or another configuration's."""
@@ -349,17 +349,17 @@ class TestExternalNames:
         assert plan_for(world, [zone(), self.policy("leavers")]).summary() == {"create": 1}
 
     def test_what_is_not_there_is(self, world: World) -> None:
-        """The plan says which policy, and where its manifest is."""
+        """The plan says which policy, and where its text has the name."""
         company = [zone(), manifest("Group", "ours", name="O")]
         settle(world, company)
         assert plan_for(world, [*company, self.policy("ours")]).summary() == {"create": 1}
-        with pytest.raises(PlanImpossible, match=r"Policy.yaml:1: there is no Group `leavers` on the server"):
+        with pytest.raises(PlanImpossible, match=r"^r.cedar:1:8: Policy `rule` .* names Group `leavers`, "):
             plan_for(world, [*company, self.policy("leavers")])
 
     def test_what_this_plan_deletes_is_not_there(self, world: World) -> None:
         """A group of this configuration's that no manifest describes any more."""
         settle(world, [zone(), manifest("Group", "ours", name="O")])
-        with pytest.raises(PlanImpossible, match="there is no Group `ours`"):
+        with pytest.raises(PlanImpossible, match="Group `ours`, which the server does not have"):
             plan_for(world, [zone(), self.policy("ours")])
 
     def test_a_new_zone_is_left_to_the_server(self, world: World) -> None:
