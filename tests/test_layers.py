@@ -65,7 +65,7 @@ MAY_IMPORT["reconciler.variables"] = frozenset()
 for _part in ("apply", "client"):
     MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}
 MAY_IMPORT["reconciler.configured"] = frozenset(
-    {"reconciler.files", "reconciler.manifests", "reconciler.variables"}
+    f"reconciler.{other}" for other in ("files", "kinds", "manifests", "plan", "variables")
 )
 MAY_IMPORT["reconciler.trusted"] = frozenset(
     {"reconciler.apply", "reconciler.client", "reconciler.files", "reconciler.manifests"}

@@ -75,7 +75,7 @@ def _guards(function: F) -> F:
             "--consent",
             multiple=True,
             metavar="NAME=N",
-            help="Go ahead with exactly N deletes, conflicts or unowned.",
+            help="Go ahead with exactly N deletes, in-use, conflicts or unowned.",
         ),
         click.option(
             "--allow-deletes", type=click.IntRange(min=0), help="The same as `--consent deletes=N`."

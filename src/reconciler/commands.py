@@ -14,10 +14,12 @@ from reconciler.apply import (
     DeliveryImpossible,
     SecretMissing,
     SecretSources,
+    Trial,
     apply_plan,
     held_interrupts,
     nothing_done,
     secret_refusals,
+    try_plan,
 )
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
@@ -28,7 +30,7 @@ from reconciler.files import FileRefused, Root, check_place, read_named, write_n
 from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import SourceUnusable, find_root
 from reconciler.objections import Objection
-from reconciler.plan import Action, Plan, Refusal, check_guards, read_plan
+from reconciler.plan import Action, Losses, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import Op, PlanUnreadable, State
 from reconciler.report.differences import counted
@@ -42,7 +44,9 @@ WATCHING = "watching for files to be saved; Ctrl-C ends this"
 _WRITTEN = ("out", "receipt", "secrets_dir")
 
 
-def guard(plan: Plan, options: Options, sources: SecretSources) -> list[Refusal]:
+def guard(
+    plan: Plan, options: Options, sources: SecretSources, losses: Losses | None = None
+) -> list[Refusal]:
     """What stands against applying the plan. Raises Failure for a consent that means nothing."""
     consents: dict[str, int] = {}
     for each in options.get("consent", ()):
@@ -55,7 +59,7 @@ def guard(plan: Plan, options: Options, sources: SecretSources) -> list[Refusal]
         consents[name] = int(count)
     if options.get("allow_deletes") is not None:
         consents["deletes"] = options["allow_deletes"]
-    return [*check_guards(plan, consents), *secret_refusals(plan, sources)]
+    return [*check_guards(plan, consents, losses), *secret_refusals(plan, sources)]
 
 
 def secret_sources(root: Root, options: Options, connection: Connection) -> SecretSources:
@@ -114,17 +118,17 @@ def plan_command(path: Path, options: Options) -> int:
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
         made = session.plan()
-        refusals = guard(made, options, sources)
-        found = session.try_out(made)
+        trial = session.try_out(made)
+        refusals = guard(made, options, sources, trial.losses)
     if options.get("out") is not None:
         save_plan(made, options["out"])
     if options["output"] == "json":
-        say_json(plan_json(made, refusals, found))
+        say_json(plan_json(made, refusals, trial.objection, trial.losses))
     else:
-        say(*plan_lines(made, refusals))
-        if found is not None:
-            say_error(*objection_lines(found))
-    return plan_exit_code(made, refusals, found)
+        say(*plan_lines(made, refusals, trial.losses))
+        if trial.objection is not None:
+            say_error(*objection_lines(trial.objection))
+    return plan_exit_code(made, refusals, trial.objection)
 
 
 def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool]) -> None:
@@ -138,12 +142,12 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         sources = secret_sources(root, options, session.connection)
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
-        refusals = guard(plan, options, sources)
-        found = session.try_out(plan) if asks else None
+        trial = session.try_out(plan) if asks or plan.destroying else Trial()
+        refusals = guard(plan, options, sources, trial.losses)
         if options["output"] == "text":
-            say(*plan_lines(plan, refusals))
-        _expect(plan, options, plan_json(plan, refusals, found))
-        _stop_if_refused(plan, refusals, found)
+            say(*plan_lines(plan, refusals, trial.losses))
+        _expect(plan, options, plan_json(plan, refusals, trial.objection, trial.losses))
+        _stop_if_refused(plan, refusals, trial)
         if not plan.empty and asks and not ask(session):
             raise Failure(FAILED, "nothing was changed")
         _carry_out(session.api, plan, options, sources, session.configuration)
@@ -167,17 +171,26 @@ def _apply_saved(path: Path, options: Options) -> None:
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
-    refusals = guard(plan, options, sources)
-    if refusals and options["output"] == "text":
-        say(*plan_lines(plan))
-    _stop_if_refused(plan, refusals)
+    _stop_saved(plan, guard(plan, options, sources), options)
     with open_api(connection, root, writes=True) as api:
+        if plan.destroying:
+            trial = try_plan(api, plan)
+            _stop_saved(plan, guard(plan, options, sources, trial.losses), options, trial)
         _carry_out(api, plan, options, sources)
 
 
-def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], found: Objection | None = None) -> None:
+def _stop_saved(
+    plan: Plan, refusals: Sequence[Refusal], options: Options, trial: Trial | None = None
+) -> None:
+    if refusals and options["output"] == "text":
+        say(*plan_lines(plan, losses=trial.losses if trial else None))
+    _stop_if_refused(plan, refusals, trial or Trial())
+
+
+def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], trial: Trial) -> None:
     """Raise Failure with all that stands against a plan; as JSON it is the plan that says so."""
-    document = plan_json(plan, refusals, found)
+    found = trial.objection
+    document = plan_json(plan, refusals, found, trial.losses)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
         told = [f"  {each.message}" for each in refusals]
@@ -340,10 +353,11 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
         plan = session.plan()
-        refusals = guard(plan, options, sources)
-        found = None if applies else session.try_out(plan)
-        _say(summary_line(plan), *(line for action in plan.actions for line in action_lines(action)))
-        _stop_if_refused(plan, refusals, found)
+        trial = session.try_out(plan) if plan.destroying or not applies else Trial()
+        refusals = guard(plan, options, sources, trial.losses)
+        told = (line for action in plan.actions for line in action_lines(action, trial.losses))
+        _say(summary_line(plan), *told)
+        _stop_if_refused(plan, refusals, trial)
         if applies:
             _carry_out(session.api, plan, options, sources, session.configuration)
 

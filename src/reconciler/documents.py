@@ -90,11 +90,23 @@ class ProblemDocument(TypedDict):
     field: NotRequired[str]
 
 
+class LossDocument(TypedDict):
+    """What goes with an object that a plan deletes, counted when the plan was tried out.
+
+    `object` is `Kind zone/name`. `in_use`: a client or a credential that was used within thirty days.
+    """
+
+    object: str
+    takes_along: Mapping[str, int]
+    in_use: bool
+
+
 class PlanDocument(TypedDict):
     """A plan, as it is saved and as it is printed.
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
-    against it now: `guards`, and the server's `problems`.
+    against it now: `guards`, and the server's `problems`. Nor does it cover `losses`, which change all day.
+    `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -111,8 +123,10 @@ class PlanDocument(TypedDict):
     wanted: int
     refused: Sequence[str]
     digest: str
+    delete_budgets: NotRequired[Mapping[str, int | str]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
+    losses: NotRequired[Sequence[LossDocument]]
 
 
 class DriftDocument(TypedDict):

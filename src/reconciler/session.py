@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.apply import make_plan, objection, try_plan
+from reconciler.apply import Trial, make_plan, objection, try_plan
 from reconciler.client import (
     Api,
     ApiError,
@@ -45,6 +45,7 @@ class Session:
     api: Api
     owner: str
     connection: Connection
+    budgets: Mapping[str, int | str]
 
     @classmethod
     @contextmanager
@@ -57,7 +58,7 @@ class Session:
         claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
-            yield cls(configuration, kinds, api, owner, connection)
+            yield cls(configuration, kinds, api, owner, connection, settings.delete_budgets)
 
     @property
     def server(self) -> str:
@@ -67,15 +68,21 @@ class Session:
     def plan(self) -> Plan:
         """The plan. Raises Failure."""
         try:
-            made = make_plan(self.api, self.configuration, self.kinds, owner=self.owner, server=self.server)
+            return make_plan(
+                self.api,
+                self.configuration,
+                self.kinds,
+                owner=self.owner,
+                server=self.server,
+                budgets=self.budgets,
+            )
         except PlanImpossible as error:
             raise Failure(FAILED, *error.problems) from error
-        return made
 
-    def try_out(self, plan: Plan) -> Objection | None:
-        """What the server has against a plan; nothing is asked about one that is empty, or incomplete."""
+    def try_out(self, plan: Plan) -> Trial:
+        """What the server says of a plan; nothing is asked about one that is empty, or incomplete."""
         if plan.empty or plan.refused or not plan.wanted:
-            return None
+            return Trial()
         return try_plan(self.api, plan, self.configuration)
 
 

@@ -4,7 +4,7 @@ from .applying import Applied, apply_plan, nothing_done
 from .delivery import DeliveryImpossible
 from .environment import AllowedNames, PatternWrong
 from .interrupts import held_interrupts
-from .planning import explain_rejection, make_plan, objection, try_plan
+from .planning import Trial, explain_rejection, make_plan, objection, try_plan
 from .secrets import SecretMissing, SecretSources, secret_refusals
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "PatternWrong",
     "SecretMissing",
     "SecretSources",
+    "Trial",
     "apply_plan",
     "explain_rejection",
     "held_interrupts",

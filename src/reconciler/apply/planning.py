@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import reconciler
@@ -12,14 +12,33 @@ from reconciler.manifests import Configuration
 from reconciler.manifests.locating import Locator
 from reconciler.manifests.sources import describe_commit
 from reconciler.objections import Objection, Problem
-from reconciler.plan import Action, Plan, build_plan
+from reconciler.plan import Action, Loss, Losses, Plan, build_plan
 from reconciler.plan.model import Op
 
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
 _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 
 
-def make_plan(api: Api, configuration: Configuration, kinds: Kinds, *, owner: str, server: str) -> Plan:
+@dataclass(frozen=True)
+class Trial:
+    """What the server said of a plan: what it has against it, and what goes with deletions.
+
+    `losses` is None when it was not asked, or refused the plan before it counted.
+    """
+
+    objection: Objection | None = None
+    losses: Losses | None = None
+
+
+def make_plan(
+    api: Api,
+    configuration: Configuration,
+    kinds: Kinds,
+    *,
+    owner: str,
+    server: str,
+    budgets: Mapping[str, int | str] | None = None,
+) -> Plan:
     """The plan from one snapshot. Raises ApiError, PlanImpossible."""
     return build_plan(
         configuration.manifests,
@@ -29,25 +48,31 @@ def make_plan(api: Api, configuration: Configuration, kinds: Kinds, *, owner: st
         tool_version=reconciler.__version__,
         server=server,
         source=describe_commit(configuration.source),
+        budgets=budgets,
     )
 
 
-def try_plan(api: Api, plan: Plan, configuration: Configuration | None = None) -> Objection | None:
+def try_plan(api: Api, plan: Plan, configuration: Configuration | None = None) -> Trial:
     """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
 
     Args:
         configuration: what the plan was made from, to say where in it something is wrong.
-
-    Returns:
-        What the server has against the plan; None when it would take it.
     """
     try:
-        api.dry_run(changeset(plan, [_without_secrets(operation) for operation in plan.operations]))
+        done = api.dry_run(changeset(plan, [_without_secrets(operation) for operation in plan.operations]))
     except Rejected as error:
         if not error.about_body:
             raise
-        return objection(error, plan, configuration)
-    return None
+        return Trial(objection(error, plan, configuration))
+    return Trial(losses=_losses(done.body))
+
+
+def _losses(body: Mapping[str, Any]) -> Losses:
+    return {
+        (result["kind"], result["id"]): Loss(result.get("takes_along") or {}, result.get("in_use") is True)
+        for result in body.get("operations", [])
+        if result["op"] == "delete"
+    }
 
 
 def objection(error: Rejected, plan: Plan, configuration: Configuration | None = None) -> Objection:

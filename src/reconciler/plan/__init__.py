@@ -2,11 +2,14 @@
 
 from .building import PlanImpossible, build_plan
 from .guards import Refusal, check_guards
+from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, read_plan
 
 __all__ = [
     "Action",
     "FieldChange",
+    "Loss",
+    "Losses",
     "Plan",
     "PlanImpossible",
     "Refusal",

@@ -30,6 +30,7 @@ def build_plan(
     tool_version: str,
     server: str = "",
     source: Mapping[str, str] | None = None,
+    budgets: Mapping[str, int | str] | None = None,
 ) -> Plan:
     """What turns the snapshot into what the manifests describe; the same input gives the same plan.
 
@@ -54,6 +55,7 @@ def build_plan(
         owned=dict(sorted(builder.index.counts.items())),
         wanted=len(manifests),
         refused=tuple(builder.refused),
+        budgets=dict(budgets or {}),
     )
 
 

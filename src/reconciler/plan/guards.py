@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from reconciler.kinds import load_kinds
 
+from .budgets import budget_of
+from .losses import Losses, loss_of
 from .model import Action, Op, Plan, State
 
-CONSENTS: Final = ("deletes", "conflicts", "unowned")
-SMALLEST_BUDGET = 5
-ZONE = "Zone"
-BUDGET_PERCENT = 10
+CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,12 @@ class Refusal:
     stale: bool = False
 
 
-def check_guards(plan: Plan, consents: Mapping[str, int]) -> list[Refusal]:
+def check_guards(plan: Plan, consents: Mapping[str, int], losses: Losses | None = None) -> list[Refusal]:
     """Everything that stands against applying the plan; empty when nothing does.
 
     Args:
         consents: name (one of `CONSENTS`) -> the count consented to.
+        losses: what the server says goes with deletions; None when it was not asked.
     """
     found = [Refusal("refused", message) for message in plan.refused]
     found.extend(_untold(plan))
@@ -36,13 +36,11 @@ def check_guards(plan: Plan, consents: Mapping[str, int]) -> list[Refusal]:
     found.extend(_protection(plan))
     found.extend(_reused_handles(plan))
     found.extend(_delete_budget(plan, consents))
+    if losses is not None:
+        found.extend(_in_use(plan, consents, losses))
     found.extend(_unowned(plan, consents))
     found.extend(_conflicts(plan, consents))
     return found
-
-
-def _destroying(plan: Plan) -> list[Action]:
-    return [action for action in plan.actions if action.op in (Op.DELETE, Op.REPLACE)]
 
 
 def _untold(plan: Plan) -> Iterator[Refusal]:
@@ -51,7 +49,7 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
     zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
     """
     deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
-    told = Counter((action.kind, action.id) for action in _destroying(plan))
+    told = Counter((action.kind, action.id) for action in plan.destroying)
     if deleted != told:
         yield Refusal("untold", "the operations delete something else than the plan says; plan again")
     sent = {
@@ -93,7 +91,7 @@ def _empty_source(plan: Plan) -> Iterator[Refusal]:
 
 
 def _protection(plan: Plan) -> Iterator[Refusal]:
-    for action in _destroying(plan):
+    for action in plan.destroying:
         if action.protected:
             verb = "deleted" if action.op is Op.DELETE else "replaced"
             yield Refusal(
@@ -121,16 +119,24 @@ def _reused_handles(plan: Plan) -> Iterator[Refusal]:
 
 
 def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
-    destroyed = Counter(action.kind for action in _destroying(plan))
+    destroyed = Counter(action.kind for action in plan.destroying)
     total = destroyed.total()
     over = []
     for kind, count in sorted(destroyed.items()):
-        budget = max(SMALLEST_BUDGET, plan.owned.get(kind, 0) * BUDGET_PERCENT // 100)
-        if kind == ZONE:
-            budget = 0  # with a zone go its users and sessions, which no manifest brings back
+        budget = budget_of(kind, plan.owned.get(kind, 0), plan.budgets)
         if count > budget:
             over.append(f"{count} of {plan.owned.get(kind, 0)} {kind} (budget {budget})")
     yield from _needs_consent("deletes", total, consents, f"this deletes {', '.join(over)}" if over else "")
+
+
+def _in_use(plan: Plan, consents: Mapping[str, int], losses: Losses) -> Iterator[Refusal]:
+    """Whoever signs in with what is deleted is locked out, however few there are."""
+    used = [
+        action for action in plan.destroying if (loss := loss_of(action, losses)) is not None and loss.in_use
+    ]
+    names = ", ".join(action.title for action in used)
+    reason = f"{names}: used within the last thirty days, and deleted" if used else ""
+    yield from _needs_consent("in-use", len(used), consents, reason)
 
 
 def _unowned(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:

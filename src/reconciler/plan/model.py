@@ -13,7 +13,7 @@ from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocum
 from reconciler.kinds import InForce, Part
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
-_BESIDE = ("digest", "source", "guards", "problems")
+_BESIDE = ("digest", "source", "guards", "problems", "losses")
 
 
 class State(StrEnum):
@@ -128,6 +128,11 @@ class Action:
         return cast(ActionDocument, found)
 
     @property
+    def destroys(self) -> bool:
+        """Tell whether what was there goes away."""
+        return self.op in (Op.DELETE, Op.REPLACE)
+
+    @property
     def title(self) -> str:
         """The entity, for people."""
         return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
@@ -144,6 +149,7 @@ class Plan:
         owned: how many entities of each kind this owner manages now; what the delete budget is a part of.
         wanted: how many manifests there are.
         refused: what makes the plan impossible to apply, whatever is consented to.
+        budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
     """
 
     tool_version: str
@@ -157,6 +163,7 @@ class Plan:
     owned: Mapping[str, int]
     wanted: int
     refused: tuple[str, ...] = ()
+    budgets: Mapping[str, int | str] = field(default_factory=dict)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
@@ -177,6 +184,8 @@ class Plan:
                 "wanted": self.wanted,
                 "refused": list(self.refused),
             }
+            if self.budgets:
+                content["delete_budgets"] = dict(self.budgets)
             self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})
         return self._json["plan"]
 
@@ -198,6 +207,11 @@ class Plan:
     def empty(self) -> bool:
         """Tell whether there is nothing to do."""
         return not self.operations
+
+    @property
+    def destroying(self) -> list[Action]:
+        """The actions that delete or replace something."""
+        return [action for action in self.actions if action.destroys]
 
     @property
     def only_drift(self) -> bool:
@@ -254,6 +268,7 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         owned=content["owned"],
         wanted=content["wanted"],
         refused=tuple(content["refused"]),
+        budgets=content.get("delete_budgets", {}),
     )
 
 

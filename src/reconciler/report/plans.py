@@ -6,7 +6,8 @@ from typing import Any
 from reconciler.documents import PlanDocument
 from reconciler.kinds import Shape, load_kinds
 from reconciler.objections import Objection
-from reconciler.plan import Action, FieldChange, Plan, Refusal
+from reconciler.plan import Action, FieldChange, Loss, Losses, Plan, Refusal
+from reconciler.plan.losses import loss_json, loss_of
 from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled
 
@@ -26,11 +27,14 @@ _ORDER = tuple(_SIGNS)
 _STAYS = (State.CLAIM, State.RELEASE)
 
 
-def plan_lines(plan: Plan, refusals: Sequence[Refusal] = ()) -> Iterator[Line]:
-    """The whole plan, and what stands against it."""
+def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None) -> Iterator[Line]:
+    """The whole plan, what goes with deletions, and what stands against it."""
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
-        yield from action_lines(action)
+        yield from action_lines(action, losses)
     yield summary_line(plan)
+    if plan.budgets and plan.destroying:
+        budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
+        yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}"
     yield from refusal_lines(refusals)
@@ -53,13 +57,24 @@ def objection_lines(found: Objection) -> Sequence[Line]:
     return lines
 
 
-def plan_json(plan: Plan, refusals: Sequence[Refusal] = (), found: Objection | None = None) -> PlanDocument:
-    """The plan, what stands against it, and what the server has against it."""
+def plan_json(
+    plan: Plan,
+    refusals: Sequence[Refusal] = (),
+    found: Objection | None = None,
+    losses: Losses | None = None,
+) -> PlanDocument:
+    """The plan, what stands against it, what the server has against it, and what goes with deletions."""
     document = plan.as_json().copy()
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
     ]
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
+    if losses is not None:
+        document["losses"] = [
+            loss_json(action, loss)
+            for action in plan.destroying
+            if (loss := loss_of(action, losses)) is not None
+        ]
     return document
 
 
@@ -80,16 +95,32 @@ def summary_line(plan: Plan) -> str:
     return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}"
 
 
-def action_lines(action: Action) -> Iterator[Line]:
-    """One action: what, which, where from, and each member."""
+def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]:
+    """One action: what, which, where from, what goes with it, and each member."""
     sign, color = _SIGNS[action.op]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
+    if (loss := loss_of(action, losses or {})) is not None:
+        yield from _indented(_loss_lines(loss), 4)
     kind = load_kinds().by_name.get(action.kind)
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
         yield from contents_lines(change)
+
+
+def _loss_lines(loss: Loss) -> Iterator[Line]:
+    if loss.in_use:
+        yield Styled("in use: ", "red"), "it was used within the last thirty days"
+    if loss.takes_along:
+        yield "takes along " + ", ".join(_counted(n, sort) for sort, n in sorted(loss.takes_along.items()))
+
+
+def _counted(number: int, sort: str) -> str:
+    words = sort.replace("_", " ")
+    if number == 1:
+        words = f"{words[:-3]}y" if words.endswith("ies") else words.removesuffix("s")
+    return f"{number:,} {words}"
 
 
 def _notes(action: Action) -> Iterator[str]:

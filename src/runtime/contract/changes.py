@@ -87,7 +87,11 @@ class Changeset(Envelope):
 
 
 class OperationResult(Part):
-    """What one operation did. `shown_once` has secrets that will never be shown again."""
+    """What one operation did. `shown_once` has secrets that will never be shown again.
+
+    A dry run tells of deletions what goes or ends with them, `{"sessions": 12}`, and whether a client or a
+    credential was used within the last thirty days.
+    """
 
     index: int
     op: Op
@@ -96,6 +100,8 @@ class OperationResult(Part):
     name: str | None = None
     status: Literal["done"] = "done"
     shown_once: dict[str, str] | None = None
+    takes_along: dict[str, int] | None = None
+    in_use: bool | None = None
 
 
 class AuditRange(Part):

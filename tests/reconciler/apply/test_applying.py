@@ -98,16 +98,18 @@ class TestApply:
     def test_guards_stand_before_the_server(
         self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
     ) -> None:
-        """Seven of seven roles: only with the exact count."""
+        """Seven of seven roles: only with the exact count. Nothing but a dry run is sent."""
         roles = [ROLE.replace("reader", f"r{n}") for n in range(7)]
         config.write("all.yaml", "---\n".join([ZONE, *roles]))
         zonectl("apply", config, "--yes")
         config.write("all.yaml", ZONE)
-        server.bodies.clear()
+        before = len(server.requests)
 
         assert zonectl("apply", config, "--yes").exit_code == 5
         assert zonectl("apply", config, "--yes", "--consent", "deletes=6").exit_code == 5
-        assert not server.bodies
+        sent = [path for method, path in server.requests[before:] if method == "POST"]
+        assert len(sent) == 2
+        assert all(path.endswith("?dry_run=true") for path in sent)
         assert zonectl("apply", config, "--yes", "--allow-deletes", "7").exit_code == 0
         assert len([each for each in world.entities.values() if each["kind"] == "Role"]) == 2
 

@@ -9,7 +9,7 @@ from tests.reconciler.factories import changed, manifest, plan_for, settle, with
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
-from reconciler.plan import check_guards
+from reconciler.plan import Loss, check_guards
 from reconciler.plan.model import Op, read_plan
 
 
@@ -76,6 +76,40 @@ class TestPruning:
 
         assert "1 of 2 Zone (budget 0)" in check_guards(plan, {})[0].message
         assert check_guards(plan, {"deletes": 1}) == []
+
+    @pytest.mark.parametrize(("budget", "refused"), [(2, True), (3, False), ("20%", True), ("30%", False)])
+    def test_the_settings_say_how_many_need_none(
+        self, world: World, budget: int | str, refused: bool
+    ) -> None:
+        """As a number, or as a share of what is managed; a saved plan keeps that."""
+        groups = [manifest("Group", f"g{n}", name=f"G {n}") for n in range(10)]
+        settle(world, [zone(), *groups])
+        made = replace(plan_for(world, [zone(), *groups[:7]]), budgets={"Group": budget})
+        for plan in (made, read_plan(orjson.dumps(made.as_json()))):
+            assert bool(check_guards(plan, {})) is refused
+        assert check_guards(made, {"deletes": 3}) == []
+
+    def test_the_settings_do_not_let_zones_go(self, world: World) -> None:
+        """Nor does a saved plan that says so."""
+        settle(world, [zone(), zone("other")])
+        plan = replace(plan_for(world, [zone("other")]), budgets={"Zone": 5})
+        assert [each.code for each in check_guards(plan, {})] == ["deletes"]
+
+    def test_what_is_in_use_needs_consent_however_little_it_is(
+        self, world: World, company: list[Manifest]
+    ) -> None:
+        """One credential is within every budget, and locks somebody out."""
+        settle(world, company)
+        plan = plan_for(world, without(company, "agent-key"))
+        (action,) = plan.destroying
+        key = (action.kind, str(action.id))
+        assert check_guards(plan, {}, {key: Loss({}, in_use=False)}) == []
+
+        (refusal,) = check_guards(plan, {}, {key: Loss({}, in_use=True)})
+        assert "used within the last thirty days" in refusal.message
+        assert "--consent in-use=1" in refusal.message
+        assert check_guards(plan, {"in-use": 1}, {key: Loss({}, in_use=True)}) == []
+        assert check_guards(plan, {"in-use": 2}, {key: Loss({}, in_use=True)}) != []
 
 
 def _sent(spec: dict[str, Any]) -> dict[str, Any]:

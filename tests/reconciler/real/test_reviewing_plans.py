@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.reconciler.conftest import Result
-from tests.reconciler.real.company import COMPANY, Company
+from tests.reconciler.real.company import COMPANY, Company, sign_in
 from tests.support.tables import WRITE, write_part
 
 PAGE = Path(__file__).parents[3] / "docs" / "reviewing-plans.md"
@@ -107,6 +107,7 @@ def zone(company: Company) -> Result:
     company.apply()
     found = company.client.get("/zones", params={"limit": 100}).json()["items"]
     shop = next(each["id"] for each in found if each["name"] == "Shop")
+    sign_in(company, shop, "ann", "bob")
     company.send("POST", f"/zones/{shop}/groups", identifier="by-hand", name="By hand")
     (company.folder.path / "shop.yaml").unlink()
     return company.zonectl("plan", company.folder, "--allow-env", "CORP_SECRET")

@@ -1,18 +1,20 @@
 """Plans as people read them."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 import pytest
 
+from reconciler.plan import Loss, Losses
 from reconciler.plan.model import Action, FieldChange, Op, Plan, State
 from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
 
 
-def plan_text(made: Plan) -> str:
+def plan_text(made: Plan, losses: Losses | None = None) -> str:
     """A plan as it is printed on a terminal."""
-    return "\n".join(rendered(line) for line in plan_lines(made))
+    return "\n".join(rendered(line) for line in plan_lines(made, losses=losses))
 
 
 def plan(*actions: Action) -> Plan:
@@ -34,6 +36,26 @@ def test_worst_news_come_first() -> None:
 
     assert [line.split()[0] for line in text.splitlines()[:3]] == ["-", "~", "+"]
     assert "3 manifests: 1 to create, 1 to update, 1 to delete" in text
+
+
+def test_a_deletion_says_what_goes_with_it() -> None:
+    """Below its own line, in plain words; what is not deleted takes nothing along."""
+    gone, kept = (replace(action(op, "c"), id="i") for op in (Op.DELETE, Op.UPDATE))
+    losses = {("Group", "i"): Loss({"sessions": 1200, "policies": 1, "refresh_tokens": 2}, in_use=True)}
+    text = click.unstyle(plan_text(plan(gone, kept), losses))
+
+    assert "    in use: it was used within the last thirty days" in text
+    assert "    takes along 1 policy, 2 refresh tokens, 1,200 sessions" in text
+    assert text.count("takes along") == 1
+    assert "takes along" not in plan_text(plan(gone), {("Group", "other"): Loss({"sessions": 1})})
+
+
+def test_budgets_of_the_settings_are_told_with_deletions() -> None:
+    """Whoever raises them in a pull request is seen to."""
+    raised = {"Group": 50, "Role": "20%"}
+    text = plan_text(replace(plan(action(Op.DELETE, "c")), budgets=raised))
+    assert "delete budgets of `zonectl.yaml`: Group 50, Role 20%" in text
+    assert "budgets" not in plan_text(replace(plan(action(Op.UPDATE, "c")), budgets=raised))
 
 
 def test_every_action_is_shown() -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Delete, Table, Update, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Delete, Table, Update, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import ALL, Kind
@@ -22,6 +22,10 @@ class _Loose:
     column: str
     discriminator: str | None
     values: dict[str, str]  # kind name -> the discriminator's value
+
+    def of(self, kind: Kind) -> tuple[ColumnElement[bool], ...]:
+        """What else is true of a row that points at an entity of that kind."""
+        return (self.table.c[self.discriminator] == self.values[kind.name],) if self.discriminator else ()
 
 
 _LOOSE = (
@@ -60,7 +64,7 @@ def _statements(kind: Kind) -> tuple[Update | Delete, ...]:
     if owner is None:
         return ()
     found: list[Update | Delete] = [_ownership(kind, owner, bindparam("gone"))]
-    for table, column, local, ondelete in _pointing_at(TABLES[kind.name]):
+    for table, column, local, ondelete in pointing_at(TABLES[kind.name]):
         pointing = (table.c[local] == bindparam("tenant"), table.c[column] == bindparam("gone"))
         if ondelete is None:
             found.append(update(table).where(*pointing).values({column: None}))
@@ -75,9 +79,11 @@ def _statements(kind: Kind) -> tuple[Update | Delete, ...]:
 
 def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Update | Delete]:
     columns = loose.table.c
-    pointing = [columns.zone_id == bindparam("tenant"), columns[loose.column] == bindparam("gone")]
-    if loose.discriminator:
-        pointing.append(columns[loose.discriminator] == loose.values[kind.name])
+    pointing = [
+        columns.zone_id == bindparam("tenant"),
+        columns[loose.column] == bindparam("gone"),
+        *loose.of(kind),
+    ]
     child = _KIND_OF.get(loose.table.name)
     records = [_ownership(child, owner, select(columns.id).where(*pointing))] if child else []
     return [*records, delete(loose.table).where(*pointing)]
@@ -93,7 +99,7 @@ def _ownership(kind: Kind, owner: str, ids: Any) -> Delete:
     )
 
 
-def _pointing_at(target: Table) -> list[tuple[Table, str, str, str | None]]:
+def pointing_at(target: Table) -> list[tuple[Table, str, str, str | None]]:
     """The foreign keys over (tenant, id) to a table: their table, own column, tenant's column, ON DELETE."""
     return [
         (table, key.column_keys[-1], key.column_keys[0], key.ondelete)
@@ -101,6 +107,11 @@ def _pointing_at(target: Table) -> list[tuple[Table, str, str, str | None]]:
         for key in table.foreign_key_constraints
         if key.referred_table is target and len(key.column_keys) == 2
     ]
+
+
+def loosely_pointing_at(kind: Kind) -> list[tuple[Table, str, tuple[ColumnElement[bool], ...]]]:
+    """What goes with a zone's entity and has no foreign key to it: table, column, and what else is true."""
+    return [(loose.table, loose.column, loose.of(kind)) for loose in _LOOSE if kind.name in loose.values]
 
 
 _KIND_OF: dict[str, Kind] = {kind.table: kind for kind in ALL if kind.manifest}

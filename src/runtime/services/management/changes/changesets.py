@@ -17,7 +17,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, APPLICATION, BY_NAME, ZONE
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes import budget, receipts, rights
+from runtime.services.management.changes import budget, losses, receipts, rights
 from runtime.services.management.changes.extras import Later
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pace import Pace
@@ -120,12 +120,13 @@ async def _tried(
             async with reading_unit(parts, acting, request_id) as unit:
                 own_zone = (await entities.organization_of(unit, organization)).zone_id
                 zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
+                gone = await losses.of(unit, changeset)
             names = _names_in(changeset)
             async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
                 with budget.spending(parts, acting):
                     results = await _run(unit, changeset, checked, progress)
                     answer = await _answer(unit, changeset, results)
-                return Outcome(part_answer(answer))
+                return Outcome(part_answer(losses.told(answer, gone)))
     except TimeoutError:
         raise TooLarge(
             f"trying out {len(changeset.operations)} operations takes longer than {DRY_RUN_SECONDS} seconds;"

@@ -1,0 +1,50 @@
+"""What the deletions of a changeset take along: asked of what is there, which a dry run does not copy."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.contract.changes import Changeset, ChangesetResult
+from runtime.domain.kinds import BY_NAME, Verb
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import losses as storage
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What goes with one entity: how many of what; and whether it was used within the last thirty days."""
+
+    takes_along: Mapping[str, int]
+    in_use: bool
+
+
+async def of(unit: Unit, changeset: Changeset) -> dict[int, Loss]:
+    """Index of each deletion -> what goes with what it deletes. What is archived takes nothing along."""
+    by_kind: dict[str, dict[str, int]] = {}
+    for index, operation in enumerate(changeset.operations):
+        if operation.op == "delete" and operation.id is not None and operation.kind in BY_NAME:
+            by_kind.setdefault(operation.kind, {})[operation.id] = index
+    found: dict[int, Loss] = {}
+    for name, ids in by_kind.items():
+        kind = BY_NAME[name]
+        if Verb.ARCHIVE in kind.verbs:
+            continue
+        own = await storage.owned(unit.conn, kind, unit.organization_id, ids)
+        for tenant_id, there in own.items():
+            counts = await storage.count(unit.conn, kind, tenant_id, there, now=unit.now)
+            used = await storage.used(unit.conn, kind, unit.organization_id, tenant_id, there, now=unit.now)
+            for entity_id in there:
+                numbers = counts.get(entity_id, Counter())
+                found[ids[entity_id]] = Loss(dict(sorted(numbers.items())), entity_id in used)
+    return found
+
+
+def told(answer: ChangesetResult, losses: Mapping[int, Loss]) -> ChangesetResult:
+    """The answer of a dry run, with what goes with each deletion."""
+    operations = [
+        done.model_copy(update={"takes_along": dict(loss.takes_along), "in_use": loss.in_use})
+        if (loss := losses.get(done.index)) is not None
+        else done
+        for done in answer.operations
+    ]
+    return answer.model_copy(update={"operations": operations})

@@ -1,0 +1,198 @@
+"""What goes or ends with entities that are deleted, counted while it is still there."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+
+from sqlalchemy import ColumnElement, Table, desc, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
+from runtime.storage.sql.dependents import loosely_pointing_at, pointing_at
+from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
+
+USED_WITHIN = timedelta(days=30)
+MOST_EVENTS = 100_000
+_BATCH = 500
+
+# Table -> what its rows are called. The others hold the inside of the service, or what is told of already.
+WORDS = {
+    "application_credentials": "application_credentials",
+    "application_dependencies": "dependencies",
+    "applications": "applications",
+    "consents": "consents",
+    "delegated_grants": "delegated_grants",
+    "group_invitees": "members",
+    "group_members": "members",
+    "groups": "groups",
+    "policies": "policies",
+    "policy_sets": "policy_sets",
+    "providers": "providers",
+    "refresh_families": "refresh_tokens",
+    "resources": "resources",
+    "role_assignments": "role_assignments",
+    "roles": "roles",
+    "secrets": "secrets",
+    "service_account_credentials": "service_account_credentials",
+    "sessions": "sessions",
+    "user_agents": "user_agents",
+    "users": "users",
+}
+UNTOLD = frozenset(
+    {
+        "audit_events",  # it stays
+        "organizations",  # a zone that is an organization's own is not deleted
+        "outbox",
+        "ownerships",
+        "policy_set_bindings",
+        "policy_set_versions",
+        "policy_versions",
+        "revocations",
+        "subjects",
+        "token_events",
+        "user_credentials",
+        "withdrawn_names",
+        "zone_internals",
+        "zone_keys",
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Going:
+    """Rows that go or end with an entity: those whose column has its id, in its zone or organization."""
+
+    table: Table
+    column: str
+    tenant: str
+    more: tuple[ColumnElement[bool], ...] = ()
+
+
+@cache
+def _goes_with(kind: Kind) -> tuple[_Going, ...]:
+    if kind is ZONE:
+        return tuple(
+            _Going(table, "zone_id", "zone_id")
+            for table in METADATA.tables.values()
+            if "zone_id" in table.c and table.name in WORDS
+        )
+    found = [
+        _Going(table, column, own)
+        for table, column, own, ondelete in pointing_at(TABLES[kind.name])
+        if ondelete is not None and table.name in WORDS
+    ]
+    if kind.zoned:
+        found += [
+            _Going(table, column, "zone_id", more)
+            for table, column, more in loosely_pointing_at(kind)
+            if table.name in WORDS
+        ]
+    if kind is PROVIDER:
+        found.append(_Going(sessions, "provider_id", "zone_id"))  # who signed in through it is signed out
+    return tuple(found)
+
+
+async def owned(
+    conn: AsyncConnection, kind: Kind, organization_id: str, ids: Collection[str]
+) -> dict[str, set[str]]:
+    """Those of these entities that an organization has, by their zone; by the organization without one."""
+    table, found = TABLES[kind.name], defaultdict[str, set[str]](set)
+    within = table.c.id if kind is ZONE else table.c.zone_id if kind.zoned else table.c.organization_id
+    for batch in _batches(ids):
+        query = select(within, table.c.id).where(
+            table.c.organization_id == organization_id, table.c.id.in_(batch)
+        )
+        for tenant_id, entity_id in await conn.execute(query):
+            found[tenant_id].add(entity_id)
+    return found
+
+
+async def count(
+    conn: AsyncConnection, kind: Kind, tenant_id: str, ids: Collection[str], *, now: datetime
+) -> dict[str, Counter[str]]:
+    """How many rows of which sort go with each of these entities; of what ends, what has not ended yet."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for going in _goes_with(kind):
+        table, column = going.table, going.table.c[going.column]
+        for batch in _batches(ids):
+            query = select(column, func.count()).where(
+                table.c[going.tenant] == tenant_id, column.in_(batch), *going.more, *_standing(table, now)
+            )
+            for entity_id, number in await conn.execute(query.group_by(column)):
+                found[entity_id][WORDS[table.name]] += number
+    return found
+
+
+def _standing(table: Table, now: datetime) -> list[ColumnElement[bool]]:
+    if table.name == "delegated_grants":
+        return [table.c.status == "active"]
+    if table in (sessions, refresh_families):
+        return [table.c.status == "active", table.c.expires_at > now]
+    return []
+
+
+async def used(
+    conn: AsyncConnection,
+    kind: Kind,
+    organization_id: str,
+    tenant_id: str,
+    ids: Collection[str],
+    *,
+    now: datetime,
+) -> set[str]:
+    """Which of these clients, credentials and service accounts were used within the last thirty days.
+
+    Where more happened in a zone than is looked through, none of its clients is taken for unused.
+    """
+    if kind is SERVICE_ACCOUNT:
+        keys = METADATA.tables["service_account_credentials"]
+        query = select(keys.c.service_account_id).where(
+            keys.c.organization_id == tenant_id,
+            keys.c.service_account_id.in_(ids),
+            keys.c.last_used_at > now - USED_WITHIN,
+        )
+        return set(await conn.scalars(query))
+    if kind not in (APPLICATION, APPLICATION_CREDENTIAL):
+        return set()
+    table = TABLES[kind.name]
+    client = table.c.id if kind is APPLICATION else table.c.application_id
+    clients: dict[str, str] = {}
+    for batch in _batches(ids):
+        query = select(table.c.id, client).where(table.c.zone_id == tenant_id, table.c.id.in_(batch))
+        clients.update((row[0], row[1]) for row in await conn.execute(query))
+    active = await _active(conn, organization_id, tenant_id, set(clients.values()), now)
+    return {entity_id for entity_id, client_id in clients.items() if client_id in active}
+
+
+async def _active(
+    conn: AsyncConnection, organization_id: str, zone_id: str, clients: set[str], now: datetime
+) -> set[str]:
+    found: set[str] = set()
+    for table in (sessions, refresh_families):
+        for batch in _batches(clients):
+            query = select(table.c.application_id).where(
+                table.c.zone_id == zone_id, table.c.application_id.in_(batch), *_standing(table, now)
+            )
+            found.update(await conn.scalars(query.distinct()))
+    recent = (
+        select(token_events.c.application_id, token_events.c.outcome)
+        .where(
+            token_events.c.organization_id == organization_id,
+            token_events.c.zone_id == zone_id,
+            token_events.c.at > now - USED_WITHIN,
+        )
+        .order_by(desc(token_events.c.at))
+        .limit(MOST_EVENTS)
+        .subquery()
+    )
+    if await conn.scalar(select(func.count()).select_from(recent)) == MOST_EVENTS:
+        return clients
+    query = select(recent.c.application_id).distinct().where(recent.c.outcome == "issued")
+    return clients & (found | set(await conn.scalars(query)))
+
+
+def _batches(ids: Collection[str]) -> Iterator[list[str]]:
+    ordered = sorted(ids)
+    return (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))
