@@ -1,8 +1,8 @@
 """What goes takes its tokens along, and another application or credential of its name gets none of them."""
 
 import pytest
-from tests.runtime.authority.scenes import TOOLS, SignIn, answered, let_a_second_pass, make_sign_in
-from tests.runtime.sign_in.support import Site
+from tests.runtime.authority.scenes import API, TOOLS, SignIn, answered, let_a_second_pass, make_sign_in
+from tests.runtime.sign_in.support import Answer, Site
 from tests.support.factories import App
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Verb
@@ -60,3 +60,25 @@ def test_a_credential_that_is_replaced_ends_what_it_led_to(site: Site, scene: Si
     own = scene.agent.token(authenticate=False, grant_type="client_credentials", resource=TOOLS, **fresh.form)
     assert own.status_code == 200, own.text
     assert scene.introspect(own.json()["access_token"], scene.tool_server.app) == "works"
+
+
+@pytest.mark.threat("18a")
+@pytest.mark.parametrize("for_itself", [False, True])
+def test_a_credential_ends_what_it_led_to_without_an_exchange_of_its_own(
+    site: Site, scene: SignIn, for_itself: bool
+) -> None:
+    """Its application handed over a token as it came: of a sign-in for the tools, or one for itself."""
+    if for_itself:
+        token = scene.agent.token(grant_type="client_credentials", resource=TOOLS).json()["access_token"]
+    else:
+        answer = scene.browser.open(scene.agent.url(resources=[TOOLS]))
+        assert isinstance(answer, Answer)
+        token = scene.redeemed(scene.agent, answer)["access_token"]
+    further = scene.exchange(scene.tool_server, token, API).json()["access_token"]
+    assert scene.introspect(further, scene.provider) == "works"
+    let_a_second_pass(site)
+    let_a_second_pass(site)
+
+    scene.site.run(site.company.delete(APPLICATION_CREDENTIAL, scene.zone.id, scene.agent.app.credential_id))
+
+    assert scene.introspect(further, scene.provider) == "inactive"

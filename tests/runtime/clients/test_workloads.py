@@ -1,12 +1,15 @@
 """Clients whose credential is a token that a provider issued to their workload."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.runtime.clients.signing import FORM, RSA, STRANGER, Signer, form, refused
+from tests.runtime.tokens.conftest import ask
 from tests.support.publisher import Publisher
 from tests.support.scene import Scene, claims_of
 
+from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.services.switches import set_switch
@@ -114,6 +117,55 @@ async def test_any_subject_is_for_its_provider_and_ends_with_it(
     await company.delete(PROVIDER, zone.id, shared.id)
     for subject in ("tenant-1", "tenant-2"):
         await refused(scene, form(signer.sign(iss=issuer, sub=subject)))
+
+
+@pytest.mark.threat("18a")
+@pytest.mark.parametrize("changed", ["subject", "issuer", "keys"])
+async def test_what_a_workload_led_to_ends_when_another_answers_to_its_credential(
+    own_scene: Scene, publisher: Publisher, signer: Signer, changed: str
+) -> None:
+    """Its own tokens and what others have exchanged them for; the workload that is meant now begins anew."""
+    scene, company, zone = own_scene, own_scene.company, own_scene.zone
+    provider = await provider_of(scene, publisher)
+    reader = await company.app(zone, "reader")
+    api = await company.resource(zone, "https://api.test", scopes=["read"], application_id=reader.id)
+    server = await company.app(zone, "server", dependencies=[api])
+    tools = await company.resource(zone, "https://tools.test", application_id=server.id)
+    deployer = await company.app(zone, "deployer", dependencies=[tools])
+    made = await company.create(
+        APPLICATION_CREDENTIAL,
+        zone.id,
+        application_id=deployer.id,
+        type="token",
+        provider_id=provider.id,
+        subject="job",
+    )
+    signed = signer.sign(RSA, iss=provider.identifier, sub="job", aud=str(zone.protocols.oauth2.issuer))
+    own = (await scene.post([*form(signed), ("resource", tools.identifier)]))["access_token"]
+    further = (await scene.exchange(server, own, api))["access_token"]
+    assert (await ask(scene, server, own))["active"]
+    assert (await ask(scene, reader, further))["active"]
+    await let_two_seconds_pass(scene)
+
+    if changed == "subject":
+        await company.update(APPLICATION_CREDENTIAL, zone.id, made.id, subject="another job")
+    else:
+        other = {"issuer": {"identifier": f"{publisher.url}/other"}, "keys": {"protocols": OTHER_KEYS}}
+        await company.update(PROVIDER, zone.id, provider.id, **other[changed])
+
+    assert await ask(scene, server, own) == {"active": False}
+    assert await ask(scene, reader, further) == {"active": False}
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(server, own, api)
+
+
+async def let_two_seconds_pass(scene: Scene) -> None:
+    """Tokens say whole seconds, and one of the second in which a name went may be the next one's."""
+    now = scene.parts.clock().timestamp()
+    await asyncio.sleep(int(now) + 2.05 - now)
+
+
+OTHER_KEYS = {"oauth2": {"jwks_uri": "https://keys.test/jwks"}}
 
 
 @pytest.mark.threat("34c")

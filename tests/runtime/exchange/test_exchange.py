@@ -336,7 +336,7 @@ async def test_chain_without_user(scene: Scene, tools: Resource, api: Resource, 
     claims = claims_of(answer["access_token"])
     assert claims["sub"] == "robot"
     assert "sid" not in claims
-    assert claims["act"] == {"sub": "tool-server"}
+    assert claims["act"] == {"sub": "tool-server", "act": {"sub": "robot"}}
     assert claims["exp"] <= claims_of(own["access_token"])["exp"]
 
 

@@ -95,6 +95,33 @@ async def test_chain_and_actor_are_known_to_policy(own_scene: Scene) -> None:
         await own_scene.exchange(server, first, api)
 
 
+@pytest.mark.threat("15c")
+@pytest.mark.parametrize(
+    "condition", ["context.chain_depth > 1", 'context.actors.contains(Application::"agent")']
+)
+async def test_nobody_stays_out_of_the_chain(own_scene: Scene, condition: str) -> None:
+    """A client that hands over the token of its sign-in has acted as one that has exchanged it."""
+    company, zone = own_scene.company, own_scene.zone
+    api = await company.resource(zone, "https://api.test")
+    server = await company.app(zone, "server", dependencies=[api])
+    tools = await company.resource(zone, "https://tools.test", application_id=server.id)
+    agent = await company.app(zone, "agent", dependencies=[tools])
+    other = await company.app(zone, "other", dependencies=[tools])
+    ann = await company.person(zone, "ann@acme.test")
+    signed_in = [await company.token(zone, each, ann, audience=tools.identifier) for each in (agent, other)]
+    exchanged = (await own_scene.exchange(agent, signed_in[0], tools))["access_token"]
+    for token, client in ((signed_in[0], "agent"), (signed_in[1], "other"), (exchanged, "agent")):
+        further = (await own_scene.exchange(server, token, api))["access_token"]
+        assert claims_of(further)["act"] == {"sub": "server", "act": {"sub": client}}
+
+    there = 'principal, action, resource == Resource::"https://api.test"'
+    await company.policies(zone, PERMIT, f'@id("no-chain") forbid ({there}) when {{ {condition} }};')
+
+    for token in (signed_in[0], exchanged):
+        with pytest.raises(AccessDenied):
+            await own_scene.exchange(server, token, api)
+
+
 async def test_no_active_set_denies(own_scene: Scene) -> None:
     """A zone without a bound policy set issues nothing."""
     company, zone = own_scene.company, own_scene.zone

@@ -7,10 +7,13 @@ import httpx
 import jwt
 import pytest
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Client, Page, Site, assert_page, claims
+from tests.support.factories import App
 
 from runtime.domain.errors import TooManyRequests
 from runtime.domain.kinds import ZONE, Verb
+from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services import limits
 from runtime.services.clients import registration
 
@@ -317,3 +320,36 @@ def test_only_another_port_is_the_same_address(site: Site, zone: Zone, browser: 
     response = browser.http.get(client.url(redirect_uri=uri))
 
     assert_page(response, 400)
+
+
+@pytest.mark.threat("15c")
+def test_a_stranger_stands_in_every_chain_it_begins(site: Site) -> None:
+    """By the name that it has registered under, at each further link."""
+    zone = site.zone("Chains")
+    site.user(zone)
+    deep = site.run(site.company.resource(zone, "https://deep.example", scopes=["read"]))
+    provider = site.run(site.company.app(zone, "api-server", dependencies=[deep]))
+    api = site.run(
+        site.company.resource(zone, "https://api.example", scopes=["read"], application_id=provider.id)
+    )
+    server = site.run(site.company.app(zone, "tool-server", dependencies=[api]))
+    tools = site.run(
+        site.company.resource(zone, "https://tools.example", scopes=["call"], application_id=server.id)
+    )
+    client = registered(site, zone)
+    token = client.sign_in(resources=[tools.identifier], scope="call")["access_token"]
+
+    def exchange(app: App, token: str, resource: Resource) -> httpx.Response:
+        form = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": token,
+            "subject_token_type": ACCESS_TOKEN,
+        }
+        form |= {"resource": resource.identifier, **app.form}
+        return httpx.post(f"{zone.protocols.oauth2.issuer}/oauth/token", data=form)
+
+    chain = {"sub": "tool-server", "act": {"sub": client.app.client_id}}
+    first = exchange(server, token, api).json()["access_token"]
+    assert claims(first)["act"] == chain
+    second = exchange(provider, first, deep).json()["access_token"]
+    assert claims(second)["act"] == {"sub": "api-server", "act": chain}

@@ -209,14 +209,15 @@ async def test_what_began_before_a_link_ends_with_it(chain: Chain) -> None:
 
 @pytest.mark.threat("18a", "18f")
 async def test_what_began_with_a_sign_in_for_the_link_ends_with_it(chain: Chain) -> None:
-    """The same where the user signed in for the tools at once, so that the chain does not name the agent."""
+    """The same where the user signed in for the tools at once: the agent has acted without an exchange."""
     scene, company, zone = chain.scene, chain.company, chain.scene.zone
     person = await company.person(zone, "eve@acme.test")
     await as_client_session(scene, person.session_id, application_id=chain.agent.id)
     token = await company.token(zone, chain.agent, person, audience=chain.tools.identifier, scopes=())
     further = (await scene.exchange(chain.tool_server, token, chain.api, "read"))["access_token"]
     grant_id = await granted(scene, person, chain.tools)
-    assert (await ask(scene, chain.provider, further))["act"] == {"sub": "tool-server"}
+    told = await ask(scene, chain.provider, further)
+    assert told["act"] == {"sub": "tool-server", "act": {"sub": "agent"}}
 
     await company.update(DELEGATED_GRANT, zone.id, grant_id, status="revoked")
 

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.kinds.values import Consent
 from runtime.services.authority import consents
-from runtime.services.authority.subject import Subject, refused
+from runtime.services.authority.subject import Subject, acting, refused
 from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
 from runtime.storage.sql.parties import Party
@@ -37,15 +39,22 @@ async def require_links(
         return
     before = await _signed_in_to(view, root.session)
     for name in reversed(subject.actors):
-        application = await view.application_named(name)
-        if application is None:
-            raise refused("an application in the chain is gone")
-        acting = Link(Party(application_id=application.id), application.consent)
-        if before is not None and before.party != acting.party:
-            provided = await view.provided_by(application.id)
+        found = await acting(view, name)
+        if found is None:
+            raise refused("a client in the chain is gone")
+        link = _link(found)
+        if before is not None and before.party != link.party:
+            provided = await view.provided_by(found.id)
             if not await _may_use(parts, view, before, root, provided, now):
                 raise refused("the user does not let a client in the chain use the next one any more")
-        before = acting
+        before = link
+
+
+def _link(party: Application | UserAgent) -> Link:
+    """Users are always asked before a client acts that has registered itself."""
+    if isinstance(party, UserAgent):
+        return Link(Party(user_agent_id=party.id), Consent.REQUIRED)
+    return Link(Party(application_id=party.id), party.consent)
 
 
 async def _may_use(
@@ -72,4 +81,4 @@ async def _signed_in_to(view: ZoneView, session: Session) -> Link | None:
     application = await view.application(session.application_id)
     if application is None:
         raise refused("the application that the user signed in to is gone")
-    return Link(Party(application_id=application.id), application.consent)
+    return _link(application)

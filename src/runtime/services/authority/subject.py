@@ -13,13 +13,14 @@ from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
 from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
+from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, actors_of
 from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authority import active, consents
 from runtime.services.authority.active import NotActive
-from runtime.services.parties import ApplicationClient, Client
+from runtime.services.parties import ApplicationClient, Client, UserAgentClient
 from runtime.services.parts import Parts
 from runtime.services.zones import SessionRoot, ZoneView
 
@@ -33,7 +34,7 @@ class Subject:
 
     Attributes:
         session_id: the root session; None when an application acts on its own behalf.
-        actors: everyone who acted so far, the latest first.
+        actors: everyone who acted so far, the latest first; without an exchange nobody.
         expires_at, issued_at: seconds since 1970; the former is checked again at each use.
         jkt: thumbprint of the key that it is bound to; None for who bears it.
     """
@@ -239,9 +240,29 @@ async def check_chain(view: ZoneView, subject: Subject) -> Client:
     if issued_to is None or await _has_gone(view, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")
     for actor in subject.actors:
-        if await view.application_named(actor) is None or await _has_gone(view, subject, "actor", actor):
+        if await acting(view, actor) is None or await _has_gone(view, subject, "actor", actor):
             raise refused("an application in the chain, or a credential of it, is gone")
     return issued_to
+
+
+async def acting(view: ZoneView, actor: str) -> Application | UserAgent | None:
+    """Who is called so in a chain: an application, or a client that a user signed in to; None once gone."""
+    if (application := await view.application_named(actor)) is not None:
+        return application
+    client = await view.client(actor)
+    return client.user_agent if isinstance(client, UserAgentClient) else None
+
+
+async def acted_before(view: ZoneView, client: Client, subject: Subject) -> tuple[str, ...]:
+    """Everyone who acted for the principal before this client, the latest first.
+
+    Whoever hands over a token of its own has acted, too, though no exchange has written that into the token:
+    else a client could keep out of the chain, and from policies about it, by not exchanging its token.
+    """
+    if subject.actors:
+        return subject.actors
+    issued_to = await view.client(subject.client_id)
+    return () if issued_to is None or issued_to.party == client.party else (issued_to.identifier,)
 
 
 async def _has_gone(view: ZoneView, subject: Subject, claim: str, name: str) -> bool:

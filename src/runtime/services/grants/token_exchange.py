@@ -20,6 +20,7 @@ from runtime.services.authority.consents import Allowance, require_allowance
 from runtime.services.authority.links import require_links
 from runtime.services.authority.subject import (
     Subject,
+    acted_before,
     check_actor,
     check_provenance,
     own_authority,
@@ -94,7 +95,8 @@ async def exchange(
 
     decision.step = 5
     held = await revalidation.cached_root(view, subject.session_id)
-    key = _cache_key(view, client, request, subject, held.root, resource, jkt)
+    before = await acted_before(view, client, subject)
+    key = _cache_key(view, client, request, subject, before, held.root, resource, jkt)
     standing, candidate = await revalidation.revalidate(parts, view, held, key=key)
     require_not_denied(view, subject.token_id)
     root, authority = await _authority(view, subject, standing, now)
@@ -125,7 +127,7 @@ async def exchange(
     )
 
     decision.step = 10
-    plan = _plan(parts, client, request, subject, root, resource, allowance, now)
+    plan = _plan(parts, client, request, subject, before, root, resource, allowance, now)
     decision.actors = plan.actors
 
     decision.step = 11
@@ -173,6 +175,7 @@ def _cache_key(
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
+    before: tuple[str, ...],
     root: SessionRoot | None,
     resource: Resource | None,
     jkt: str | None,
@@ -183,7 +186,7 @@ def _cache_key(
         resource=resource.id if resource else "",
         scopes=request.scopes,
         client_id=client.client_id,
-        actors=subject.actors,
+        actors=before,
         # Without a session the subject token itself bounds what is issued.
         session_id=subject.session_id or subject.digest,
         confirmation=confirmation(jkt),
@@ -213,6 +216,7 @@ def _plan(
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
+    before: tuple[str, ...],
     root: SessionRoot | None,
     resource: Resource,
     allowance: Allowance,
@@ -244,7 +248,7 @@ def _plan(
     )
     if seconds(expires_at) <= seconds(now):
         raise refused("nothing of its lifetime is left")
-    return Plan(extend_chain(subject.actors, client.application.identifier), narrowed.issued, expires_at)
+    return Plan(extend_chain(before, client.application.identifier), narrowed.issued, expires_at)
 
 
 def _mint(

@@ -15,19 +15,28 @@ from runtime.domain.kinds import (
     Kind,
 )
 from runtime.domain.kinds.api_key import ApiKey
-from runtime.domain.kinds.application import Application
+from runtime.domain.kinds.application import Application, PublicCredential, TokenCredential, UrlCredential
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import api_keys, entities, revocations
 from runtime.storage.sql.parties import Party
 
+_Renamable = PublicCredential | TokenCredential | UrlCredential  # the others are called as at the beginning
+
 
 async def rename(unit: Unit, before: Entity, after: Entity) -> None:
-    """Keep that tokens with the former name of an application or resource are worth nothing.
+    """Keep that tokens with the former name of an application, credential or resource are worth nothing.
 
-    Another may have it next.
+    Another may have it next; and a credential that goes by another name is another workload's, or client's.
     """
+    if isinstance(before, _Renamable) and isinstance(after, _Renamable):
+        if before.identifier != after.identifier:
+            former = None if isinstance(before, TokenCredential) else before.identifier
+            await revocations.add_credential(
+                unit.conn, before.zone_id, before.id, now=unit.now, former=former
+            )
+        return
     if isinstance(before, Application | Resource) and isinstance(after, Application | Resource):
         if before.identifier == after.identifier:
             return

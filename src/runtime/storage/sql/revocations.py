@@ -173,14 +173,20 @@ async def _issued(conn: AsyncConnection, zone_id: str, party: Party, now: dateti
     return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, party)]
 
 
-async def add_credential(conn: AsyncConnection, zone_id: str, credential_id: str, *, now: datetime) -> None:
+async def add_credential(
+    conn: AsyncConnection, zone_id: str, credential_id: str, *, now: datetime, former: str | None = None
+) -> None:
     """Keep that one credential of an application goes: for what was issued to it, and where it acted.
 
     Chains name applications, not credentials: what another credential of the application has led to ends too,
     and is asked for again.
+
+    Args:
+        former: the client id that it had until now, if it does not go but is called otherwise.
     """
     forget_at = await _longest(conn, zone_id, now)
     claims = await _client_ids(conn, zone_id, _credentials.c.id == credential_id)
+    claims += [{"client_id": former}] if former is not None else []
     acted = await conn.execute(
         select(_applications.c.identifier)
         .join(
@@ -196,6 +202,17 @@ async def add_credential(conn: AsyncConnection, zone_id: str, credential_id: str
     entries = [Revocation(now, forget_at, each) for each in claims]
     await add(conn, zone_id, entries)
     await _withdraw(conn, zone_id, [replace(each, at=_replaced_at(now)) for each in entries])
+
+
+async def add_workloads(conn: AsyncConnection, zone_id: str, provider_id: str, *, now: datetime) -> None:
+    """Keep that a provider's word counts no more as it did: for what its workloads were issued, and where."""
+    found = await conn.execute(
+        select(_credentials.c.id).where(
+            _credentials.c.zone_id == zone_id, _credentials.c.provider_id == provider_id
+        )
+    )
+    for row in found.all():
+        await add_credential(conn, zone_id, row.id, now=now)
 
 
 def _replaced_at(now: datetime) -> datetime:

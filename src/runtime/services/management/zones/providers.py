@@ -14,7 +14,7 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import directory
+from runtime.storage.sql import directory, revocations
 
 
 async def update(
@@ -51,7 +51,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
 
 
 async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | None) -> None:
-    """End the sign-ins that a provider vouched for, if somebody else answers for them now, or nobody.
+    """End the sign-ins and workloads' tokens that a provider vouched for, if another answers now, or nobody.
 
     Part of the transaction that has changed or detached the provider.
     """
@@ -59,6 +59,7 @@ async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | Non
         return
     ended = await directory.end_provider_sessions(unit.conn, before.id, zone_id=before.zone_id, now=unit.now)
     await sessions.tell(unit, ended, before.zone_id)
+    await revocations.add_workloads(unit.conn, before.zone_id, before.id, now=unit.now)
 
 
 async def end_what_rested_on_former(unit: Unit, before: Zone, after: Zone) -> None:
