@@ -130,7 +130,10 @@ def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
         )
     else:
         manifests, files = len(configuration.manifests), configuration.files
-        terminal.say(f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid")
+        terminal.say(
+            f"{counted(manifests, 'manifest')} in {counted(files, 'file')}: valid",
+            *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
+        )
     return FAILED if configuration.diagnostics else 0
 
 
@@ -224,14 +227,23 @@ def schema(directory: Path, globs: tuple[str, ...]) -> None:
     )
 
 
+def _nested(configuration: Any) -> list[str]:
+    source = configuration.source
+    return [source.relative(str(each)) for each in source.nested]
+
+
 def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
+    from reconciler.configured import SettingsWrong, read_settings, require_other_owners
     from reconciler.kinds import load_kinds
     from reconciler.manifests import find_source, load_configuration
     from reconciler.manifests.sources import SourceUnusable
 
     try:
-        return load_configuration(find_source(paths), load_kinds(), use_cache=use_cache)
-    except SourceUnusable as error:
+        source = find_source(paths)
+        settings = read_settings(source)
+        require_other_owners(source, settings.owner or "")
+        return load_configuration(source, load_kinds(), zones=settings.zones, use_cache=use_cache)
+    except (SourceUnusable, SettingsWrong) as error:
         raise Failure(USAGE, str(error)) from error
 
 

@@ -23,6 +23,7 @@ from reconciler.apply import (
 )
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
+from reconciler.configured import OwnerRefused, named_owner, require_owner
 from reconciler.documents import DRIFT as DRIFT_FORMAT
 from reconciler.documents import DriftDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
@@ -166,6 +167,10 @@ def _apply_saved(path: Path, options: Options) -> None:
     except (OSError, PlanUnreadable, SourceUnusable) as error:
         raise Failure(FAILED, f"{path}: {error}") from error
     check_places(options, root)
+    try:
+        require_owner(named_owner(options.get("owner")), plan.owner, f"the saved plan `{path}`")
+    except OwnerRefused as error:
+        raise Failure(REFUSED, str(error)) from error
     _expect(plan, options)
     connection = connect(options, root, Claim(plan.server, f"the saved plan `{path}`"), plan.organization_id)
     if connection.server != plan.server:

@@ -1,6 +1,6 @@
-"""Owner, organization and server of a configuration, as its `zonectl.yaml` says them."""
+"""Owner, organization, server and neighbours of a configuration, as its `zonectl.yaml` says them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from reconciler.manifests import Source
 from reconciler.manifests.diagnostics import bounded, suggest
 from reconciler.manifests.explaining import wrong_type
 from reconciler.manifests.settings import MappingWrong, read_mapping
-from reconciler.manifests.sources import SETTINGS_FILE
+from reconciler.manifests.sources import SETTINGS_FILE, seen_from_here
 from reconciler.plan.budgets import ZONE, is_budget
 
 MAX_SETTINGS_BYTES = 64 * 1024
@@ -20,41 +20,129 @@ MAX_SETTINGS_BYTES = 64 * 1024
 _OUTSIDE = {"allow_env": "this user's own file outside the repository, or on the command line"}
 _TEXTS = ("owner", "organization", "server")
 _BUDGETS = "delete_budgets"
+_MEMBERS = (*_TEXTS, "zones", "nested", _BUDGETS)
+_NAMED_OWNER = {"name", "owner"}
 
 
 class SettingsWrong(ValueError):
     """`zonectl.yaml` cannot be read, or what is needed is nowhere."""
 
 
+class OwnerRefused(ValueError):
+    """What is in the repository names another owner than somebody outside of it."""
+
+
 @dataclass(frozen=True)
 class Configured:
     """The settings of a configuration. `owner` is its explicit id: moving a folder changes nothing.
 
-    `server` decides nothing: it is compared with the server that somebody outside the repository has named.
-    `delete_budgets` is kind -> how many deletions need no consent, as a number or as `N%`.
+    `server` decides nothing: it is compared with the server that somebody outside the repository has named;
+    and so is `owner`, where somebody has named one.
+
+    Attributes:
+        zones: name of a zone that another configuration manages -> which one, where that is said.
+        nested: the directories below that are configurations of their own, relative to this one; `*` stands
+            for the name of any directory.
+        delete_budgets: kind -> how many deletions need no consent, as a number or as `N%`.
     """
 
     owner: str | None = None
     organization: str | None = None
     server: str | None = None
+    zones: Mapping[str, str | None] = field(default_factory=dict)
+    nested: tuple[str, ...] = ()
     delete_budgets: Mapping[str, int | str] = field(default_factory=dict)
 
+    def nests(self, directory: Path) -> bool:
+        """Tell whether a directory, relative to the configuration's, is listed as another configuration."""
+        steps = directory.parts
+        return any(_fits(entry.split("/"), steps) for entry in self.nested)
 
-def read_settings(path: Path, source: Source) -> Configured:
+
+def _fits(entry: list[str], steps: tuple[str, ...]) -> bool:
+    return len(entry) == len(steps) and all(
+        one in ("*", step) for one, step in zip(entry, steps, strict=True)
+    )
+
+
+def read_settings(source: Source) -> Configured:
     """The settings in `zonectl.yaml` of the directory that was named; empty when there is none.
 
-    Only that directory is looked at: a plan of a part must not prune the rest in the whole's name.
+    Only that directory is looked at: a plan of a part must not prune the rest in the whole's name. Of several
+    directories the zones count together.
 
     Raises:
-        SettingsWrong: the file is not as it should be.
+        SettingsWrong: the file is not as it should be; the directories belong to two configurations; or what
+            is nested is not listed, or what is listed is not nested.
     """
-    (named,) = source.named
+    read = [(named, _read(named, source)) for named in source.named]
+    owners = sorted({settings.owner for _, settings in read if settings.owner is not None})
+    if len(owners) > 1:
+        both = ", ".join(f"`{owner}`" for owner in owners)
+        raise SettingsWrong(f"the paths belong to different configurations: {both}; name those of one")
+    for named, settings in read:
+        _require_nested(named, settings, source)
+    if len(read) == 1:
+        return read[0][1]
+    zones = {name: owner for _, settings in read for name, owner in settings.zones.items()}
+    return Configured(owner=owners[0] if owners else None, zones=zones)
+
+
+def _require_nested(named: Path, settings: Configured, source: Source) -> None:
+    """Raise SettingsWrong unless exactly the directories that are listed have settings of their own.
+
+    Who writes in a directory below decides by that neither to leave this configuration, which would delete
+    what is described there, nor to join it, which would apply that in its name.
+    """
+    file = _shown(named)
+    for nested in source.nested:
+        if nested.is_relative_to(named) and not settings.nests(relative := nested.relative_to(named)):
+            raise SettingsWrong(
+                f"{_shown(nested)}: this file makes `{relative}` a configuration of its own, and {file} does"
+                f" not list it; write `nested: [{relative}]` there, or remove this file"
+            )
+    if not settings.nested:
+        return
+    for folder in sorted({Path(each).parent for each in source.files}):
+        for inside in _up_to(folder, named):
+            if settings.nests(relative := inside.relative_to(named)):
+                raise SettingsWrong(
+                    f"{file}: `{relative}` is listed in `nested`, and there is no {_shown(inside)}, which"
+                    " would say whose the manifests in it are; write one, or take it from the list"
+                )
+
+
+def _up_to(folder: Path, named: Path) -> Iterator[Path]:
+    """The directory, and those around it below another one."""
+    return (each for each in (folder, *folder.parents) if each != named and each.is_relative_to(named))
+
+
+def require_other_owners(source: Source, owner: str) -> None:
+    """Raise SettingsWrong where a nested configuration has no owner, or the same as another one."""
+    found = {owner}
+    for nested in source.nested:
+        settings, file = _read(nested, source), _shown(nested)
+        if settings.owner is None:
+            raise SettingsWrong(f"{file}: `owner` is missing: whose is what lies in that directory?")
+        if settings.owner in found:
+            raise SettingsWrong(
+                f"{file}: `{bounded(settings.owner)}` is the owner of another directory, too; each would"
+                " delete what the other describes; name another owner"
+            )
+        found.add(settings.owner)
+
+
+def _shown(directory: Path) -> Path:
+    return Path(seen_from_here(directory)) / SETTINGS_FILE
+
+
+def _read(named: Path, source: Source) -> Configured:
     if not named.is_dir():
         return Configured()
-    file = path / SETTINGS_FILE
+    file = _shown(named)
     try:
         content = source.opener.read(str(named / SETTINGS_FILE), at_most=MAX_SETTINGS_BYTES)
-        found = read_mapping(content, (*_TEXTS, _BUDGETS), _OUTSIDE)
+        found = read_mapping(content, _MEMBERS, _OUTSIDE)
     except FileRefused as refused:
         if refused.code == "no-file":
             return Configured()
@@ -66,7 +154,48 @@ def read_settings(path: Path, source: Source) -> Configured:
             raise SettingsWrong(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
         if name == _BUDGETS and (problem := _budgets_problem(value)):
             raise SettingsWrong(f"{file}{place}: {problem}")
-    return Configured(**{name: value for name, (value, _) in found.items()})
+    texts = {name: found[name][0] for name in _TEXTS if name in found}
+    return Configured(
+        **texts,
+        zones=dict(_zones(file, *found.get("zones", ([], "")))),
+        delete_budgets=found[_BUDGETS][0] if _BUDGETS in found else {},
+        nested=tuple(_nested(file, *found.get("nested", ([], "")))),
+    )
+
+
+def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | None]]:
+    """The zones of other configurations: names, or name and owner. Raises SettingsWrong."""
+    seen = set()
+    for index, each in _listed(f"{file}{place}", "zones", written, "a list of names of zones"):
+        said = {"name": each} if isinstance(each, str) else each
+        if not isinstance(said, dict) or not said.keys() <= _NAMED_OWNER or "name" not in said:
+            raise SettingsWrong(
+                f"{file}{place}: `zones[{index}]` must be the name of a zone, or `{{name: .., owner: ..}}`"
+            )
+        if not all(isinstance(value, str) and value for value in said.values()):
+            raise SettingsWrong(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
+        if said["name"] in seen:
+            raise SettingsWrong(f"{file}{place}: `zones[{index}]`: `{bounded(said['name'])}` is listed twice")
+        seen.add(said["name"])
+        yield said["name"], said.get("owner")
+
+
+def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
+    """The directories of other configurations. Raises SettingsWrong."""
+    for index, each in _listed(f"{file}{place}", "nested", written, "a list of directories"):
+        steps = each.split("/") if isinstance(each, str) else []
+        if not steps or any(step in ("", ".", "..") or ("*" in step and step != "*") for step in steps):
+            raise SettingsWrong(
+                f"{file}{place}: `nested[{index}]` must be a directory below this one, as in"
+                " `teams/payments`, or `teams/*` for all in it"
+            )
+        yield each
+
+
+def _listed(where: str, member: str, written: Any, wanted: str) -> Iterable[tuple[int, Any]]:
+    if not isinstance(written, list):
+        raise SettingsWrong(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
+    return enumerate(written)
 
 
 def _budgets_problem(value: Any) -> str:
@@ -85,11 +214,32 @@ def _budgets_problem(value: Any) -> str:
 
 
 def find_owner(option: str | None, configured: Configured) -> str:
-    """The id of the configuration set. Raises SettingsWrong."""
-    owner = option or configured.owner or variables.read("OWNER")
+    """The id of the configuration set.
+
+    Raises:
+        SettingsWrong: nobody says it.
+        OwnerRefused: the repository says another one than the option or the environment.
+    """
+    outside = named_owner(option)
+    owner = outside or configured.owner
     if not owner:
         raise SettingsWrong(
             f"no owner: give `--owner NAME`, set ZONECTL_OWNER, or write `owner: NAME` into {SETTINGS_FILE} "
             f"in the directory you plan{variables.misspelt()}"
         )
+    require_owner(owner, configured.owner, f"its {SETTINGS_FILE}")
     return owner
+
+
+def named_owner(option: str | None) -> str | None:
+    """The owner that is named outside the repository: by the option, else in the environment."""
+    return option or variables.read("OWNER")
+
+
+def require_owner(outside: str | None, claimed: str | None, where: str) -> None:
+    """Raise OwnerRefused where somebody outside the repository has named another owner than is claimed."""
+    if outside is not None and claimed is not None and claimed != outside:
+        raise OwnerRefused(
+            f"this run is for the owner `{outside}`, as `--owner` or ZONECTL_OWNER says, and {where} says"
+            f" `{bounded(claimed)}`; nothing in a repository decides in whose name it is applied"
+        )

@@ -20,7 +20,14 @@ from reconciler.client import (
 from reconciler.client.connection import find_connection
 from reconciler.client.known_servers import KnownServers, state_directory
 from reconciler.client.snapshots import SnapshotCache
-from reconciler.configured import SettingsWrong, find_owner, read_settings
+from reconciler.configured import (
+    Configured,
+    OwnerRefused,
+    SettingsWrong,
+    find_owner,
+    read_settings,
+    require_other_owners,
+)
 from reconciler.exits import FAILED, REFUSED, STALE, USAGE, Failure, error_document
 from reconciler.files import Root
 from reconciler.kinds import Kinds, load_kinds
@@ -51,10 +58,10 @@ class Session:
     @contextmanager
     def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["Session"]:
         """Read PATH, and connect. Raises Failure."""
-        configuration, kinds = load(path)
+        configuration, kinds, settings = load(path)
         root = configuration.source.opener
-        settings = _usage(read_settings, path, configuration.source)
         owner = _usage(find_owner, options.get("owner"), settings)
+        _usage(require_other_owners, configuration.source, owner)
         claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
@@ -86,11 +93,13 @@ class Session:
         return try_plan(self.api, plan, self.configuration)
 
 
-def load(path: Path) -> tuple[Configuration, Kinds]:
-    """A valid configuration. Raises Failure with what is wrong with it."""
+def load(path: Path) -> tuple[Configuration, Kinds, Configured]:
+    """A valid configuration, and its settings. Raises Failure with what is wrong with it."""
     kinds = load_kinds()
     try:
-        configuration = load_configuration(find_source([path]), kinds)
+        source = find_source([path])
+        settings: Configured = _usage(read_settings, source)
+        configuration = load_configuration(source, kinds, zones=settings.zones)
     except SourceUnusable as error:
         raise Failure(USAGE, str(error)) from error
     if configuration.diagnostics:
@@ -102,7 +111,7 @@ def load(path: Path) -> tuple[Configuration, Kinds]:
             problems,
             document=validation_json(configuration),
         )
-    return configuration, kinds
+    return configuration, kinds, settings
 
 
 def connect(options: Options, root: Root, claim: Claim | None, organization: str | None) -> Connection:
@@ -177,3 +186,5 @@ def _usage(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except SettingsWrong as error:
         raise Failure(USAGE, str(error)) from error
+    except OwnerRefused as error:
+        raise Failure(REFUSED, str(error)) from error

@@ -80,3 +80,15 @@ def test_organizations_and_their_people(tmp_path: Path):
     assert "the invitation was sent to another address" in said
     assert '"type": "invitation"' in said
     assert '"sso_enabled": true' in said
+
+
+def test_teams_that_share_a_zone(tmp_path: Path):
+    """From two owners with a key each to a hand-over, and what neither can do."""
+    said = run("teams.md", tmp_path)
+
+    assert "teams/payments is another configuration: validate it by itself" in said
+    assert "this credential applies for `payments`, not for `platform`" in said
+    assert "nothing in a repository decides in whose name it is applied" in said
+    assert "1 to release" in said
+    assert "1 to adopt" in said
+    assert "`payments` was applied meanwhile" in said or "changed since revision" in said

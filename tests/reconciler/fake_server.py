@@ -35,6 +35,11 @@ class Refused(Exception):
         return {"status": self.status, "code": self.code, "message": self.message, "details": details}
 
 
+def slug_of(name: str) -> str:
+    """The slug that a zone of that name gets."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
 def merge(target: Any, patch: Any) -> Any:
     """RFC 7396."""
     if not isinstance(patch, dict):
@@ -107,6 +112,9 @@ class World:
     made: int = 0
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
     receipts: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)  # owner -> revision of its last changeset
+    bound_owner: str | None = None  # what the one credential is limited to
+    bound_zones: frozenset[str] | None = None
 
     def new_id(self, kind: str) -> str:
         """An id nobody has."""
@@ -132,7 +140,7 @@ class World:
         self.finish(entity)
         if kind == "Zone":
             issuer = f"https://id.example/z/{entity['id']}"
-            entity["spec"]["slug"] = re.sub(r"[^a-z0-9]+", "-", spec["name"].lower()).strip("-")
+            entity["spec"]["slug"] = slug_of(spec["name"])
             entity["spec"]["addresses"] = {
                 "issuer": issuer,
                 "redirect_uri": f"{issuer}/oauth/callback",
@@ -176,6 +184,8 @@ class World:
             "label": "acme",
             "revision": self.revision,
         }
+        if self.bound_zones is not None:
+            entities = [each for each in entities if (each["zone_id"] or each["id"]) in self.bound_zones]
         lines = [head, *entities, {"type": "end", "count": len(entities)}]
         return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
@@ -185,12 +195,14 @@ class World:
 
     def changeset(self, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """Apply a changeset, wholly or not at all. Raises Refused."""
+        self.require_bound(body)
         trial = replace(self, entities=copy.deepcopy(self.entities), secrets=dict(self.secrets))
         trial.revision += 1
         results = _Run(trial, body).run()
         if not dry_run:
             self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
             self.secrets = trial.secrets
+            self.applied[body["owner"]] = trial.revision
         return {
             "id": None if dry_run else f"changeset{trial.revision:017d}",
             "revision": trial.revision,
@@ -198,6 +210,24 @@ class World:
             "dry_run": dry_run,
             "operations": results,
         }
+
+    def require_bound(self, body: Mapping[str, Any]) -> None:
+        """Refuse what the credential is not for. Raises Refused."""
+        if self.bound_owner not in (None, body["owner"]):
+            message = f"this credential applies for `{self.bound_owner}`, not for `{body['owner']}`"
+            raise Refused(403, "forbidden", message, "owner")
+        if self.bound_zones is None:
+            return
+        for index, operation in enumerate(body["operations"]):
+            zone_id = (
+                operation.get("id") if operation["kind"] == "Zone" else operation.get("zone", {}).get("id")
+            )
+            if zone_id is None and operation["op"] == "create":
+                message = "this credential is bound to zones that are there: it makes no other"
+                raise Refused(403, "forbidden", message, f"operations[{index}]")
+            if zone_id is not None and zone_id not in self.bound_zones:
+                message = f"this credential is not for zone `{zone_id}`"
+                raise Refused(403, "forbidden", message, f"operations[{index}]")
 
     def delete(self, gone: str) -> None:
         """Take an entity away, and what is in it."""
@@ -227,6 +257,7 @@ class _Run:
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
 
     def run(self) -> list[dict[str, Any]]:
+        self.require_base()
         results = []
         for index, operation in enumerate(self.body["operations"]):
             self.index = index
@@ -248,6 +279,35 @@ class _Run:
                 where = f"operations[{index}].spec.{member}"
                 raise Refused(409, "conflict", f"`{entity['handle']}` is taken", where)
 
+    def require_base(self) -> None:
+        """Refuse what was planned before something that it makes, or its own configuration, was written."""
+        base, owner = self.body["base_revision"], self.body["owner"]
+        for index, operation in enumerate(self.body["operations"]):
+            if operation["op"] == "create" and self.made_since(base, operation):
+                message = f"{operation['kind']} `{operation['name']}` has changed"
+                raise Refused(412, "precondition_failed", message, f"operations[{index}]")
+            entity = self.world.entities.get(operation.get("id", ""))
+            if entity is not None and entity["revision"] > base:
+                message = f"{entity['id']} was changed by somebody at 12:00"
+                raise Refused(412, "precondition_failed", message, f"operations[{index}]")
+        if owner in self.world.applied and self.world.applied[owner] > base:
+            message = f"`{owner}` was applied meanwhile"
+            raise Refused(412, "precondition_failed", message, "base_revision")
+
+    def made_since(self, base: int, operation: Mapping[str, Any]) -> bool:
+        """Tell whether something has the handle that a creation asks for and was written after the base."""
+        kind, zone = self.world.kinds.by_name[operation["kind"]], operation.get("zone", {}).get("id")
+        if kind.handle is None or (kind.zoned and zone is None):
+            return False
+        handle = operation["spec"].get(kind.handle)
+        if kind.name == "Zone":
+            handle = slug_of(operation["spec"]["name"])
+        return handle is not None and any(
+            (each["kind"], each["zone_id"], each["handle"]) == (kind.name, zone, handle)
+            and each["revision"] > base
+            for each in self.world.entities.values()
+        )
+
     def one(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         op = operation["op"]
         if op == "create":
@@ -257,13 +317,18 @@ class _Run:
             raise Refused(403, "forbidden", "owned by the platform")
         owner = (entity["ownership"] or {}).get("owner")
         if owner not in (None, self.body["owner"]):
-            raise Refused(403, "forbidden", f"owned by `{owner}`")
-        if entity["revision"] > self.body["base_revision"] and entity["revision"] != self.world.revision:
-            raise Refused(412, "precondition_failed", f"{entity['id']} was changed by somebody at 12:00")
+            message = (
+                f"{entity['kind']} `{entity['ownership']['name']}` belongs to `{owner}`; release it there"
+            )
+            raise Refused(409, "conflict", message)
+        if owner is None and op != "adopt":
+            raise Refused(409, "conflict", f"{entity['kind']} belongs to no configuration; adopt it")
         if op == "delete":
-            if entity["ownership"] is None or entity["ownership"]["protect"]:
-                raise Refused(403, "forbidden", "not ours, or protected")
+            if entity["ownership"]["protect"]:
+                raise Refused(409, "conflict", "is protected")
             self.delete(entity)
+        elif op == "release":
+            entity["ownership"] = None
         elif op == "rename":
             entity["ownership"]["name"] = operation["name"]
         else:

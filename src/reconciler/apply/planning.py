@@ -9,6 +9,7 @@ import reconciler
 from reconciler.client import Api, Conflicting, Rejected
 from reconciler.kinds import Kinds
 from reconciler.manifests import Configuration
+from reconciler.manifests.diagnostics import suggest
 from reconciler.manifests.locating import Locator
 from reconciler.manifests.sources import describe_commit
 from reconciler.objections import Objection, Problem
@@ -49,6 +50,8 @@ def make_plan(
         server=server,
         source=describe_commit(configuration.source),
         budgets=budgets,
+        zones=configuration.zones,
+        hint=suggest,
     )
 
 

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.files import FileRefused
@@ -21,15 +21,21 @@ from .yaml_reader import YamlProblem, read_documents
 
 @dataclass(frozen=True)
 class Configuration:
-    """What was read. `manifests` is complete only when there are no diagnostics."""
+    """What was read. `manifests` is complete only when there are no diagnostics.
+
+    `zones`: name of a zone that another configuration describes -> which one, where that is said.
+    """
 
     source: Source
     manifests: tuple[Manifest, ...]
     diagnostics: tuple[Diagnostic, ...]
     files: int
+    zones: Mapping[str, str | None] = field(default_factory=dict)
 
 
-def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) -> Configuration:
+def load_configuration(
+    source: Source, kinds: Kinds, *, zones: Mapping[str, str | None] | None = None, use_cache: bool = True
+) -> Configuration:
     """Read and check everything; needs no server.
 
     Every problem that can be told is told at once. References are followed only when all documents are valid
@@ -56,8 +62,9 @@ def load_configuration(source: Source, kinds: Kinds, *, use_cache: bool = True) 
     if not diagnostics:
         if not manifests:
             raise SourceUnusable(_nothing_in(source))
-        manifests, diagnostics = cross_check(source, manifests)
-    return Configuration(source, tuple(manifests), tuple(sorted(set(diagnostics))), len(source.files))
+        manifests, diagnostics = cross_check(source, manifests, zones or {})
+    found = tuple(sorted(set(diagnostics)))
+    return Configuration(source, tuple(manifests), found, len(source.files), zones or {})
 
 
 def _nothing_in(source: Source) -> str:

@@ -1,6 +1,6 @@
 """Checks that need more than one document: duplicates, references, and the files that manifests name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -16,7 +16,7 @@ from .encoding import NotText, decode
 from .placing import Shown, more_problems
 from .policy_names import PolicyNames
 from .positions import Path
-from .sources import MAX_FILE_BYTES, Source
+from .sources import MAX_FILE_BYTES, SETTINGS_FILE, Source
 from .text_places import diagnose_text
 from .yaml_reader import Document, read_documents
 
@@ -25,9 +25,15 @@ MOST_FINDINGS = 1000  # of a configuration
 MOST_GUESSES = 100  # at what a reference meant
 
 
-def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Manifest], list[Diagnostic]]:
-    """The manifests with the text of their files put in, and what is wrong among them."""
-    check = _Check(source, manifests)
+def cross_check(
+    source: Source, manifests: Sequence[Manifest], elsewhere: Collection[str] = ()
+) -> tuple[list[Manifest], list[Diagnostic]]:
+    """The manifests with the text of their files put in, and what is wrong among them.
+
+    Args:
+        elsewhere: names of zones that other configurations describe.
+    """
+    check = _Check(source, manifests, elsewhere)
     check.duplicates()
     completed = [check.without_local(check.with_files(manifest)) for manifest in manifests]
     for manifest in manifests:
@@ -41,12 +47,13 @@ def cross_check(source: Source, manifests: Sequence[Manifest]) -> tuple[list[Man
 
 
 class _Check:
-    def __init__(self, source: Source, manifests: Sequence[Manifest]) -> None:
+    def __init__(self, source: Source, manifests: Sequence[Manifest], elsewhere: Collection[str]) -> None:
         self.source = source
         self.manifests = manifests
         self.by_key: dict[Key, Manifest] = {}
         self.zoned = {manifest.kind.name: manifest.kind.zoned for manifest in manifests}
-        self.zones = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
+        own = {manifest.name for manifest in manifests if manifest.kind.name == "Zone"}
+        self.zones = own | set(elsewhere)
         self.found: list[Diagnostic] = []
         self.more = 0
         self._shown: dict[Origin, Shown] = {}
@@ -63,8 +70,12 @@ class _Check:
 
     def zone(self, manifest: Manifest) -> None:
         if manifest.kind.zoned and manifest.zone not in self.zones:
-            message = f"there is no Zone `{manifest.zone}`{suggest(manifest.zone, self.zones)}"
-            self.tell(manifest, ("metadata", "zone"), "unknown-zone", message)
+            hint = suggest(manifest.zone, self.zones) or (
+                f"; where another configuration describes it, list it in `zones` of {SETTINGS_FILE}"
+            )
+            self.tell(
+                manifest, ("metadata", "zone"), "unknown-zone", f"there is no Zone `{manifest.zone}`{hint}"
+            )
 
     def references(self, manifest: Manifest) -> None:
         for path, ref in manifest.kind.references:
@@ -89,7 +100,10 @@ class _Check:
 
     def meant(self, zone: str | None, kind: str, name: str) -> str:
         """What a reference to nothing probably meant: looked for among all names, for so many at most."""
-        external = "; for one that is not in git write `{external: its identifier}`"
+        external = (
+            "; for one that is not in git write `{external: its identifier}`, for one of another"
+            " configuration `{owner: which, name: its name there}`"
+        )
         if len(self.found) >= MOST_GUESSES:
             return external
         elsewhere = {key.name: key.zone for key in self.by_key if key.kind == kind}

@@ -28,20 +28,26 @@ class Source:
         files: absolute paths, sorted; text, because ten thousand of them are read in a moment.
         named: the paths as they were named, the links to their folders resolved.
         opener: reads what is in the root.
+        nested: directories below with a `zonectl.yaml` of their own: what is in them belongs to another
+            configuration, and is not among the files.
     """
 
     root: Path
     files: tuple[str, ...]
     named: tuple[Path, ...]
     opener: Root = field(compare=False, repr=False)
+    nested: tuple[Path, ...] = ()
 
     def relative(self, path: str) -> str:
         """The path as messages and plans show it."""
         return path.removeprefix(str(self.root)).lstrip(os.sep).replace(os.sep, "/")
 
 
-def find_source(paths: Sequence[str | Path]) -> Source:
+def find_source(paths: Sequence[str | Path], *, whole: bool = False) -> Source:
     """The source that these files and directories make.
+
+    Args:
+        whole: whether to take the files of nested configurations, too.
 
     Raises:
         SourceUnusable: one of them is not there, cannot be read, or leads out of its repository.
@@ -51,9 +57,11 @@ def find_source(paths: Sequence[str | Path]) -> Source:
     real = Path(os.path.realpath(root))
     named = tuple(_resolved(path) for path in spelled)
     files: set[str] = set()
+    nested: set[Path] = set()
     for path in named:
-        files.update(_walk(path) if path.is_dir() else [str(path)])
-    return Source(real, tuple(sorted(files)), named, _opener(root, real, spelled))
+        files.update(_walk(path, None if whole else nested) if path.is_dir() else [str(path)])
+    opener = _opener(root, real, spelled)
+    return Source(real, tuple(sorted(files)), named, opener, tuple(sorted(nested.difference(named))))
 
 
 def _spelled(given: str | Path) -> Path:
@@ -147,9 +155,16 @@ def seen_from_here(path: str | Path) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-def _walk(directory: Path) -> Iterator[str]:
-    """The files that may be manifests. Raises SourceUnusable: what is not seen would be deleted."""
+def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
+    """The files that may be manifests. Raises SourceUnusable: what is not seen would be deleted.
+
+    What lies in a directory with settings of its own is not seen, and that directory is put into *nested*.
+    """
     for folder, folders, names in os.walk(directory, onerror=_refuse_unreadable):
+        if nested is not None and SETTINGS_FILE in (*names, *folders) and folder != str(directory):
+            nested.add(Path(folder))
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             if os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118

@@ -1,15 +1,15 @@
 """Builds the plan: match, compare, order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot
-from reconciler.kinds.values import Key
 
 from .comparing import compare, fixed_changes, leaves, same, strange_addresses, value_at
-from .matching import Match, Matcher, Unresolved
+from .matching import Match, Matcher
 from .model import Action, FieldChange, Op, Plan
+from .neighbours import Unresolved
 from .operations import Operations, unlink
 
 
@@ -31,13 +31,19 @@ def build_plan(
     server: str = "",
     source: Mapping[str, str] | None = None,
     budgets: Mapping[str, int | str] | None = None,
+    zones: Mapping[str, str | None] | None = None,
+    hint: Callable[[str, Iterable[str]], str] = lambda _word, _known: "",
 ) -> Plan:
     """What turns the snapshot into what the manifests describe; the same input gives the same plan.
+
+    Args:
+        zones: name of a zone that another configuration manages -> which one, where that is said.
+        hint: what was probably meant by a word, among the known ones; put at the end of a message.
 
     Raises:
         PlanImpossible: a reference leads nowhere.
     """
-    builder = _Builder(manifests, snapshot, kinds, owner)
+    builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint)
     builder.resolve()
     builder.prepare_replacements()
     for match in builder.matches:
@@ -60,8 +66,17 @@ def build_plan(
 
 
 class _Builder:
-    def __init__(self, manifests: Sequence[Manifest], snapshot: Snapshot, kinds: Kinds, owner: str) -> None:
-        matcher = Matcher(manifests, snapshot, owner)
+    def __init__(
+        self,
+        manifests: Sequence[Manifest],
+        snapshot: Snapshot,
+        kinds: Kinds,
+        owner: str,
+        zones: Mapping[str, str | None],
+        hint: Callable[[str, Iterable[str]], str],
+    ) -> None:
+        matcher = Matcher(manifests, snapshot, owner, zones)
+        self.owner, self.hint = owner, hint
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
@@ -86,7 +101,8 @@ class _Builder:
             try:
                 self.matcher.resolve(match)
             except Unresolved as error:
-                problems.append(f"{match.manifest.origin}: {error}")
+                hint = self.hint(error.word, error.known)
+                problems.append(f"{match.manifest.origin}: {error}{hint}")
                 continue
             if match.found is not None:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
@@ -117,15 +133,19 @@ class _Builder:
     def settle(self, match: Match) -> None:
         """The action that one manifest needs, if any."""
         manifest = match.manifest
+        if match.released:
+            self._release(match)
+            return
         if match.foreign is not None:
             title = f"{manifest.kind.name} `{match.handle}`"
             self.refused.append(
                 f"{manifest.origin}: {title} belongs to the configuration `{match.foreign}`; name it "
-                "{external: ...} where it is only referred to, or hand it over with the changeset "
-                f"operation `release` of `{match.foreign}`"
+                "{external: ...} where it is only referred to; to take it over, let "
+                f"`{match.foreign}` apply `lifecycle: {{release: true}}` first"
             )
             return
         zone = self._zone_pointer(match)
+        self._refuse_displacing(match, zone)
         if match.found is None:
             self._create(match, zone, Op.CREATE, ())
         elif match.replaced:
@@ -133,10 +153,35 @@ class _Builder:
         else:
             self._change(match, zone)
 
+    def _refuse_displacing(self, match: Match, zone: Mapping[str, str] | None) -> None:
+        """Refuse what takes from another owner's object what one object of a zone has alone."""
+        manifest = match.manifest
+        for member in manifest.kind.sole:
+            if match.wanted.get(member) is not True:
+                continue
+            for each in self.index.in_zone.get((zone or {}).get("id", ""), ()):
+                record = each.ownership
+                if each.kind != manifest.kind.name or each.spec.get(member) is not True or record is None:
+                    continue
+                if record.owner != self.owner:
+                    self.refused.append(
+                        f"{manifest.origin}: only one {each.kind} of a zone can have `{member}: true`, and"
+                        f" `{record.name}` of `{record.owner}` has it; write `{member}: false`, or let"
+                        f" `{record.owner}` do so first"
+                    )
+
     def _zone_pointer(self, match: Match) -> dict[str, str] | None:
         if not match.manifest.kind.zoned:
             return None
-        return self.matcher.matches[Key(None, "Zone", match.manifest.zone or "")].pointer
+        return self.matcher.zone_pointer(match.manifest.zone or "")
+
+    def _release(self, match: Match) -> None:
+        """Stop managing an entity, which stays as it is; nothing to do where that is so already."""
+        found = match.found
+        if found is None or found.ownership is None or found.ownership.owner != self.owner:
+            return
+        self.operations.release(found)
+        self.actions.append(self._action(match, Op.RELEASE, ()))
 
     def _create(
         self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...]
@@ -285,9 +330,12 @@ class _Builder:
                 return f"{value['kind']}/{value['external']}"
         return value
 
-    @staticmethod
-    def _label(entity: Entity) -> str:
-        return f"{entity.kind}/{entity.ownership.name if entity.ownership else entity.handle or entity.id}"
+    def _label(self, entity: Entity) -> str:
+        record = entity.ownership
+        if record is None:
+            return f"{entity.kind}/{entity.handle or entity.id}"
+        whose = "" if record.owner == self.owner else f" of {record.owner}"
+        return f"{entity.kind}/{record.name}{whose}"
 
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]

@@ -52,6 +52,11 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
     told = Counter((action.kind, action.id) for action in plan.destroying)
     if deleted != told:
         yield Refusal("untold", "the operations delete something else than the plan says; plan again")
+    for op in (Op.ADOPT, Op.RELEASE):
+        done = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == op)
+        told = Counter((action.kind, action.id) for action in plan.actions if action.op is op)
+        if done != told:
+            yield Refusal("untold", f"the operations {op} something else than the plan says; plan again")
     sent = {
         (action.kind, action.name, change.path, str(change.after))
         for action in plan.actions

@@ -9,6 +9,7 @@ from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot
 from reconciler.kinds.values import Key
 
 from .comparing import leaves
+from .neighbours import Neighbours, Unresolved
 
 
 @dataclass(slots=True)
@@ -19,6 +20,7 @@ class Match:
         adopted: the entity has no ownership record yet.
         previous_name: the name in the record, when the manifest was renamed.
         foreign: the owner that manages the entity, when that is another one.
+        released: the manifest gives the entity up: it stays, and nobody manages it.
         local_id: how the changeset refers to what it creates.
         replaced: members that are fixed and differ; not empty means delete and create.
         wanted: leaf path -> value on the wire; secrets apart.
@@ -29,6 +31,7 @@ class Match:
     adopted: bool = False
     previous_name: str | None = None
     foreign: str | None = None
+    released: bool = False
     local_id: str = ""
     replaced: list[str] = field(default_factory=list)
     wanted: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +46,7 @@ class Match:
     @property
     def new(self) -> bool:
         """Tell whether the changeset creates the entity."""
-        return self.found is None or bool(self.replaced)
+        return not self.released and (self.found is None or bool(self.replaced))
 
     def ignores(self, path: str) -> bool:
         """Tell whether the manifest leaves that member alone once the entity exists."""
@@ -85,15 +88,18 @@ class Index:
                 self.counts[entity.kind] += 1
 
 
-class Unresolved(Exception):
-    """A reference leads nowhere on the server."""
-
-
 class Matcher:
     """Matches manifests with entities, zones first."""
 
-    def __init__(self, manifests: Iterable[Manifest], snapshot: Snapshot, owner: str) -> None:
+    def __init__(
+        self,
+        manifests: Iterable[Manifest],
+        snapshot: Snapshot,
+        owner: str,
+        zones: Mapping[str, str | None] | None = None,
+    ) -> None:
         self.index = Index(snapshot, owner)
+        self.neighbours = Neighbours(snapshot.entities, owner, zones or {})
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
@@ -103,6 +109,7 @@ class Matcher:
         for number, manifest in enumerate(ordered, 1):
             match = Match(manifest, local_id=f"{manifest.kind.name.lower()}-{number}")
             match.handle = manifest.handle
+            match.released = bool(manifest.lifecycle.get("release"))
             self._find(match)
             self.matches[manifest.key] = match
 
@@ -111,7 +118,17 @@ class Matcher:
         if not manifest.kind.zoned:
             return None
         zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
-        return zone.found.id if zone is not None and zone.found is not None else ""
+        if zone is not None:
+            return zone.found.id if zone.found is not None else ""
+        try:
+            return self.neighbours.zone(manifest.zone or "").id
+        except Unresolved:
+            return ""  # told when the manifest is resolved
+
+    def zone_pointer(self, name: str) -> dict[str, str]:
+        """How the changeset refers to a zone, of this configuration or of another. Raises Unresolved."""
+        match = self.matches.get(Key(None, "Zone", name))
+        return match.pointer if match is not None else {"id": self.neighbours.zone(name).id}
 
     def _find(self, match: Match) -> None:
         manifest, kind = match.manifest, match.manifest.kind.name
@@ -138,6 +155,8 @@ class Matcher:
         for entity in self.index.by_handle.get((zone_id, manifest.kind.name, match.handle or ""), ()):
             if entity.owner_type == "platform" or entity.id in self.taken:
                 continue
+            if match.released:
+                return entity
             if entity.ownership is None:
                 match.adopted = True
                 return entity
@@ -166,6 +185,10 @@ class Matcher:
     def resolve(self, match: Match) -> None:
         """Fill `wanted` and `secrets`: the spec on the wire, in leaves, without what the manifest ignores."""
         manifest, kind = match.manifest, match.manifest.kind
+        if kind.zoned:
+            self.zone_pointer(manifest.zone or "")
+        if match.released:
+            return
         spec = dict(manifest.spec)
         handle = kind.handle_of(spec)
         if kind.handle_default and handle is not None:
@@ -213,19 +236,30 @@ class Matcher:
         if isinstance(value, str):
             in_zone = target is None or target.zoned
             zone = (manifest.name if manifest.kind.name == "Zone" else manifest.zone) if in_zone else None
-            pointer = self.matches[Key(zone, ref.kind, value)].pointer
+            named = self.matches[Key(zone, ref.kind, value)]
+            if named.released and named.found is None:
+                raise Unresolved(f"{named.key} is released and not on the server")
+            pointer = named.pointer
             return pointer.get("id", pointer)
+        if "owner" in value:
+            zone_id = self._reference_zone(match)
+            return self.neighbours.entity(ref.kind, zone_id, value["owner"], value["name"]).id
         external = External(value["external"], value.get("owner_type"))
-        zone_id = self._zone_id(manifest)
-        if manifest.kind.name == "Zone":
-            zone_id = match.found.id if match.found is not None else ""
+        zone_id = self._reference_zone(match)
         entity = self._external(ref.kind, external, zone_id)
         if entity is not None:
             return entity.id
         if zone_id == "":
             owner_type = {"owner_type": external.owner_type} if external.owner_type else {}
             return {"external": external.handle, "kind": ref.kind, **owner_type}
-        raise Unresolved(f"there is no {ref.kind} `{external.handle}` on the server")
+        known = [handle for zone, kind, handle in self.index.by_handle if (zone, kind) == (zone_id, ref.kind)]
+        raise Unresolved(f"there is no {ref.kind} `{external.handle}` on the server", external.handle, known)
+
+    def _reference_zone(self, match: Match) -> str | None:
+        """The id of the zone that references are looked up in: a Zone's own are to its children."""
+        if match.manifest.kind.name != "Zone":
+            return self._zone_id(match.manifest)
+        return match.found.id if match.found is not None else ""
 
     def _external(self, kind: str, external: External, zone_id: str | None) -> Entity | None:
         candidates = [
@@ -239,12 +273,12 @@ class Matcher:
         """An address of a zone: the address itself when the zone exists, else what the server fills in."""
         if not isinstance(value, dict):
             return value
-        zone = self.matches[Key(None, "Zone", value["of_zone"])]
-        if zone.found is not None and not zone.replaced:
-            known = zone.found.spec.get("addresses", {}).get(value["member"])
+        pointer = self.zone_pointer(value["of_zone"])
+        if "id" in pointer:
+            known = self.index.by_id[pointer["id"]].spec.get("addresses", {}).get(value["member"])
             if known is not None:
                 return known
-        return {"address_of": zone.pointer, "member": value["member"]}
+        return {"address_of": pointer, "member": value["member"]}
 
 
 def _secret_reference(manifest: Manifest, value: Mapping[str, Any]) -> dict[str, Any]:

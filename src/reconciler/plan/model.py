@@ -34,6 +34,7 @@ class Op(StrEnum):
     ADOPT = "adopt"
     RENAME = "rename"
     REPLACE = "replace"
+    RELEASE = "release"
     DELETE = "delete"
 
 
@@ -82,7 +83,7 @@ class Action:
         zone: the zone's name for people.
         id: None for creations.
         reason: `file:line` of the manifest, or why without one.
-        changes: never empty, except for adoptions and renames that change nothing else.
+        changes: never empty, except for releases, and adoptions and renames that change nothing else.
         handle: what the entity is called in the zone, where it has a handle.
         protected: it may not be deleted or replaced.
         takes_along: how many entities that this owner does not manage go with it.

@@ -98,6 +98,13 @@ class Operations:
             | ({"zone": {"id": found.zone_id}} if found.zone_id else {})
         )
 
+    def release(self, entity: Entity) -> None:
+        """Leave an entity to whoever takes it up."""
+        self.main.append(
+            {"op": "release", "kind": entity.kind, "id": entity.id}
+            | ({"zone": {"id": entity.zone_id}} if entity.zone_id else {})
+        )
+
     def delete(self, entity: Entity, *, first: bool = False) -> None:
         """Delete an entity; *first* when a replacement takes its place."""
         operation: Operation = {"op": "delete", "kind": entity.kind, "id": entity.id}

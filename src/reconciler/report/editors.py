@@ -71,7 +71,7 @@ def find_globs(directory: Path) -> list[str]:
         SourceUnusable: a directory cannot be read.
     """
     folders = set()
-    source = find_source([directory])
+    source = find_source([directory], whole=True)
     for file in source.files:
         try:
             content = source.opener.read(file, at_most=MAX_FILE_BYTES)

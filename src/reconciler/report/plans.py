@@ -21,6 +21,7 @@ _SIGNS = {
     Op.UPDATE: ("~", "yellow"),
     Op.RENAME: ("~", "yellow"),
     Op.ADOPT: ("<", "cyan"),
+    Op.RELEASE: (">", "cyan"),
     Op.CREATE: ("+", "green"),
 }
 _ORDER = tuple(_SIGNS)
@@ -86,6 +87,7 @@ def summary_line(plan: Plan) -> str:
         Op.CREATE: "to create",
         Op.UPDATE: "to update",
         Op.ADOPT: "to adopt",
+        Op.RELEASE: "to release",
         Op.RENAME: "to rename",
         Op.REPLACE: "to replace",
         Op.DELETE: "to delete",

@@ -129,11 +129,13 @@ class TestSavedPlans:
         assert {action.op for action in plan.actions} == {Op.UPDATE, Op.DELETE}
         assert check_guards(read_plan(orjson.dumps(plan.as_json())), {}) == []
 
-    @pytest.mark.threat("37b", "38j")
+    @pytest.mark.threat("37b", "38j", "49q")
     @pytest.mark.parametrize(
         "hidden",
         [
             {"op": "delete", "kind": "Zone", "id": "z"},
+            {"op": "release", "kind": "Zone", "id": "z"},
+            {"op": "adopt", "kind": "Zone", "id": "z", "name": "z", "spec": {}, "fields": []},
             _sent({"name": {"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}}),
             _sent({"metadata": {"docs": {"secret": {"from_file": "notes.txt", "version": "1"}}}}),
             _sent({"traits": [{"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}]}),

@@ -26,6 +26,10 @@ _LIFECYCLE: Schema = {
             "items": NAME,
             "description": "Manifest names it had before, so that a rename is not a replacement.",
         },
+        "release": {
+            "type": "boolean",
+            "description": "Stop managing it: it stays as it is, and another configuration may take it up.",
+        },
     },
     "additionalProperties": False,
 }
@@ -41,14 +45,20 @@ def manifest_schema(kind: Kind) -> Schema:
     metadata: Schema = {
         "type": "object",
         "properties": {
-            "name": {**NAME, "description": "Name in git, unique among the kind's objects in the zone."},
+            "name": {
+                **NAME,
+                "description": "Name in git, unique among what a configuration has of the kind in a zone.",
+            },
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
         },
         "required": ["name"],
         "additionalProperties": False,
     }
     if kind.zoned:
-        metadata["properties"]["zone"] = {**NAME, "description": "Manifest name of the zone."}
+        metadata["properties"]["zone"] = {
+            **NAME,
+            "description": "The zone, by the name that the manifests of its owner have for it.",
+        }
         metadata["required"] = ["name", "zone"]
     spec = spec_schema(kind)
     return {

@@ -8,7 +8,7 @@ from runtime.contract import schema
 from runtime.contract.bodies import is_mixed
 from runtime.contract.schema import Schema
 from runtime.domain.kinds.marks import Mark, Member, Ref, members
-from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.values import OwnerName, OwnerType
 from runtime.domain.kinds.zone import ADDRESSES
 
 NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[^\x00-\x1f\x7f<>]*$"}
@@ -103,6 +103,13 @@ def _reference(member: Member, ref: Ref) -> Schema:
                 "description": f"One that is not in git: the handle of the {ref.kind}.",
                 "properties": {"external": {"type": "string", "minLength": 1}, **_owner_type(ref.kind)},
                 "required": ["external"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "description": f"A {ref.kind} of another configuration: its owner, and its name there.",
+                "properties": {"owner": schema.of(OwnerName, _part), "name": NAME},
+                "required": ["owner", "name"],
                 "additionalProperties": False,
             },
         ]

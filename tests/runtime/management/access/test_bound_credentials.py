@@ -1,6 +1,7 @@
 """Credentials bound to an owner and to zones: no team applies as another, or takes what another has."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -85,9 +86,12 @@ def account(api: Api, **members: Any) -> tuple[str, Api]:
     return f"{place}/{credential['id']}", its
 
 
-def policy_set(name: str, zone_id: str, *, active: bool) -> dict[str, Any]:
-    """A new policy set without policies."""
-    return create("PolicySet", name, zone_id, name=name, policies=[], active=active)
+PERMIT = "permit (principal, action, resource);"
+
+
+def policy_set(name: str, zone_id: str, *, active: bool, policies: Sequence[str] = ()) -> dict[str, Any]:
+    """A new policy set of these policies."""
+    return create("PolicySet", name, zone_id, name=name, policies=list(policies), active=active)
 
 
 class TestOwner:
@@ -269,6 +273,21 @@ class TestPartsOfOthers:
 
         theirs.apply(on("release", "PolicySet", deciding))
         mine.apply(policy_set(api.named(), free.id, active=True))
+
+    @pytest.mark.threat("49f")
+    def test_a_text_that_decides_is_for_the_zones_owner(self, api: Api) -> None:
+        """What the zone's owner has taken into its set its team changes no more; any other text it does."""
+        platform, name = Team(api, api.named("platform")), api.named("zone")
+        (zone_id,) = platform.apply(create("Zone", name, name=name))
+        mine = bound(api, api.named("mine"), Zone(api, api.ok("GET", f"/zones/{zone_id}")))
+        made = [create("Policy", api.named(), zone_id, cedar=PERMIT) for _ in range(2)]
+        taken, free = mine.apply(*made)
+        platform.apply(policy_set(api.named(), zone_id, active=True, policies=[taken]))
+
+        forbid = PERMIT.replace("permit", "forbid")
+        mine.apply(update("Policy", free, made[1]["name"], zone_id, cedar=forbid))
+        told = mine.refused(403, update("Policy", taken, made[0]["name"], zone_id, cedar=forbid))
+        assert f"belongs to the configuration `{platform.owner}`" in told
 
     @pytest.mark.threat("49f")
     def test_schema_of_anothers_zone_stays(self, api: Api) -> None:

@@ -1,0 +1,91 @@
+"""What other configurations manage, as this one names it: the zones that it shares, and what is in them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from reconciler.kinds import Entity
+
+_ZONE = "Zone"
+
+
+class Unresolved(Exception):
+    """A reference leads nowhere on the server.
+
+    Attributes:
+        word, known: what was written, and what could have been, where that may be a mistake of spelling.
+    """
+
+    def __init__(self, message: str, word: str = "", known: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.word, self.known = word, tuple(known)
+
+
+class Neighbours:
+    """What is on the server under the names that its owners have for it."""
+
+    def __init__(self, entities: Iterable[Entity], owner: str, zones: Mapping[str, str | None]) -> None:
+        """*zones*: name of a zone that is another configuration's -> which one's, where that is said."""
+        self._owner, self._zones = owner, zones
+        self._named: dict[tuple[str | None, str, str], dict[str, Entity]] = defaultdict(dict)
+        self._all_zones: list[Entity] = []
+        self._found: dict[str, Entity] = {}
+        for entity in entities:
+            if entity.kind == _ZONE:
+                self._all_zones.append(entity)
+            record = entity.ownership
+            if record is not None and record.owner != owner:
+                self._named[entity.zone_id, entity.kind, record.owner][record.name] = entity
+
+    def zone(self, name: str) -> Entity:
+        """The zone of that name: as its owner's manifests call it, else by its slug. Raises Unresolved."""
+        if name not in self._found:
+            self._found[name] = self._find_zone(name)
+        return self._found[name]
+
+    def _find_zone(self, name: str) -> Entity:
+        wanted = self._zones.get(name)
+        named = [zone for zone in self._all_zones if zone.ownership and zone.ownership.name == name]
+        slugs = [zone for zone in self._all_zones if zone.handle == name and zone.owner_type != "platform"]
+        if wanted is not None:
+            named = [zone for zone in named if self._owner_of(zone) == wanted]
+            slugs = [zone for zone in slugs if self._owner_of(zone) == wanted and not named]
+        found = {zone.id: zone for zone in (*named, *slugs)}
+        if any(self._owner_of(zone) == self._owner for zone in found.values()):
+            raise Unresolved(
+                f"Zone `{name}` is this configuration's own, and no manifest describes it any more;"
+                " keep its manifest with `lifecycle: {release: true}` until it is handed over"
+            )
+        if len(found) > 1:  # whoever makes a zone of that name must not be taken for who has the other
+            owners = sorted(f"`{self._owner_of(zone) or 'nobody'}`" for zone in found.values())
+            raise Unresolved(
+                f"there are {len(found)} zones `{name}`, of {' and '.join(owners)};"
+                f" write `{{name: {name}, owner: ...}}` in `zones`"
+            )
+        if found:
+            return next(iter(found.values()))
+        of_owner = f" of `{wanted}`" if wanted else ""
+        raise Unresolved(f"there is no Zone `{name}`{of_owner} on the server", name, self._known_zones())
+
+    @staticmethod
+    def _owner_of(zone: Entity) -> str | None:
+        return zone.ownership.owner if zone.ownership is not None else None
+
+    def _known_zones(self) -> set[str]:
+        names = {zone.ownership.name for zone in self._all_zones if zone.ownership is not None}
+        return names | {zone.handle for zone in self._all_zones if zone.handle is not None}
+
+    def entity(self, kind: str, zone_id: str | None, owner: str, name: str) -> Entity:
+        """What an owner calls so, in a zone or in the organization. Raises Unresolved."""
+        if owner == self._owner:
+            raise Unresolved(f"`{owner}` is this configuration: write {kind} `{name}` as its name alone")
+        for place in (zone_id, None):
+            if (found := self._names(place, kind, owner).get(name)) is not None:
+                return found
+        owners = {other for place, _, other in self._named if place in (zone_id, None)}
+        if owner not in owners:
+            raise Unresolved(f"`{owner}` manages nothing in this zone", owner, owners)
+        known = {**self._names(None, kind, owner), **self._names(zone_id, kind, owner)}
+        raise Unresolved(f"`{owner}` manages no {kind} `{name}` in this zone", name, known)
+
+    def _names(self, zone_id: str | None, kind: str, owner: str) -> Mapping[str, Entity]:
+        return self._named.get((zone_id, kind, owner), {})
