@@ -29,7 +29,7 @@ from reconciler.documents import DriftDocument, PlanDocument, ProblemDocument, R
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.manifests import Configuration, find_source
-from reconciler.manifests.sources import SourceUnusable, find_root
+from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
 from reconciler.objections import Objection
 from reconciler.plan import Action, Losses, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
@@ -79,6 +79,9 @@ def secret_sources(root: Root, options: Options, connection: Connection) -> Secr
 
 def check_places(options: Options, root: Root) -> None:
     """Make sure that no link in the repository decides where something is written. Raises Failure."""
+    out = options.get("out")
+    if out is not None and out.suffix in ENDINGS:
+        raise Failure(USAGE, f"`--out {out}`: `{out.suffix}` is how manifests end; name the plan `.json`")
     for name in _WRITTEN:
         if options.get(name) is not None:
             _check_place(options[name], root, f"--{name.replace('_', '-')}")
@@ -134,7 +137,7 @@ def plan_command(path: Path, options: Options) -> int:
 
 def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool]) -> None:
     """`zonectl apply`. Raises Failure."""
-    if path.is_file() and path.suffix == ".json":
+    if path.is_file() and path.suffix not in ENDINGS:
         _apply_saved(path, options)
         return
     with Session.open(path, options, writes=True) as session:

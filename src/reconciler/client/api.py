@@ -20,6 +20,7 @@ from .transport import TOKEN_PATH, RetriedAnswer, backoff, http_client, wants_re
 
 NDJSON = "application/x-ndjson"
 ATTEMPTS = 5
+_LOOK = "; look whether the address is right, `https` or `http` included, and the server runs"
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -199,8 +200,8 @@ class Api:
         except RetriedAnswer as error:
             raise rejection(error.response.status_code, _body(error.response)) from error
         except httpx.HTTPError as error:
-            raise NotReached(f"{self._connection.server} cannot be reached: {error}") from error
-        raise NotReached(f"{self._connection.server} cannot be reached")
+            raise NotReached(f"{self._connection.server} cannot be reached ({error}){_LOOK}") from error
+        raise NotReached(f"{self._connection.server} cannot be reached{_LOOK}")
 
     def _authorization(self) -> dict[str, str]:
         if self._token is None:

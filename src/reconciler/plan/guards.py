@@ -148,15 +148,17 @@ def _unowned(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
     taken = [action for action in plan.actions if action.takes_along]
     total = sum(action.takes_along for action in taken)
     names = ", ".join(action.title for action in taken)
+    objects = "object" if total == 1 else "objects"
     reason = (
-        f"deleting {names} takes along {total} objects that `{plan.owner}` does not manage" if taken else ""
+        f"deleting {names} takes along {total} {objects} that `{plan.owner}` does not manage" if taken else ""
     )
     yield from _needs_consent("unowned", total, consents, reason)
 
 
 def _conflicts(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
     total = plan.count(State.CONFLICT)
-    reason = f"{total} members were changed both in git and on the server" if total else ""
+    members = "1 member was" if total == 1 else f"{total} members were"
+    reason = f"{members} changed both in git and on the server" if total else ""
     yield from _needs_consent("conflicts", total, consents, reason, stale=True)
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.reconciler.apply.texts import AGENT, ROLE, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
 
@@ -36,6 +37,20 @@ class TestApply:
 
         assert (again.exit_code, world.revision) == (0, 2)
         assert "had been applied before" in again.out
+
+    @pytest.mark.parametrize("name", ["plan.json", "tfplan", "review.plan"])
+    def test_a_saved_plan_has_any_name_but_a_manifests(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, name: str
+    ) -> None:
+        config.write("zone.yaml", ZONE)
+        assert zonectl("plan", config, "--out", tmp_path / name).exit_code == 2
+        assert zonectl("apply", tmp_path / name).exit_code == 0
+
+        refused = zonectl("plan", config, "--out", tmp_path / f"{name}.yaml")
+
+        assert refused.exit_code == 64
+        assert "`.yaml` is how manifests end" in refused.err
+        assert not (tmp_path / f"{name}.yaml").exists()
 
     def test_a_stale_plan_is_refused(
         self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
