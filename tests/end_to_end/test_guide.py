@@ -67,6 +67,13 @@ def test_an_mcp_client_needs_an_address_and_no_more(tmp_path: Path):
     assert "Example MCP client  ua:" in said
 
 
+def test_a_back_up_is_restored(tmp_path: Path):
+    """The drill of the operating page: stopped, saved, lost, brought back, and served again."""
+    said = run("operating.md", tmp_path)
+
+    assert said.count(" ok") == 6, said
+
+
 def test_organizations_and_their_people(tmp_path: Path):
     """From the first person to the one who is let go."""
     said = run("organizations.md", tmp_path)
