@@ -370,6 +370,7 @@ CREATE TABLE ownerships (
     fields JSON NOT NULL,
     applied JSON NOT NULL,
     secret_versions JSON NOT NULL,
+    secret_stamps JSON,
     source JSON,
     protect BOOLEAN NOT NULL,
     revision BIGINT NOT NULL,
@@ -821,6 +822,25 @@ CREATE TABLE token_events (
 CREATE INDEX token_events_age_idx ON token_events (at);
 
 CREATE INDEX token_events_at_idx ON token_events (organization_id, zone_id, at);
+
+CREATE TABLE tombstones (
+    organization_id VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    entity_id VARCHAR NOT NULL,
+    zone_id VARCHAR,
+    zone VARCHAR,
+    owner VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    revision BIGINT NOT NULL,
+    deleted_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    actor_type VARCHAR NOT NULL,
+    actor_id VARCHAR NOT NULL,
+    changeset_id VARCHAR,
+    CONSTRAINT tombstones_pkey PRIMARY KEY (organization_id, kind, entity_id),
+    CONSTRAINT tombstones_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
+);
+
+CREATE INDEX tombstones_deleted_at_idx ON tombstones (deleted_at);
 
 CREATE TABLE user_agents (
     id VARCHAR NOT NULL,

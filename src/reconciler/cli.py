@@ -152,20 +152,38 @@ def plan(path: Path, **options: Any) -> int:
 
 @cli.command(epilog=_exits(0, 1, 3, 5, 64, 130))
 @click.argument("path", type=_PATH)
+@click.option(
+    "--unmanaged", is_flag=True, help="List what is in the zones of PATH and in no configuration, too."
+)
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="KIND",
+    help="Objects of that kind may be attached to managed ones without being in git.",
+)
 @_output
 @_connection
-def drift(path: Path, output: str, **options: Any) -> int:
-    """Show what others changed of what PATH describes. Exits with 3 when there is any."""
-    from reconciler import commands
+def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
+    """Show what others did to what PATH describes. Exits with 3 when they did anything."""
+    from reconciler.report.drift import drift_lines, drift_of
     from reconciler.session import Session
 
     with Session.open(path, options, writes=False) as session:
-        made = commands.drift_of(session.plan())
+        _check_kinds(ignored, session)
+        found = drift_of(session.plan(), ignored)
     if output == "json":
-        terminal.say_json(commands.drift_json(made))
+        terminal.say_json(found.as_json(unmanaged=unmanaged))
     else:
-        terminal.say(*commands.drift_lines(made))
-    return DRIFT if made else 0
+        terminal.say(*drift_lines(found, unmanaged=unmanaged))
+    return DRIFT if found else 0
+
+
+def _check_kinds(names: Sequence[str], session: "Session") -> None:
+    for name in names:
+        if name not in session.kinds.by_name:
+            known = ", ".join(session.kinds.by_name)
+            raise Failure(USAGE, f"`--ignore {name}`: there is no such kind; there are {known}")
 
 
 @cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))

@@ -24,16 +24,15 @@ from reconciler.apply import (
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
 from reconciler.configured import OwnerRefused, named_owner, require_owner
-from reconciler.documents import DRIFT as DRIFT_FORMAT
-from reconciler.documents import DriftDocument, PlanDocument, ProblemDocument, ReceiptDocument
+from reconciler.documents import PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
 from reconciler.objections import Objection
-from reconciler.plan import Action, Losses, Plan, Refusal, check_guards, read_plan
+from reconciler.plan import Losses, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
-from reconciler.plan.model import Op, PlanUnreadable, State
+from reconciler.plan.model import PlanUnreadable, State
 from reconciler.report.differences import counted
 from reconciler.report.plans import action_lines, objection_lines, plan_json, plan_lines, summary_line
 from reconciler.report.progress import show_progress
@@ -292,30 +291,6 @@ def _tell(done: Applied, options: Options) -> None:
         )
     if options.get("output") == "json":
         say_json(document)
-
-
-def drift_of(plan: Plan) -> list[Action]:
-    """What others changed: updates with nothing but drift and conflicts in them."""
-    found = []
-    for action in plan.actions:
-        changes = tuple(each for each in action.changes if each.state in (State.DRIFT, State.CONFLICT))
-        if changes:
-            found.append(
-                Action(Op.UPDATE, action.kind, action.zone, action.name, action.id, action.reason, changes)
-            )
-    return found
-
-
-def drift_json(actions: Sequence[Action]) -> DriftDocument:
-    """Drift as JSON."""
-    return {"format": DRIFT_FORMAT, "drift": [action.as_json() for action in actions]}
-
-
-def drift_lines(actions: Sequence[Action]) -> list[Line]:
-    """Drift as text."""
-    lines = [line for action in actions for line in action_lines(action)]
-    members = sum(len(action.changes) for action in actions)
-    return [*lines, f"{counted(members, 'member')} changed by others" if actions else "no drift"]
 
 
 def watch_command(path: Path, options: Options, *, applies: bool) -> None:

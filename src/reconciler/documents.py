@@ -49,8 +49,19 @@ class ChangeDocument(TypedDict):
     in_force: NotRequired[InForceDocument]
 
 
+class WriteDocument(TypedDict):
+    """When somebody wrote, and who: `type id`, as far as the caller may know; and in which changeset."""
+
+    at: str
+    actor: NotRequired[str]
+    changeset: NotRequired[str]
+
+
 class ActionDocument(TypedDict):
-    """What happens to one object. `reason` is `file:line` of its manifest, or says why without one."""
+    """What happens to one object. `reason` is `file:line` of its manifest, or says why without one.
+
+    `deleted`: others have deleted what is made again. `write`, in drift alone: who wrote or deleted last.
+    """
 
     op: Literal["create", "update", "adopt", "rename", "replace", "delete"]
     kind: str
@@ -64,7 +75,27 @@ class ActionDocument(TypedDict):
     previous_name: NotRequired[str]
     shown_once: NotRequired[bool]
     secret_ends: NotRequired[bool]
+    deleted: NotRequired[bool]
+    write: NotRequired[WriteDocument]
     changes: Sequence[ChangeDocument]
+
+
+class UnmanagedDocument(TypedDict):
+    """An object that no configuration manages, or a list of a managed one (`member`) that no manifest has.
+
+    `name` is the handle; what it refers to, where there is none. `attached_to` names what the owner manages
+    and the object belongs to. `in_force`: it decides in the zone.
+    """
+
+    kind: str
+    zone: str | None
+    name: str
+    id: str
+    member: NotRequired[str]
+    values: NotRequired[Sequence[Any]]
+    attached_to: NotRequired[Sequence[str]]
+    in_force: NotRequired[bool]
+    write: NotRequired[WriteDocument]
 
 
 class GuardDocument(TypedDict):
@@ -105,8 +136,8 @@ class PlanDocument(TypedDict):
     """A plan, as it is saved and as it is printed.
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
-    against it now: `guards`, and the server's `problems`. Nor does it cover `losses`, which change all day.
-    `delete_budgets` are those of `zonectl.yaml`.
+    against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, and
+    `unmanaged`, what is in its zones and in no configuration. `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -124,16 +155,24 @@ class PlanDocument(TypedDict):
     refused: Sequence[str]
     digest: str
     delete_budgets: NotRequired[Mapping[str, int | str]]
+    unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[LossDocument]]
 
 
 class DriftDocument(TypedDict):
-    """What others changed of what the manifests describe."""
+    """What others did to what the manifests describe, and how much is in no configuration.
+
+    `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
+    """
 
     format: Literal["zonewright/drift/v1"]
     drift: Sequence[ActionDocument]
+    deleted: Sequence[ActionDocument]
+    attached: Sequence[UnmanagedDocument]
+    unmanaged_count: int
+    unmanaged: NotRequired[Sequence[UnmanagedDocument]]
 
 
 class AuditDocument(TypedDict):

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,6 +115,7 @@ class World:
     applied: dict[str, int] = field(default_factory=dict)  # owner -> revision of its last changeset
     bound_owner: str | None = None  # what the one credential is limited to
     bound_zones: frozenset[str] | None = None
+    tombstones: list[dict[str, Any]] = field(default_factory=list)
 
     def new_id(self, kind: str) -> str:
         """An id nobody has."""
@@ -184,9 +185,11 @@ class World:
             "label": "acme",
             "revision": self.revision,
         }
+        gone = sorted(self.tombstones, key=lambda each: (each["kind"], each["name"], each["id"]))
         if self.bound_zones is not None:
             entities = [each for each in entities if (each["zone_id"] or each["id"]) in self.bound_zones]
-        lines = [head, *entities, {"type": "end", "count": len(entities)}]
+            gone = [each for each in gone if (each["zone_id"] or each["id"]) in self.bound_zones]
+        lines = [head, *entities, *gone, {"type": "end", "count": len(entities) + len(gone)}]
         return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
     def snapshot(self) -> Snapshot:
@@ -196,12 +199,17 @@ class World:
     def changeset(self, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """Apply a changeset, wholly or not at all. Raises Refused."""
         self.require_bound(body)
-        trial = replace(self, entities=copy.deepcopy(self.entities), secrets=dict(self.secrets))
+        trial = replace(
+            self,
+            entities=copy.deepcopy(self.entities),
+            secrets=dict(self.secrets),
+            tombstones=list(self.tombstones),
+        )
         trial.revision += 1
         results = _Run(trial, body).run()
         if not dry_run:
             self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
-            self.secrets = trial.secrets
+            self.secrets, self.tombstones = trial.secrets, trial.tombstones
             self.applied[body["owner"]] = trial.revision
         return {
             "id": None if dry_run else f"changeset{trial.revision:017d}",
@@ -229,6 +237,30 @@ class World:
                 message = f"this credential is not for zone `{zone_id}`"
                 raise Refused(403, "forbidden", message, f"operations[{index}]")
 
+    def delete_by_hand(self, gone: str) -> None:
+        """Take an entity away as anybody does: whoever manages what goes hears of it."""
+        before = dict(self.entities)
+        self.revision += 1
+        self.delete(gone)
+        self.bury(before[each] for each in before.keys() - self.entities.keys())
+
+    def bury(self, gone: Iterable[Mapping[str, Any]]) -> None:
+        """Keep that these are gone, for those who manage them."""
+        for entity in gone:
+            if (record := entity["ownership"]) is not None:
+                known = {name: entity[name] for name in ("kind", "id", "zone_id", "zone")}
+                told = {"owner": record["owner"], "name": record["name"], "revision": self.revision}
+                when = {"deleted_at": "2026-01-31T08:00:00.000Z", "actor": {"type": "user", "id": "ann"}}
+                self.tombstones.append({"type": "tombstone", **known, **told, **when, "changeset_id": None})
+
+    def overwrite_by_hand(self, entity_id: str, member: str) -> None:
+        """Give a secret another value, as anybody does."""
+        self.revision += 1
+        entity = self.entities[entity_id]
+        self.secrets[entity_id, member] = "by hand"
+        entity["secrets_overwritten"] = sorted({*entity.get("secrets_overwritten", ()), member})
+        entity["revision"] = self.revision
+
     def delete(self, gone: str) -> None:
         """Take an entity away, and what is in it."""
         del self.entities[gone]
@@ -255,6 +287,7 @@ class _Run:
         self.local: dict[str, str] = {}
         self.index = 0
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
+        self.before = dict(world.entities)
 
     def run(self) -> list[dict[str, Any]]:
         self.require_base()
@@ -267,6 +300,7 @@ class _Run:
                 error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
                 raise
         self.check_handles()
+        self.acknowledge()
         return results
 
     def check_handles(self) -> None:
@@ -307,6 +341,15 @@ class _Run:
             and each["revision"] > base
             for each in self.world.entities.values()
         )
+
+    def acknowledge(self) -> None:
+        """The owner has seen what was gone when it planned; others hear of what went along."""
+        owner, base = self.body["owner"], self.body["base_revision"]
+        gone = [self.before[each] for each in self.before.keys() - self.world.entities.keys()]
+        self.world.bury(each for each in gone if (each["ownership"] or {}).get("owner") != owner)
+        self.world.tombstones = [
+            each for each in self.world.tombstones if each["owner"] != owner or each["revision"] > base
+        ]
 
     def one(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         op = operation["op"]
@@ -363,6 +406,9 @@ class _Run:
         for (member,) in kind.secrets:
             if member in spec:
                 value = spec.pop(member)
+                entity["secrets_overwritten"] = [
+                    each for each in entity.get("secrets_overwritten", ()) if each != member
+                ]
                 entity["secrets_set"] = [each for each in entity["secrets_set"] if each != member]
                 if value is not None:
                     entity["secrets_set"].append(member)

@@ -11,7 +11,7 @@ import httpx
 import orjson
 import stamina
 
-from reconciler.kinds import Entity, InForce, Ownership, Part, Snapshot
+from reconciler.kinds import Entity, InForce, Ownership, Part, Snapshot, Tombstone, Write
 
 from .connection import Connection
 from .errors import ApiError, NotReached, Rejected, rejection
@@ -283,8 +283,9 @@ def read_snapshot(body: bytes) -> Snapshot:
         head, end = lines[0], lines[-1]
         if head["type"] != "snapshot" or end["type"] != "end" or end["count"] != len(lines) - 2:
             raise NotReached("the snapshot was cut off; try again")
-        entities = tuple(_read_entity(line) for line in lines[1:-1])
-        return Snapshot(head["organization_id"], head["revision"], entities)
+        entities = tuple(_read_entity(line) for line in lines[1:-1] if line["type"] == "entity")
+        gone = tuple(_read_tombstone(line) for line in lines[1:-1] if line["type"] == "tombstone")
+        return Snapshot(head["organization_id"], head["revision"], entities, gone)
     except (orjson.JSONDecodeError, KeyError, IndexError, TypeError) as error:
         raise NotReached("the answer is not a snapshot; is the server's address right?") from error
 
@@ -312,10 +313,33 @@ def _read_entity(line: Mapping[str, Any]) -> Entity:
         ownership=ownership,
         secrets_set=frozenset(line.get("secrets_set") or ()),
         revision=line["revision"],
+        secrets_overwritten=frozenset(line.get("secrets_overwritten") or ()),
+        last_change=_read_last_change(line.get("last_change")),
         in_force=_read_in_force(line["in_force"]) if "in_force" in line else None,
     )
 
 
+def _read_tombstone(line: Mapping[str, Any]) -> Tombstone:
+    return Tombstone(
+        kind=line["kind"],
+        id=line["id"],
+        zone_id=line["zone_id"],
+        owner=line["owner"],
+        name=line["name"],
+        deleted=_read_write(line["deleted_at"], line),
+    )
+
+
+def _read_last_change(told: Mapping[str, Any] | None) -> Write | None:
+    return None if told is None else _read_write(told["at"], told)
+
+
+def _read_write(at: str, told: Mapping[str, Any]) -> Write:
+    actor = told.get("actor")
+    return Write(at, f"{actor['type']} {actor['id']}" if actor else None, told.get("changeset_id"))
+
+
 def _read_in_force(told: Mapping[str, Any]) -> InForce:
     parts = tuple(Part(**each) for each in told.get("contents") or ())
-    return InForce(told["version"], told["latest_version"], told["spec"], parts)
+    activated = _read_last_change(told.get("activated"))
+    return InForce(told["version"], told["latest_version"], told["spec"], parts, activated)

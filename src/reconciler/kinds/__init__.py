@@ -2,7 +2,19 @@
 
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape
-from .values import Entity, External, InForce, Manifest, Origin, Outside, Ownership, Part, Snapshot
+from .values import (
+    Entity,
+    External,
+    InForce,
+    Manifest,
+    Origin,
+    Outside,
+    Ownership,
+    Part,
+    Snapshot,
+    Tombstone,
+    Write,
+)
 
 __all__ = [
     "ABSENT",
@@ -19,6 +31,8 @@ __all__ = [
     "Ref",
     "Shape",
     "Snapshot",
+    "Tombstone",
+    "Write",
     "load_kinds",
     "schema_directory",
 ]

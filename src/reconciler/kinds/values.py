@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from reconciler.documents import WriteDocument
+
 from .shapes import Kind
 
 
@@ -98,6 +100,30 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """When somebody wrote, and who, as far as the caller may know.
+
+    Attributes:
+        at: an RFC 3339 time.
+        actor: `type id`; None for callers who may not read the audit log.
+        changeset: the changeset that it was part of.
+    """
+
+    at: str
+    actor: str | None = None
+    changeset: str | None = None
+
+    def as_json(self) -> WriteDocument:
+        """The write as a JSON object; what is not known is left out."""
+        told: WriteDocument = {"at": self.at}
+        if self.actor is not None:
+            told["actor"] = self.actor
+        if self.changeset is not None:
+            told["changeset"] = self.changeset
+        return told
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A version of an entity that is in force as part of another one."""
 
@@ -115,17 +141,22 @@ class InForce:
     Attributes:
         spec: members of `spec` that the version in force has otherwise than what was written last.
         contents: what that version consists of, where the entities in it do not say it themselves.
+        activated: who let it be in force, where it is not the latest.
     """
 
     version: int
     latest_version: int
     spec: Mapping[str, Any] = field(default_factory=dict)
     contents: tuple[Part, ...] = ()
+    activated: Write | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One entity as the snapshot shows it; references in `spec` are ids."""
+    """One entity as the snapshot shows it; references in `spec` are ids.
+
+    `last_change` is there when somebody has written since the owner did, or nobody owns it.
+    """
 
     kind: str
     id: str
@@ -138,6 +169,20 @@ class Entity:
     secrets_set: frozenset[str]
     revision: int
     in_force: InForce | None = None
+    secrets_overwritten: frozenset[str] = frozenset()
+    last_change: Write | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """That an entity is gone which an owner manages, and who deleted it; `name` is the manifest's."""
+
+    kind: str
+    id: str
+    zone_id: str | None
+    owner: str
+    name: str
+    deleted: Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +192,4 @@ class Snapshot:
     organization_id: str
     revision: int
     entities: tuple[Entity, ...]
+    tombstones: tuple[Tombstone, ...] = ()

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot
+from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Write
 
 from .comparing import compare, fixed_changes, leaves, same, strange_addresses, value_at
 from .matching import Match, Matcher
-from .model import Action, FieldChange, Op, Plan
+from .model import Action, FieldChange, Op, Plan, Unmanaged
 from .neighbours import Unresolved
 from .operations import Operations, unlink
+from .unmanaged import Search
 
 
 class PlanImpossible(Exception):
@@ -62,6 +63,7 @@ def build_plan(
         wanted=len(manifests),
         refused=tuple(builder.refused),
         budgets=dict(budgets or {}),
+        unmanaged=builder.unmanaged(),
     )
 
 
@@ -88,6 +90,12 @@ class _Builder:
                 each.key.name,
             ),
         )
+        # What was deleted and is made again -> how the changeset refers to it: we had applied the former id.
+        self._renewed: dict[str, Any] = {
+            match.deleted.id: match.pointer.get("id", match.pointer)
+            for match in self.matches
+            if match.deleted is not None
+        }
         self._by_local_id = {match.local_id: match for match in self.matches}
         self.operations = Operations()
         self.actions: list[Action] = []
@@ -219,6 +227,9 @@ class _Builder:
     def _change(self, match: Match, zone: Mapping[str, str] | None) -> None:
         found, manifest = match.found, match.manifest
         assert found is not None  # noqa: S101 - only existing entities change
+        if self._renewed and found.ownership is not None:
+            applied = _with_new_ids(found.ownership.applied, self._renewed)
+            found = replace(found, ownership=replace(found.ownership, applied=applied))
         protect = bool(manifest.lifecycle.get("protect", False))
         changes = compare(
             manifest.kind, match.wanted, match.secrets, found, protect=protect, ignores=match.ignores
@@ -262,6 +273,8 @@ class _Builder:
             previous_name=match.previous_name,
             shown_once=shown_once,
             secret_ends=op is Op.REPLACE and found is not None and manifest.kind.shows_once(found.spec),
+            deleted=match.deleted is not None and op in (Op.CREATE, Op.ADOPT),
+            write=_write_of(match, changes),
         )
 
     def prune(self) -> None:
@@ -307,6 +320,16 @@ class _Builder:
                 )
             )
 
+    def unmanaged(self) -> tuple[Unmanaged, ...]:
+        """What is in the zones of these manifests and in no configuration."""
+        zones = {
+            match.found.id: match.manifest.name
+            for match in self.matches
+            if match.found is not None and match.manifest.kind.name == "Zone"
+        }
+        taken = frozenset(self.matcher.taken)
+        return Search(self.index, self.kinds, zones, taken, self.matcher.owner, self.shown).all()
+
     def _zone_name(self, entity: Entity) -> str | None:
         """The name that manifests have for an entity's zone; its slug when none manages it."""
         zone = self.index.by_id.get(entity.zone_id or "")
@@ -340,6 +363,22 @@ class _Builder:
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
+
+
+def _with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_new_ids(each, renewed) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_new_ids(each, renewed) for each in value]
+    return renewed.get(value, value) if isinstance(value, str) else value
+
+
+def _write_of(match: Match, changes: Sequence[FieldChange]) -> Write | None:
+    """Who has made what is there differ from git."""
+    if match.deleted is not None:
+        return match.deleted.deleted
+    activated = next((each.in_force.activated for each in changes if each.in_force is not None), None)
+    return activated or (match.found.last_change if match.found is not None else None)
 
 
 def _listed(paths: Sequence[str]) -> str:

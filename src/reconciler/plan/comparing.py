@@ -195,7 +195,12 @@ def _compare_secrets(
         if "keep" in reference:
             continue
         before = {"version": versions[path]} if path in versions else None
-        if path not in found.secrets_set:
+        if path in found.secrets_overwritten and path in versions:
+            state = State.DRIFT if versions[path] == reference["version"] else State.PENDING
+            yield FieldChange(
+                path, {**(before or {}), "overwritten": True}, {"secret": dict(reference)}, state
+            )
+        elif path not in found.secrets_set:
             state = State.DRIFT if before == {"version": reference["version"]} else State.PENDING
             yield FieldChange(path, None, {"secret": dict(reference)}, state)
         elif before != {"version": reference["version"]} or _is_moved(kind.leaf(path).bound_to, moved):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot
+from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, Tombstone
 from reconciler.kinds.values import Key
 
 from .comparing import leaves
@@ -21,6 +21,7 @@ class Match:
         previous_name: the name in the record, when the manifest was renamed.
         foreign: the owner that manages the entity, when that is another one.
         released: the manifest gives the entity up: it stays, and nobody manages it.
+        deleted: others have deleted what the manifest described.
         local_id: how the changeset refers to what it creates.
         replaced: members that are fixed and differ; not empty means delete and create.
         wanted: leaf path -> value on the wire; secrets apart.
@@ -32,6 +33,7 @@ class Match:
     previous_name: str | None = None
     foreign: str | None = None
     released: bool = False
+    deleted: Tombstone | None = None
     local_id: str = ""
     replaced: list[str] = field(default_factory=list)
     wanted: dict[str, Any] = field(default_factory=dict)
@@ -70,6 +72,9 @@ class Index:
         self.owned: dict[tuple[str | None, str, str], Entity] = {}
         self.by_handle: dict[tuple[str | None, str, str], list[Entity]] = defaultdict(list)
         self.counts: dict[str, int] = defaultdict(int)
+        self.gone: dict[tuple[str | None, str, str], Tombstone] = {
+            (each.zone_id, each.kind, each.name): each for each in snapshot.tombstones if each.owner == owner
+        }
         self.in_zone: dict[str, list[Entity]] = defaultdict(list)
         self.in_force: dict[str, str] = {}  # what is in force and may be archived: id -> `Kind/name`
         for entity in snapshot.entities:
@@ -134,6 +139,7 @@ class Matcher:
         manifest, kind = match.manifest, match.manifest.kind.name
         zone_id = self._zone_id(manifest)
         if zone_id == "":
+            match.deleted = self._tombstone(manifest, self._former_zone_id(manifest))
             return
         found = self.index.owned.get((zone_id, kind, manifest.name))
         if found is None:
@@ -145,9 +151,21 @@ class Matcher:
                 found = None
         if found is None and match.handle is not None:
             found = self._by_handle(match, zone_id)
+        if found is None or match.adopted:
+            match.deleted = self._tombstone(manifest, zone_id)
         if found is not None:
             match.found = found
             self.taken.add(found.id)
+
+    def _tombstone(self, manifest: Manifest, zone_id: str | None) -> Tombstone | None:
+        names = (manifest.name, *manifest.lifecycle.get("previous_names", ()))
+        found = (self.index.gone.get((zone_id, manifest.kind.name, name)) for name in names)
+        return next((each for each in found if each is not None), None)
+
+    def _former_zone_id(self, manifest: Manifest) -> str:
+        """The id of a zone that others have deleted; empty when there was none."""
+        zone = self.matches.get(Key(None, "Zone", manifest.zone or ""))
+        return zone.deleted.id if zone is not None and zone.deleted is not None else ""
 
     def _by_handle(self, match: Match, zone_id: str | None) -> Entity | None:
         """An entity of that handle which nobody manages; another owner's is noted."""

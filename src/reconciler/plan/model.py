@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import orjson
 
-from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocument
-from reconciler.kinds import InForce, Part
+from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocument, UnmanagedDocument
+from reconciler.kinds import InForce, Part, Write
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
-_BESIDE = ("digest", "source", "guards", "problems", "losses")
+_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged")
 
 
 class State(StrEnum):
@@ -90,6 +90,8 @@ class Action:
         previous_name: the manifest's name before a rename.
         shown_once: creating it answers a secret that is never shown again.
         secret_ends: the secret that it had stops working.
+        deleted: others have deleted what is created or adopted again.
+        write: who has changed or deleted what is put back. No part of the plan: not everybody may know it.
     """
 
     op: Op
@@ -105,6 +107,8 @@ class Action:
     previous_name: str | None = None
     shown_once: bool = False
     secret_ends: bool = False
+    deleted: bool = False
+    write: Write | None = field(default=None, compare=False)
 
     def as_json(self) -> ActionDocument:
         """The action as a JSON object; what does not apply is left out."""
@@ -123,6 +127,7 @@ class Action:
             "previous_name": self.previous_name,
             "shown_once": self.shown_once,
             "secret_ends": self.secret_ends,
+            "deleted": self.deleted,
         }
         found.update({name: value for name, value in optional.items() if value})
         found["changes"] = [change.as_json() for change in self.changes]
@@ -134,9 +139,69 @@ class Action:
         return self.op in (Op.DELETE, Op.REPLACE)
 
     @property
+    def has_drift(self) -> bool:
+        """Tell whether it puts back something that others changed."""
+        return self.deleted or any(each.state in (State.DRIFT, State.CONFLICT) for each in self.changes)
+
+    @property
+    def is_drift(self) -> bool:
+        """Tell whether it does nothing but put back what others changed."""
+        if self.op is Op.UPDATE:
+            return all(change.state is State.DRIFT for change in self.changes)
+        return self.deleted and self.op in (Op.CREATE, Op.ADOPT)
+
+    @property
     def title(self) -> str:
         """The entity, for people."""
         return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmanaged:
+    """An object that no configuration manages, or a list of a managed one that no manifest writes.
+
+    Attributes:
+        zone: the zone's name for people.
+        name: its handle; what it refers to, where it has none.
+        attached_to: what this owner manages and it belongs to: an application's credential, a role's grant.
+        member: the list; None for an object.
+        values: what is in the list.
+        in_force: it decides in the zone.
+        write: who has written it last.
+    """
+
+    kind: str
+    zone: str | None
+    name: str
+    id: str
+    attached_to: tuple[str, ...] = ()
+    member: str | None = None
+    values: tuple[Any, ...] = ()
+    in_force: bool = False
+    write: Write | None = field(default=None, compare=False)
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What it is listed by."""
+        return self.zone or "", self.kind, self.name, self.member or ""
+
+    @property
+    def title(self) -> str:
+        """The object, for people."""
+        return f"{self.kind} {self.zone}/{self.name}"
+
+    def as_json(self) -> UnmanagedDocument:
+        """As a JSON object; what does not apply is left out."""
+        told: UnmanagedDocument = {"kind": self.kind, "zone": self.zone, "name": self.name, "id": self.id}
+        if self.member is not None:
+            told["member"], told["values"] = self.member, list(self.values)
+        if self.attached_to:
+            told["attached_to"] = list(self.attached_to)
+        if self.in_force:
+            told["in_force"] = True
+        if self.write is not None:
+            told["write"] = self.write.as_json()
+        return told
 
 
 @dataclass(frozen=True)
@@ -151,6 +216,8 @@ class Plan:
         wanted: how many manifests there are.
         refused: what makes the plan impossible to apply, whatever is consented to.
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
+        unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
+            so of no saved plan.
     """
 
     tool_version: str
@@ -165,6 +232,7 @@ class Plan:
     wanted: int
     refused: tuple[str, ...] = ()
     budgets: Mapping[str, int | str] = field(default_factory=dict)
+    unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
@@ -217,10 +285,7 @@ class Plan:
     @property
     def only_drift(self) -> bool:
         """Tell whether all there is to do is to put back what others changed."""
-        return bool(self.actions) and all(
-            action.op is Op.UPDATE and all(change.state is State.DRIFT for change in action.changes)
-            for action in self.actions
-        )
+        return bool(self.actions) and all(action.is_drift for action in self.actions)
 
 
 class PlanUnreadable(ValueError):
@@ -303,4 +368,5 @@ def _read_action(content: Mapping[str, Any]) -> Action:
         previous_name=content.get("previous_name"),
         shown_once=content.get("shown_once", False),
         secret_ends=content.get("secret_ends", False),
+        deleted=content.get("deleted", False),
     )

@@ -13,7 +13,7 @@ from reconciler.terminal import Line, Styled
 
 from .diagnostics import diagnostic_block
 from .differences import as_text, counted, difference_lines, whole_lines
-from .states import contents_lines, state_of
+from .states import contents_lines, state_of, unmanaged_line, write_line
 
 _SIGNS = {
     Op.DELETE: ("-", "red"),
@@ -38,6 +38,8 @@ def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | No
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}"
+    if plan.unmanaged:
+        yield f"  {unmanaged_line(plan.unmanaged)}"
     yield from refusal_lines(refusals)
 
 
@@ -54,7 +56,7 @@ def objection_lines(found: Objection) -> Sequence[Line]:
         if each.diagnostic is None:
             lines.append(f"  {each}")
         else:
-            lines.extend(_indented(diagnostic_block(each.diagnostic), 2))
+            lines.extend(indented(diagnostic_block(each.diagnostic), 2))
     return lines
 
 
@@ -69,6 +71,7 @@ def plan_json(
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
     ]
+    document["unmanaged"] = [each.as_json() for each in plan.unmanaged]
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
     if losses is not None:
         document["losses"] = [
@@ -103,8 +106,10 @@ def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
+    if action.has_drift and action.write is not None:
+        yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
     if (loss := loss_of(action, losses or {})) is not None:
-        yield from _indented(_loss_lines(loss), 4)
+        yield from indented(_loss_lines(loss), 4)
     kind = load_kinds().by_name.get(action.kind)
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
@@ -130,6 +135,8 @@ def _notes(action: Action) -> Iterator[str]:
         yield f"was {action.previous_name}"
     if action.takes_along:
         yield f"takes along {action.takes_along} objects of others"
+    if action.deleted:
+        yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:
         yield "its secret stops working at once"
     if action.shown_once:
@@ -139,12 +146,12 @@ def _notes(action: Action) -> Iterator[str]:
 def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
     """One member, before and after."""
     first, *rest = _member_lines(change, op, shape)
-    yield from _indented([[*_parts(first), *state_of(change)], *rest], 4)
+    yield from indented([[*_parts(first), *state_of(change)], *rest], 4)
     if change.state is State.CONFLICT and not shape.secret:
         since = difference_lines(
             "on the server since the last apply", change.applied, change.before, ordered=_is_ordered(shape)
         )
-        yield from _indented(since, 6)
+        yield from indented(since, 6)
 
 
 def _member_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
@@ -175,6 +182,8 @@ def _secret_told(change: FieldChange) -> str:
         return f"version {as_text(old)} is deleted" if old is not None else "is deleted"
     source = _source(reference)
     new = as_text(reference.get("version"))
+    if before is not None and before.get("overwritten"):
+        return f"overwritten on the server since version {as_text(old)}; version {new} is sent from {source}"
     if before is None:
         return f"set to version {new} from {source}"
     if old is None:
@@ -190,7 +199,8 @@ def _source(reference: dict[str, Any]) -> str:
     return f"the file `{reference.get('from_file')}`"
 
 
-def _indented(lines: Iterable[Line], width: int) -> Iterator[Line]:
+def indented(lines: Iterable[Line], width: int) -> Iterator[Line]:
+    """Lines moved to the right."""
     for line in lines:
         yield [" " * width, *_parts(line)]
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from reconciler.plan import FieldChange
+from reconciler.kinds import Write
+from reconciler.plan import FieldChange, Unmanaged
 from reconciler.plan.model import State
 from reconciler.terminal import Line, Styled
+
+from .differences import counted
 
 _STATES = {
     State.DRIFT: "drift: changed on the server, git puts it back",
@@ -28,3 +31,24 @@ def contents_lines(change: FieldChange) -> Iterator[Line]:
         yield Styled(f"      in force: {part.kind} {part.name}, version {part.version}", "magenta")
         for text in part.spec.values():
             yield from (f"        {line}" for line in str(text).splitlines())
+
+
+def write_line(write: Write, done: str) -> str:
+    """Who has done that, and when."""
+    by = f" by {write.actor}" if write.actor else ""
+    through = f" in changeset {write.changeset}" if write.changeset else ""
+    return f"{done}{by} at {write.at}{through}"
+
+
+def unmanaged_line(found: Sequence[Unmanaged]) -> str:
+    """One line that says how much is in no configuration."""
+    objects = sum(each.member is None for each in found)
+    lists = len(found) - objects
+    parts = [counted(number, word) for number, word in ((objects, "object"), (lists, "list")) if number]
+    is_or_are = "is" if len(found) == 1 else "are"
+    deciding = [each.title for each in found if each.in_force]
+    more = f"; in force: {', '.join(deciding)}" if deciding else ""
+    return (
+        f"{' and '.join(parts)} in these zones {is_or_are} in no configuration"
+        f"{more} (`zonectl drift --unmanaged` lists them)"
+    )

@@ -194,6 +194,15 @@ class PartInForce(Part):
     spec: dict[str, Any]
 
 
+class LastChange(Part):
+    """Who has written last, when, and what it was: the audit record's `action`."""
+
+    at: Timestamp
+    action: str
+    actor: AuditActor
+    changeset_id: str | None
+
+
 class InForce(Part):
     """Which version of a policy or a policy set decides in the zone.
 
@@ -201,16 +210,22 @@ class InForce(Part):
         spec: what `spec` would say of that version, where that differs from what was written last.
         contents: of a policy set, everything that decides; left out when that is what the lines of the
             policies say.
+        activated: who let it decide, where it is not the latest; for those who may read the audit log.
     """
 
     version: int
     latest_version: int
     spec: dict[str, Any]
     contents: list[PartInForce] | None = None
+    activated: LastChange | None = None
 
 
 class SnapshotEntity(Part):
-    """One entity of a snapshot, parents first. References in `spec` are ids; sealed members never appear."""
+    """One entity of a snapshot, parents first. References in `spec` are ids; sealed members never appear.
+
+    `last_change` stands where somebody has written since the owner did, or nobody owns it, and is told to
+    those who may read the audit log.
+    """
 
     type: Literal["entity"] = "entity"
     kind: str
@@ -221,9 +236,30 @@ class SnapshotEntity(Part):
     owner_type: Literal["customer", "platform"]
     spec: dict[str, Any]
     secrets_set: list[str] | None = None
+    secrets_overwritten: list[str] | None = None
     ownership: Ownership | None
     revision: int
     in_force: InForce | None = None
+    last_change: LastChange | None = None
+
+
+class SnapshotTombstone(Part):
+    """That something is gone which `owner` manages: until the next changeset of that owner.
+
+    Who deleted it, and in which changeset, is told to those who may read the audit log.
+    """
+
+    type: Literal["tombstone"] = "tombstone"
+    kind: str
+    id: str
+    zone_id: str | None
+    zone: str | None
+    owner: str
+    name: str
+    revision: int
+    deleted_at: Timestamp
+    actor: AuditActor | None = None
+    changeset_id: str | None = None
 
 
 class SnapshotEnd(Part):

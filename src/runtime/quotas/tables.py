@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from runtime.domain.kinds import ALL
 from runtime.quotas.state import ANYBODY, CLIENTS, SERVICE, USERS
-from runtime.services import epochs
+from runtime.services import epochs, retention
 from runtime.services.clients import unused
 from runtime.services.management.organizations import api_keys
 from runtime.services.outbox import delivery
@@ -149,6 +149,13 @@ RECORDS: tuple[Records, ...] = (
         PEOPLE,
         ("one for a changeset that was applied",),
         "with its organization",
+    ),
+    Records(
+        "tombstones",
+        "what was deleted that a configuration manages",
+        PEOPLE,
+        ("one for an object that a changeset has made or adopted",),
+        f"the next changeset of its owner, or {retention.TOMBSTONE_DAYS} days; job `retention`",
     ),
     Records(
         "api_keys",

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql import decisions, sessions
+from runtime.storage.sql import decisions, sessions, tombstones
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
 
 JOB = "retention"
+TOMBSTONE_DAYS = 365
 _BATCH = 1_000
 _PAUSE_SECONDS = 0.02  # between two batches: SQLite lets one write at a time
 _MOST_BATCHES = 2_000  # of one kind in one run; what is left is for the next
@@ -24,12 +25,13 @@ class _Forget(Protocol):
 
 
 async def run(parts: "Parts") -> int:
-    """Forget token events and ended sessions beyond their time; how many that were."""
+    """Forget token events, ended sessions and tombstones beyond their time; how many that were."""
     settings, now = parts.settings, parts.clock()
     gone = 0
     for days, forget in (
         (settings.token_events_days, decisions.forget),
         (settings.ended_sessions_days, sessions.forget_ended),
+        (TOMBSTONE_DAYS, tombstones.forget),
     ):
         if days:
             gone += await _all(parts, forget, now - timedelta(days=days))

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -121,6 +121,12 @@ class Company:
         )
         return told
 
+    def plan_json(self) -> dict[str, Any]:
+        """What `zonectl plan --output json` prints."""
+        options = ("--allow-env", "CORP_SECRET", "--output", "json")
+        told: dict[str, Any] = json.loads(self.zonectl("plan", self.folder, *options).out)
+        return told
+
     def _run(self, command: str, *options: str, expect: int) -> Result:
         done = self.zonectl(command, self.folder, *options)
         assert done.exit_code == expect, f"{command}: {done.exit_code}\n{done.out}\n{done.err}"
@@ -130,19 +136,20 @@ class Company:
         """Write a file of manifests."""
         self.folder.write(name, text.replace("{zone}", self.zone))
 
-    def as_key(self, role: str, monkeypatch: Any) -> "Company":
-        """The same configuration, by a key of that role."""
-        made = self.send(
-            "POST", f"/organizations/{self.server.organization_id}/api-keys", name=role, role=role
-        )
-        monkeypatch.setenv("ZONECTL_API_KEY", made["key"])
-        return replace(self)
+    def as_key(self, role: str, monkeypatch: Any) -> None:
+        """Let commands run with a key of that role from here on."""
+        path = f"/organizations/{self.server.organization_id}/api-keys"
+        monkeypatch.setenv("ZONECTL_API_KEY", self.send("POST", path, name=role, role=role)["api_key"])
 
     # --- hands
 
     def send(self, method: str, path: str, **body: Any) -> Any:
         """One call of the management API, which has to succeed; `{zone}` in the path is the zone's id."""
-        answer = self.client.request(method, path, json=body or None)
+        return self.send_json(method, path, body or None)
+
+    def send_json(self, method: str, path: str, body: Any) -> Any:
+        """The same with a body of any kind."""
+        answer = self.client.request(method, path, json=body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
@@ -162,8 +169,11 @@ class Company:
 
     def found(self, collection: str, **wanted: str) -> Mapping[str, Any]:
         """The one object in a collection of the zone with these values."""
-        items = self.client.get(self.collection(collection), params={"limit": 100}).json()["items"]
-        (one,) = [each for each in items if all(each.get(name) == value for name, value in wanted.items())]
+        (one,) = [
+            each
+            for each in self.items(collection)
+            if all(each.get(name) == value for name, value in wanted.items())
+        ]
         found: Mapping[str, Any] = one
         return found
 
@@ -183,6 +193,16 @@ class Company:
     def activate(self, version: str) -> None:
         """Let a version of a policy set decide."""
         self.send("PATCH", version, active=True)
+
+    def platform_version(self) -> str:
+        """The address of the version of the service's own policy set."""
+        (found,) = [each for each in self.items("policy-sets") if each["owner_type"] == "platform"]
+        return f"{self.collection('policy-sets')}/{found['id']}/versions/{found['latest_version_id']}"
+
+    def items(self, collection: str) -> list[Any]:
+        """What is in a collection of the zone."""
+        found: list[Any] = self.client.get(self.collection(collection), params={"limit": 100}).json()["items"]
+        return found
 
     def deciding(self) -> str:
         """The address of the version of the set `main` that decides."""

@@ -1,5 +1,6 @@
 """What hands do to managed objects: `drift` shows each of it, and an apply puts git's back."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -104,7 +105,154 @@ IN_FORCE = {
     "a text is written": Edit(writes_a_text_that_does_not_decide, ("Policy {zone}/reading", "when")),
     "another set decides": Edit(lets_another_set_decide, ("PolicySet {zone}/main", "active: false -> true")),
 }
-EDITS = IN_FORCE
+
+# --- what is deleted
+
+
+def deletes(collection: str, **wanted: str) -> Callable[[Company], None]:
+    """A hand that deletes, or archives, the object with these values."""
+    return lambda company: company.send("DELETE", company.path(collection, **wanted))
+
+
+def deletes_the_zone(company: Company) -> None:
+    """All that is in it goes along."""
+    company.send("DELETE", f"/zones/{company.zone_id}")
+
+
+def takes_the_role_away(company: Company) -> None:
+    """A grant ends that git describes."""
+    role = company.found("roles", identifier="auditor", owner_type="customer")["id"]
+    company.send("DELETE", f"{company.path('groups', identifier='staff')}/roles/{role}")
+
+
+def archives_the_policy(company: Company) -> None:
+    """What git has made decides no more, and its policy and its set are archived."""
+    company.activate(company.platform_version())
+    company.send("DELETE", company.path("policy-sets", name="main"))
+    company.send("DELETE", company.path("policies", name="reading"))
+
+
+def deletes_and_makes_again(company: Company) -> None:
+    """Another object stands under the name of one that git has made."""
+    company.send("DELETE", company.path("groups", identifier="contractors"))
+    company.send("POST", company.collection("groups"), name="Contractors", identifier="contractors")
+
+
+def deletes_the_provider_of_the_zone(company: Company) -> None:
+    """Nobody signs in at it any more."""
+    zone = company.folder_text("zone.yaml").replace(
+        "description: ", "user_identity_provider: corp, description: "
+    )
+    company.write("zone.yaml", zone)
+    company.apply()
+    company.send("DELETE", company.path("providers", identifier="https://corp.example"))
+
+
+def gone(*titles: str) -> tuple[str, ...]:
+    """What drift says of objects that are gone."""
+    many = "" if len(titles) == 1 else "s"
+    return (*titles, "deleted by api_key ", f"{len(titles)} object{many} deleted by others")
+
+
+DELETED = {
+    "a group is deleted": Edit(deletes("groups", identifier="contractors"), gone("Group {zone}/contractors")),
+    "a group with a role is deleted": Edit(
+        deletes("groups", identifier="staff"),
+        gone("Group {zone}/staff", "RoleAssignment {zone}/staff-audits"),
+    ),
+    "a resource is deleted": Edit(
+        deletes("resources", identifier="https://payroll.example"),
+        ("Resource {zone}/payroll", "dependencies", "1 member changed by others, 1 object deleted by others"),
+    ),
+    "an application is deleted": Edit(
+        deletes("applications", identifier="agent"),
+        gone("Application {zone}/agent", "ApplicationCredential {zone}/agent-public"),
+    ),
+    "a credential is deleted": Edit(
+        lambda company: company.send("DELETE", company.path("application-credentials", type="public")),
+        gone("ApplicationCredential {zone}/agent-public"),
+    ),
+    "a provider is deleted": Edit(
+        deletes("providers", identifier="https://corp.example"), gone("Provider {zone}/corp")
+    ),
+    "the provider of a zone is deleted": Edit(
+        deletes_the_provider_of_the_zone,
+        (
+            "Zone {zone}",
+            'user_identity_provider_id: (unset) -> "Provider/corp"',
+            "Provider {zone}/corp",
+        ),
+    ),
+    "a role is deleted": Edit(
+        deletes("roles", identifier="auditor", owner_type="customer"),
+        gone("Role {zone}/auditor", "RoleAssignment {zone}/staff-audits"),
+    ),
+    "a role is taken away": Edit(takes_the_role_away, gone("RoleAssignment {zone}/staff-audits")),
+    "a policy is archived": Edit(archives_the_policy, gone("Policy {zone}/reading", "PolicySet {zone}/main")),
+    "a zone is deleted": Edit(
+        deletes_the_zone, ("Zone {zone}", "Provider {zone}/corp", "11 objects deleted by others")
+    ),
+    "a group is made again": Edit(deletes_and_makes_again, gone("Group {zone}/contractors")),
+}
+
+# --- what is written
+
+
+def overwrites_the_secret(company: Company) -> None:
+    """Another secret stands in place of git's, under the same version."""
+    company.send(
+        "PATCH", company.path("providers", identifier="https://corp.example"), client_secret="of a hand"
+    )
+
+
+def overwrites_it_with_the_same(company: Company) -> None:
+    """Nobody can see that it is the same."""
+    company.send(
+        "PATCH", company.path("providers", identifier="https://corp.example"), client_secret="hush!hush"
+    )
+
+
+def clears_the_secret(company: Company) -> None:
+    """No secret is left."""
+    company.send_json(
+        "PATCH", company.path("providers", identifier="https://corp.example"), {"client_secret": None}
+    )
+
+
+def drops_the_dependency(company: Company) -> None:
+    """The application may not ask for the resource any more."""
+    resource = company.found("resources", identifier="https://payroll.example")["id"]
+    company.send("DELETE", f"{company.path('applications', identifier='agent')}/dependencies/{resource}")
+
+
+def writes(collection: str, wanted: dict[str, str], **patch: object) -> Callable[[Company], None]:
+    """A hand that changes members."""
+    return lambda company: company.send("PATCH", company.path(collection, **wanted), **patch)
+
+
+WRITTEN = {
+    "a secret is overwritten": Edit(
+        overwrites_the_secret,
+        (
+            "Provider {zone}/corp",
+            "client_secret: overwritten since version 1 -> secret from CORP_SECRET",
+            "[drift",
+        ),
+    ),
+    "a secret is written again": Edit(
+        overwrites_it_with_the_same, ("client_secret: overwritten since version 1",)
+    ),
+    "a secret is cleared": Edit(clears_the_secret, ("client_secret: (unset) -> secret from CORP_SECRET",)),
+    "a dependency is dropped": Edit(drops_the_dependency, ("Application {zone}/agent", "dependencies: ")),
+    "a name is changed": Edit(
+        writes("groups", {"identifier": "staff"}, name="By hand"), ('name: "By hand" -> "Staff"',)
+    ),
+    "scopes are added": Edit(
+        writes("resources", {"identifier": "https://payroll.example"}, scopes=["read", "write", "all"]),
+        ("Resource {zone}/payroll", "scopes: "),
+    ),
+}
+EDITS = IN_FORCE | DELETED | WRITTEN
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -118,7 +266,7 @@ def test_drift_shows_it_and_an_apply_puts_git_s_back(company: Company, name: str
         assert words.replace("{zone}", company.zone) in said, said
     company.plan(expect=3)
     company.apply()
-    assert company.drift(expect=0) == "no drift\n"
+    assert company.drift(expect=0).startswith("no drift\n")
     company.plan(expect=0)
 
 
@@ -134,3 +282,105 @@ def test_an_older_version_in_force_is_told_with_what_it_says(company: Company) -
     assert company.decides() == PERMITTED
     company.apply()
     assert company.decides() == FORBIDDEN
+
+
+def gives_the_role(company: Company) -> None:
+    """Contractors may read everything: a role and a group of git's, a grant of a hand."""
+    role = company.found("roles", identifier="auditor", owner_type="customer")["id"]
+    company.send("POST", f"{company.path('groups', identifier='contractors')}/roles", role_id=role)
+
+
+def makes_a_credential(company: Company) -> None:
+    """Somebody else can speak for git's application."""
+    agent = company.found("applications", identifier="agent")["id"]
+    company.send(
+        "POST",
+        company.collection("application-credentials"),
+        application_id=agent,
+        type="public",
+        identifier="mine",
+    )
+
+
+ATTACHED = {
+    "RoleAssignment": Edit(
+        gives_the_role,
+        (
+            "! RoleAssignment {zone}/Role/auditor -> Group/contractors",
+            "attached to Role/auditor, Group/contractors, in no configuration",
+            "last written by api_key ",
+            "1 object attached by others",
+        ),
+    ),
+    "ApplicationCredential": Edit(
+        makes_a_credential,
+        ("! ApplicationCredential {zone}/mine", "attached to Application/agent, in no configuration"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ATTACHED)
+def test_what_is_attached_to_managed_objects_is_drift_that_an_apply_leaves(
+    company: Company, kind: str
+) -> None:
+    """It belongs to nobody in git, so nobody's apply deletes it; that it is there is told until it is not."""
+    ATTACHED[kind].do(company)
+    said = company.drift(expect=3)
+    for words in ATTACHED[kind].says:
+        assert words.replace("{zone}", company.zone) in said, said
+    assert "1 object in these zones is in no configuration" in company.plan(expect=0).out
+    company.apply()
+    (found,) = company.drift_json()["attached"]
+    assert (found["kind"], found["write"]["actor"].split()[0]) == (kind, "api_key")
+    assert company.drift("--ignore", kind, expect=0).startswith("no drift\n")
+    assert "there is no such kind" in company.zonectl("drift", company.folder, "--ignore", "Grant").err
+
+
+def test_a_hidden_set_that_decides_is_named_by_every_plan(company: Company) -> None:
+    """Where git has no policies, what decides in the zone is a hand's: the line says so."""
+    company.activate(company.platform_version())
+    (company.folder.path / "policies.yaml").unlink()
+    company.apply()
+    company.plan(expect=0)
+    company.send("POST", company.collection("policies"), name="by-hand")
+    version = company.new_text("by-hand", ANYTHING)
+    company.send("POST", company.collection("policy-sets"), name="main")
+    company.activate(company.new_version((company.found("policies", name="by-hand")["id"], version)))
+    said = company.plan(expect=0).out
+    assert "2 objects in these zones are in no configuration" in said
+    assert f"in force: Policy {company.zone}/by-hand, PolicySet {company.zone}/main" in said
+
+
+def test_unmanaged_objects_and_lists_are_listed(company: Company) -> None:
+    """`--unmanaged` tells what hands have made, and lists that no manifest writes; not the service's."""
+    assert "? " not in company.drift("--unmanaged", expect=0)
+    company.send("POST", company.collection("groups"), name="By hand", identifier="by-hand")
+    company.send(
+        "PATCH",
+        company.path("providers", identifier="https://corp.example"),
+        protocols={"openid": {"scopes": ["email"]}},
+    )
+    said = company.drift("--unmanaged", expect=0)
+    assert f"? Group {company.zone}/by-hand" in said
+    assert f'? Provider {company.zone}/corp  protocols.openid.scopes: ["email"], in no manifest' in said
+    assert "1 object and 1 list in these zones are in no configuration" in company.drift(expect=0)
+    told = company.drift_json("--unmanaged")
+    assert [each["name"] for each in told["unmanaged"]] == ["by-hand", "corp"]
+    assert told["unmanaged_count"] == 2
+
+
+def test_a_reader_sees_drift_without_names(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may not read the audit log sees what was done, and the same plan; not by whom."""
+    lets_an_older_text_decide(company)
+    company.send("DELETE", company.path("groups", identifier="contractors"))
+    company.send("PATCH", company.path("groups", identifier="staff"), name="By hand")
+    told, digest = company.drift_json(), company.plan_json()["digest"]
+    assert {each["write"]["actor"].split()[0] for each in told["drift"] + told["deleted"]} == {"api_key"}
+
+    company.as_key("org_viewer", monkeypatch)
+    seen = company.drift_json()
+    assert company.plan_json()["digest"] == digest
+    assert "api_key" not in json.dumps(seen)
+    assert [each["name"] for each in seen["drift"]] == [each["name"] for each in told["drift"]]
+    (gone,) = seen["deleted"]
+    assert gone["write"].keys() == {"at"}

@@ -37,6 +37,7 @@ EMPTY = {
     "service_secrets",
     "sessions",
     "token_events",
+    "tombstones",
     "user_credentials",
     "withdrawn_names",
 }

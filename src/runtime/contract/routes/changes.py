@@ -16,7 +16,12 @@ ROUTES: tuple[Route, ...] = (
         200,
         "Stream everything the caller may read, with who owns it, one JSON object a line",
         query=(Query("zone", many=True, about="slugs or ids; every zone when absent"),),
-        response=(changes.SnapshotStart, changes.SnapshotEntity, changes.SnapshotEnd),
+        response=(
+            changes.SnapshotStart,
+            changes.SnapshotEntity,
+            changes.SnapshotTombstone,
+            changes.SnapshotEnd,
+        ),
         media="application/x-ndjson",
         headers=("If-None-Match",),
         etag=True,

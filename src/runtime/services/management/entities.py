@@ -26,7 +26,7 @@ from runtime.services.management import bounds, issued
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import changes
+from runtime.storage.sql import changes, ownership
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.directory import any_text
 
@@ -275,9 +275,16 @@ async def take_away(unit: Unit, kind: Kind, scope: Parents, before: Entity) -> N
     """Remove an entity and record it; what was issued to it is told to be revoked."""
     await unit.revision()
     await issued.revoke(unit, kind, before)
-    await storage.remove(unit.conn, kind, before.id, within=scope)
+    await unit.bury(await storage.remove(unit.conn, kind, before.id, within=scope))
     unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)
+
+
+async def archived(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
+    """Store what is archived by now and record it: no configuration manages it any more."""
+    done = await change(unit, kind, scope, before, after, action="archive")
+    await unit.bury(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
+    return done
 
 
 # --- the operations

@@ -3,7 +3,7 @@
 Nothing leaves the process before the commit: epochs are published, and callbacks run, only afterwards.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,9 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs, keys
 from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
-from runtime.storage.sql import ledger
+from runtime.storage.sql import ledger, tombstones
+from runtime.storage.sql.ownership import Record
+from runtime.storage.sql.tombstones import Tombstone
 
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
@@ -68,6 +70,7 @@ class Unit:
     head: ledger.Head | None = None
     _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)
+    _tombstones: list[Tombstone] = field(default_factory=list)
     _touched: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _epochs: dict[str, int] = field(default_factory=dict)
@@ -172,6 +175,31 @@ class Unit:
             }
         )
 
+    async def bury(self, gone: Iterable[Record]) -> None:
+        """Let the owners of what is gone hear of it: these are its ownership records."""
+        revision = await self.revision()
+        for record in gone:
+            zone = self.zones.get(record.zone_id or "")
+            self._tombstones.append(
+                Tombstone(
+                    kind=record.kind,
+                    entity_id=record.entity_id,
+                    zone_id=record.zone_id,
+                    zone=zone.slug if zone else None,
+                    owner=record.owner,
+                    name=record.name,
+                    revision=revision,
+                    deleted_at=self.now,
+                    actor_type=self.caller.kind,
+                    actor_id=self.caller.id,
+                    changeset_id=self.changeset_id,
+                )
+            )
+
+    def spare(self, owner: str | None) -> None:
+        """Tell an owner nothing of what is gone: it has seen to that itself. None is every owner."""
+        self._tombstones = [each for each in self._tombstones if owner not in (None, each.owner)]
+
     def publish(self, key: str, epoch: int) -> None:
         """Let every worker hear, after the commit, that an epoch has moved."""
         self._epochs[key] = max(epoch, self._epochs.get(key, 0))
@@ -193,6 +221,7 @@ class Unit:
         self.head = await ledger.append(
             self.conn, self.organization_id, self.head, chained(self.head, self._records)
         )
+        await tombstones.add(self.conn, self.organization_id, self._tombstones)
         touched = set() if self.keeps_zones else self._touched - self._gone
         bumped = await ledger.bump_zone_epochs(self.conn, touched)
         for zone_id, epoch in bumped.items():

@@ -43,6 +43,7 @@ class Deciding:
 
     zone_id: str
     policy_set_id: str
+    policy_set_version_id: str
     version: int
     latest_version: int
     entries: tuple[tuple[str, str], ...]
@@ -168,6 +169,7 @@ async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Dec
         select(
             _bindings.c.zone_id,
             _bindings.c.policy_set_id,
+            _bindings.c.policy_set_version_id,
             _versions.c.version,
             _versions.c.manifest,
             latest.c.version.label("latest_version"),
@@ -193,6 +195,7 @@ async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Dec
         Deciding(
             row.zone_id,
             row.policy_set_id,
+            row.policy_set_version_id,
             row.version,
             row.latest_version,
             tuple((entry["policy_id"], entry["policy_version_id"]) for entry in row.manifest["entries"]),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
@@ -21,6 +21,7 @@ from runtime.storage.sql.tables import (
     changesets,
     group_invitees,
     group_members,
+    ownerships,
     policy_set_bindings,
 )
 
@@ -215,10 +216,51 @@ async def last_changes(
         .where(columns.organization_id == organization_id, columns.entity_id.in_(sorted(ids)))
         .group_by(columns.entity_id)
     )
+    return await _audited(conn, organization_id, columns.sequence.in_(newest))
+
+
+async def _audited(
+    conn: AsyncConnection, organization_id: str, wanted: ColumnElement[bool]
+) -> dict[str, Row[Any]]:
+    told = ("entity_id", "at", "action", "actor_type", "actor_id", "changeset_id")
     found = await conn.execute(
-        select(audit_events).where(columns.organization_id == organization_id, columns.sequence.in_(newest))
+        select(*(audit_events.c[name] for name in told)).where(
+            audit_events.c.organization_id == organization_id, wanted
+        )
     )
     return {row.entity_id: row for row in found}
+
+
+async def written_by_others(
+    conn: AsyncConnection, kind: Kind, organization_id: str, zone_ids: Collection[str]
+) -> dict[str, Row[Any]]:
+    """The newest audit record of each entity of a kind that somebody has written since its owner did.
+
+    And of each that has no owner; what the service owns is left out.
+    """
+    table, records = TABLES[kind.name], ownerships.c
+    mine = (
+        records.organization_id == organization_id,
+        records.kind == kind.name,
+        records.entity_id == table.c.id,
+    )
+    query = (
+        select(table.c.id, records.updated_at)
+        .outerjoin(ownerships, and_(*mine))
+        .where(
+            table.c.organization_id == organization_id,
+            or_(records.entity_id.is_(None), table.c.revision > records.revision),
+        )
+    )
+    if kind.zoned or kind is ZONE:
+        query = query.where(table.c["zone_id" if kind.zoned else "id"].in_(sorted(zone_ids)))
+    if "owner_type" in table.c:
+        query = query.where(table.c.owner_type != OwnerType.PLATFORM.value)
+    applied = {row.id: row.updated_at for row in await conn.execute(query)}
+    found: dict[str, Row[Any]] = {}
+    for batch in _batches(sorted(applied)):
+        found.update(await last_changes(conn, organization_id, batch))
+    return {one: last for one, last in found.items() if applied[one] is None or last.at > applied[one]}
 
 
 # --- what a manifest says of an entity besides its members

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Table, Update, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, CursorResult, Executable, Table, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds import ALL, Kind
+from runtime.domain.kinds import ALL, ZONE, Kind
 from runtime.domain.kinds.secret import SECRET_OWNERS
 from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
 from runtime.storage.sql.derived import tenant
+from runtime.storage.sql.ownership import COLUMNS, Record, record_of
 from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings
 
 
@@ -48,22 +49,33 @@ _LOOSE = (
 )
 
 
-async def clear_references(conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str) -> None:
+async def clear_references(
+    conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str
+) -> list[Record]:
     """Clear the optional references to an entity, and drop the records that speak of it or of its parts.
 
     Args:
         tenant_id: the zone of a zone's entity, else the organization.
+
+    Returns:
+        The ownership records that go.
     """
+    dropped: list[Record] = []
     for statement in _statements(kind):
-        await conn.execute(statement, {"gone": entity_id, "tenant": tenant_id})
+        done: CursorResult[Any] = await conn.execute(statement, {"gone": entity_id, "tenant": tenant_id})
+        if done.returns_rows:
+            dropped += [record_of(row) for row in done]
+    return dropped
 
 
 @cache
-def _statements(kind: Kind) -> tuple[Update | Delete, ...]:
+def _statements(kind: Kind) -> tuple[Executable, ...]:
     owner = tenant(kind)
     if owner is None:
         return ()
-    found: list[Update | Delete] = [_ownership(kind, owner, bindparam("gone"))]
+    found: list[Executable] = [_ownership(kind, owner, bindparam("gone"))]
+    if kind is ZONE:
+        found.append(delete(ownerships).where(ownerships.c.zone_id == bindparam("gone")).returning(*COLUMNS))
     for table, column, local, ondelete in pointing_at(TABLES[kind.name]):
         pointing = (table.c[local] == bindparam("tenant"), table.c[column] == bindparam("gone"))
         if ondelete is None:
@@ -77,7 +89,7 @@ def _statements(kind: Kind) -> tuple[Update | Delete, ...]:
     return tuple(found)
 
 
-def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Update | Delete]:
+def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Executable]:
     columns = loose.table.c
     pointing = [
         columns.zone_id == bindparam("tenant"),
@@ -89,14 +101,13 @@ def _dropped(loose: _Loose, kind: Kind, owner: str) -> list[Update | Delete]:
     return [*records, delete(loose.table).where(*pointing)]
 
 
-def _ownership(kind: Kind, owner: str, ids: Any) -> Delete:
+def _ownership(kind: Kind, owner: str, ids: Any) -> Executable:
     """The deletion of the ownership records of one or several entities."""
     chosen = (
         ownerships.c.entity_id.in_(ids) if hasattr(ids, "selected_columns") else ownerships.c.entity_id == ids
     )
-    return delete(ownerships).where(
-        ownerships.c[owner] == bindparam("tenant"), ownerships.c.kind == kind.name, chosen
-    )
+    mine = (ownerships.c[owner] == bindparam("tenant"), ownerships.c.kind == kind.name, chosen)
+    return delete(ownerships).where(*mine).returning(*COLUMNS)
 
 
 def pointing_at(target: Table) -> list[tuple[Table, str, str, str | None]]:

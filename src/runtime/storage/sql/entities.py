@@ -20,6 +20,7 @@ from runtime.storage.sql import audiences, names, parked
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
+from runtime.storage.sql.ownership import Record
 from runtime.storage.sql.paging import Page, Position, count, page, position
 from runtime.storage.sql.refusals import refusal
 from runtime.storage.sql.selecting import Condition, Contains, Equals, Raw, Within, condition, parents
@@ -162,11 +163,11 @@ async def replace(conn: AsyncConnection, kind: Kind, entity: Entity, *, within: 
         raise NotFound(f"there is no {kind.name} `{entity.id}`")
 
 
-async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> None:
+async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> list[Record]:
     """Delete an entity with everything that is part of it; references to it from elsewhere are cleared.
 
-    Its ownership record goes too, and those of what is deleted with it.
-
+    Returns:
+        Its ownership record, and those of what is deleted with it: they are gone, too.
     Raises:
         NotFound: there is no such entity under those parents.
     """
@@ -179,8 +180,9 @@ async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: W
         raise NotFound(f"there is no {kind.name} `{entity_id}`")
     tenant_id = found[1] if len(found) > 1 else entity_id
     await names.leave(conn, kind, entity_id, tenant_id=tenant_id)
-    await clear_references(conn, kind, entity_id, tenant_id=tenant_id)
+    dropped = await clear_references(conn, kind, entity_id, tenant_id=tenant_id)
     await conn.execute(delete(table).where(*mine))
+    return dropped
 
 
 @cache

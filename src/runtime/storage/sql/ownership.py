@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Row, and_, bindparam, delete, func, insert, select
+from sqlalchemy import Row, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
@@ -21,10 +22,11 @@ _NAMES = (
     "fields",
     "applied",
     "secret_versions",
+    "secret_stamps",
     "source",
     "protect",
 )
-_COLUMNS = [ownerships.c[name] for name in _NAMES]
+COLUMNS = [ownerships.c[name] for name in _NAMES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Record:
         fields: dotted paths of the members that the owner wrote.
         applied: the values it last wrote, without secrets.
         secret_versions: path of a secret -> the version of its source.
+        secret_stamps: path of a secret -> the stamp of what the owner wrote; none from before there were any.
         protect: refuse to delete the entity by changeset.
     """
 
@@ -49,26 +52,51 @@ class Record:
     fields: tuple[str, ...] = ()
     applied: dict[str, Any] = field(default_factory=dict)
     secret_versions: dict[str, str] = field(default_factory=dict)
+    secret_stamps: dict[str, str] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     protect: bool = False
 
 
-def _record(row: Row[Any]) -> Record:
+def record_of(row: Row[Any]) -> Record:
+    """A row of `COLUMNS` as a record."""
     values = dict(zip(_NAMES, row, strict=True))
-    return Record(**{**values, "fields": tuple(values["fields"]), "source": values["source"] or {}})
+    for name in ("source", "secret_stamps"):
+        values[name] = values[name] or {}
+    return Record(**{**values, "fields": tuple(values["fields"])})
+
+
+def stamp_of(sealed: bytes) -> str:
+    """What tells one write of a secret from any other, also of the same one: it is sealed anew each time."""
+    return sha256(sealed).hexdigest()[:32]
+
+
+async def stamps(
+    conn: AsyncConnection, kind: Kind, members: Collection[str], ids: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """The stamps of the secrets of these entities: entity -> member -> stamp."""
+    table, names = TABLES[kind.name], sorted(members)
+    found: dict[str, dict[str, str]] = {}
+    for batch in _batches(sorted(set(ids))):
+        rows = await conn.execute(
+            select(table.c.id, *(table.c[name] for name in names)).where(table.c.id.in_(batch))
+        )
+        for entity_id, *sealed in rows:
+            pairs = zip(names, sealed, strict=True)
+            found[entity_id] = {name: stamp_of(each) for name, each in pairs if each is not None}
+    return found
 
 
 async def of_kind(
     conn: AsyncConnection, organization_id: str, kind: Kind, zone_ids: Collection[str] | None = None
 ) -> dict[str, Record]:
     """The records of all entities of a kind, by entity; of some zones when these are given."""
-    query = select(*_COLUMNS).where(
+    query = select(*COLUMNS).where(
         ownerships.c.organization_id == organization_id, ownerships.c.kind == kind.name
     )
     if zone_ids is not None:
         member = ownerships.c.zone_id if kind.zoned else ownerships.c.entity_id
         query = query.where(member.in_(sorted(zone_ids)))
-    return {row.entity_id: _record(row) for row in await conn.execute(query)}
+    return {row.entity_id: record_of(row) for row in await conn.execute(query)}
 
 
 async def of_entities(
@@ -78,13 +106,13 @@ async def of_entities(
     found: dict[str, Record] = {}
     for batch in _batches(sorted(set(ids))):
         rows = await conn.execute(
-            select(*_COLUMNS).where(
+            select(*COLUMNS).where(
                 ownerships.c.organization_id == organization_id,
                 ownerships.c.kind == kind.name,
                 ownerships.c.entity_id.in_(batch),
             )
         )
-        found.update((row.entity_id, _record(row)) for row in rows)
+        found.update((row.entity_id, record_of(row)) for row in rows)
     return found
 
 
@@ -101,11 +129,11 @@ async def owners_inside(conn: AsyncConnection, organization_id: str, zone_id: st
 async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]:
     """The records of everything in the organization that no changeset may delete."""
     rows = await conn.execute(
-        select(*_COLUMNS).where(
+        select(*COLUMNS).where(
             ownerships.c.organization_id == organization_id, ownerships.c.protect.is_(True)
         )
     )
-    return [_record(row) for row in rows]
+    return [record_of(row) for row in rows]
 
 
 async def count_protected(conn: AsyncConnection, organization_id: str) -> int:
@@ -124,14 +152,14 @@ async def with_names(
     found: list[Record] = []
     for batch in _batches(sorted(set(names))):
         rows = await conn.execute(
-            select(*_COLUMNS).where(
+            select(*COLUMNS).where(
                 ownerships.c.organization_id == organization_id,
                 ownerships.c.kind == kind.name,
                 ownerships.c.owner == owner,
                 ownerships.c.name.in_(batch),
             )
         )
-        found.extend(_record(row) for row in rows)
+        found.extend(record_of(row) for row in rows)
     return found
 
 
@@ -168,6 +196,7 @@ async def add(
                 "fields": list(record.fields),
                 "applied": record.applied,
                 "secret_versions": record.secret_versions,
+                "secret_stamps": record.secret_stamps,
                 "source": record.source,
                 "protect": record.protect,
                 "revision": revision,
@@ -178,22 +207,18 @@ async def add(
     )
 
 
-async def drop_archived(conn: AsyncConnection, organization_id: str, kinds: Iterable[Kind]) -> None:
-    """Drop the records of archived entities: their names are free again."""
-    for kind in kinds:
-        table = TABLES[kind.name]
-        if "archived_at" not in table.c:
-            continue
-        archived = select(table.c.id).where(
-            and_(table.c.organization_id == organization_id, table.c.archived_at.is_not(None))
+async def give_up(conn: AsyncConnection, organization_id: str, kind: Kind, entity_id: str) -> list[Record]:
+    """Drop the record of what is archived, if it has one; it is returned. Its name is free again."""
+    gone = await conn.execute(
+        delete(ownerships)
+        .where(
+            ownerships.c.organization_id == organization_id,
+            ownerships.c.kind == kind.name,
+            ownerships.c.entity_id == entity_id,
         )
-        await conn.execute(
-            delete(ownerships).where(
-                ownerships.c.organization_id == organization_id,
-                ownerships.c.kind == kind.name,
-                ownerships.c.entity_id.in_(archived),
-            )
-        )
+        .returning(*COLUMNS)
+    )
+    return [record_of(row) for row in gone]
 
 
 def _batches(values: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -190,6 +190,8 @@ ownerships = Table(
     json("fields", nullable=False),
     json("applied", nullable=False),
     json("secret_versions", nullable=False),
+    # Path of a secret -> digest of what is stored of it: another one, and somebody else has written it since.
+    json("secret_stamps"),
     json("source"),
     Column("protect", Boolean, nullable=False),
     number("revision"),
@@ -218,6 +220,27 @@ Index(
     postgresql_where=ownerships.c.zone_id.is_(None),
     sqlite_where=ownerships.c.zone_id.is_(None),
 )
+
+# What is gone and was managed, until its owner has heard of it. The zone may be gone, too.
+tombstones = Table(
+    "tombstones",
+    METADATA,
+    text("organization_id"),
+    text("kind"),
+    text("entity_id"),
+    text("zone_id", nullable=True),
+    text("zone", nullable=True),
+    text("owner"),
+    text("name"),
+    number("revision"),
+    instant("deleted_at"),
+    text("actor_type"),
+    text("actor_id"),
+    text("changeset_id", nullable=True),
+    primary_key("tombstones", "organization_id", "kind", "entity_id"),
+    belongs("tombstones", "organization_id", "organizations id"),
+)
+Index("tombstones_deleted_at_idx", tombstones.c.deleted_at)
 
 changesets = Table(
     "changesets",

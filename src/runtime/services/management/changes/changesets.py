@@ -278,7 +278,7 @@ async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) 
     await _finish(steps.removals(), steps.remove)
     if problems := await steps.names.problems():
         raise wrong(problems)
-    await steps.owners.flush(steps.unit)
+    await steps.owners.flush(steps.unit, base=changeset.base_revision)
     if progress is not None:
         await progress(total, total)
     return results

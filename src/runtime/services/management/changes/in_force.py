@@ -7,25 +7,64 @@ last need not decide yet: both are told beside it.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from runtime.domain.kinds import POLICY, POLICY_SET, Kind
-from runtime.storage.sql import bindings
+from runtime.domain.kinds.values import rfc3339
+from runtime.services.management.unit import Unit
+from runtime.storage.sql import bindings, changes
 from runtime.storage.sql.bindings import Deciding, PolicyText
 
 InForce = Mapping[str, dict[str, Any]]
 """Entity -> the version of it that is in force, and what `spec` would say of that where it says otherwise."""
 
 
-async def in_force_of(conn: AsyncConnection, kind: Kind, zone_ids: Collection[str]) -> InForce:
-    """What is in force of the entities of a kind; only policies and policy sets have versions."""
+async def in_force_of(unit: Unit, kind: Kind, zone_ids: Collection[str], *, names: bool) -> InForce:
+    """What is in force of the entities of a kind; only policies and policy sets have versions.
+
+    Args:
+        names: tell who has let it decide.
+    """
     if kind is not POLICY and kind is not POLICY_SET:
         return {}
-    deciding = await bindings.deciding(conn, zone_ids)
-    texts = await bindings.texts_of(conn, deciding)
-    if kind is POLICY:
-        return {text.policy_id: _policy(text) for text in texts.values()}
-    return {each.policy_set_id: _policy_set(each, texts) for each in deciding}
+    deciding = await bindings.deciding(unit.conn, zone_ids)
+    texts = await bindings.texts_of(unit.conn, deciding)
+    stale = [each for each in deciding if _is_stale(each, texts)]
+    ids = [each.policy_set_version_id for each in stale] if names else []
+    who = await changes.last_changes(unit.conn, unit.organization_id, ids)
+    found: dict[str, dict[str, Any]] = {}
+    for each in deciding:
+        activation = who.get(each.policy_set_version_id)
+        activated = {} if activation is None else {"activated": last_change(activation)}
+        if kind is POLICY_SET:
+            found[each.policy_set_id] = _policy_set(each, texts) | activated
+            continue
+        for text in _texts_in(each, texts):
+            found[text.policy_id] = _policy(text) | ({} if text.is_latest else activated)
+    return found
+
+
+def last_change(record: Any) -> dict[str, Any]:
+    """What an audit record says of who has written last."""
+    return {
+        "at": rfc3339(record.at),
+        "action": record.action,
+        "actor": {"type": record.actor_type, "id": record.actor_id},
+        "changeset_id": record.changeset_id,
+    }
+
+
+def _texts_in(deciding: Deciding, texts: Mapping[str, PolicyText]) -> list[PolicyText]:
+    return [texts[version_id] for _, version_id in deciding.entries if version_id in texts]
+
+
+def _is_stale(deciding: Deciding, texts: Mapping[str, PolicyText]) -> bool:
+    """Tell whether what decides is not what was written last."""
+    return _policies(deciding) != deciding.latest_policies or not all(
+        each.is_latest for each in _texts_in(deciding, texts)
+    )
+
+
+def _policies(deciding: Deciding) -> list[str]:
+    return [policy_id for policy_id, _ in deciding.entries]
 
 
 def _policy(text: PolicyText) -> dict[str, Any]:
@@ -34,18 +73,15 @@ def _policy(text: PolicyText) -> dict[str, Any]:
 
 
 def _policy_set(deciding: Deciding, texts: Mapping[str, PolicyText]) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    ids = _policies(deciding)
+    told: dict[str, Any] = {
         "version": deciding.version,
         "latest_version": deciding.latest_version,
-        "spec": {},
+        "spec": {} if ids == deciding.latest_policies else {"policies": ids},
     }
-    ids = [policy_id for policy_id, _ in deciding.entries]
-    if ids != deciding.latest_policies:
-        said["spec"] = {"policies": ids}
-    found = [texts[version_id] for _, version_id in deciding.entries if version_id in texts]
-    if said["spec"] or not all(each.is_latest for each in found):
-        said["contents"] = [_part(each) for each in found]
-    return said
+    if _is_stale(deciding, texts):
+        told["contents"] = [_part(each) for each in _texts_in(deciding, texts)]
+    return told
 
 
 def _part(text: PolicyText) -> dict[str, Any]:

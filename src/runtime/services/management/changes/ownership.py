@@ -10,6 +10,7 @@ from runtime.domain.kinds import BY_NAME, Kind
 from runtime.services.management.changes.specs import sealed_members
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import ownership as storage
+from runtime.storage.sql import tombstones
 from runtime.storage.sql.ownership import Record
 
 Key = tuple[str, str]  # kind, entity
@@ -30,6 +31,7 @@ class Owners:
     _new: dict[Key, Record] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
     _protected: dict[Key, Record] = field(default_factory=dict)
+    _secrets: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # kind, entity -> what was written
 
     async def load(self, unit: Unit, operations: Sequence[Operation]) -> None:
         """Look up the records of all entities and all names that the operations mention, kind by kind."""
@@ -44,7 +46,6 @@ class Owners:
             guarded = await storage.protected(unit.conn, unit.organization_id)
             self._protected = {(record.kind, record.entity_id): record for record in guarded}
         kinds = {name: BY_NAME[name] for name in ids.keys() | names.keys()}
-        await storage.drop_archived(unit.conn, unit.organization_id, kinds.values())
         for name, kind in kinds.items():
             found = await storage.of_entities(unit.conn, unit.organization_id, kind, ids.get(name, ()))
             for record in found.values():
@@ -172,6 +173,8 @@ class Owners:
         key = (kind.name, entity_id)
         before = self.of(kind, entity_id)
         secrets = sealed_members(kind)
+        if given := {name for name in secrets if spec.get(name) is not None}:
+            self._secrets.setdefault(kind.name, {}).setdefault(entity_id, set()).update(given)
         written = {name: value for name, value in spec.items() if name not in secrets}
         # A base that was empty stays empty: whatever stands there now is somebody else's.
         claimed = set(operation.fields) - self.fields_of(kind, entity_id)
@@ -187,6 +190,7 @@ class Owners:
                 fields=tuple(dict.fromkeys(operation.fields)),
                 applied={name: value for name, value in applied.items() if name not in secrets},
                 secret_versions=dict(operation.secret_versions),
+                secret_stamps=before.secret_stamps if before else {},
                 source=dict(self.source),
                 protect=before.protect if operation.protect is None and before else bool(operation.protect),
             )
@@ -196,8 +200,11 @@ class Owners:
         """Give an entity another name in git."""
         self.put(replace(record, name=name, source=dict(self.source)))
 
-    async def flush(self, unit: Unit) -> None:
-        """Write what has changed."""
+    async def flush(self, unit: Unit, *, base: int) -> None:
+        """Write what has changed, and forget what the owner has heard of: what was gone when it planned."""
+        unit.spare(self.owner)
+        await tombstones.acknowledge(unit.conn, unit.organization_id, self.owner, until=base)
+        await self._stamp(unit)
         gone = sorted((self._gone | self._new.keys()) & self._records.keys())
         records, revision = list(self._new.values()), await unit.revision()
         # Everything that goes before anything that comes: names can be exchanged that way.
@@ -206,6 +213,23 @@ class Owners:
         for start in range(0, len(records), _BATCH):
             batch = records[start : start + _BATCH]
             await storage.add(unit.conn, unit.organization_id, batch, revision=revision, now=unit.now)
+
+    async def _stamp(self, unit: Unit) -> None:
+        """Note which write of a secret was this one."""
+        for name, written in self._secrets.items():
+            kind = BY_NAME[name]
+            known = {
+                entity_id: self._new[name, entity_id]
+                for entity_id in written
+                if (name, entity_id) in self._new
+            }
+            stamps = await storage.stamps(unit.conn, kind, sealed_members(kind), known)
+            for entity_id, record in known.items():
+                fresh = {one: stamp for one, stamp in stamps[entity_id].items() if one in written[entity_id]}
+                kept = {
+                    one: stamp for one, stamp in record.secret_stamps.items() if one in record.secret_versions
+                }
+                self._new[name, entity_id] = replace(record, secret_stamps={**kept, **fresh})
 
 
 _NOTHING = object()

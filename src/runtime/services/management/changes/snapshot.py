@@ -7,20 +7,20 @@ from functools import cache
 from typing import Any
 
 import orjson
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, members
-from runtime.domain.kinds.values import OwnerType
+from runtime.domain.kinds.values import OwnerType, rfc3339
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.audit import SUBJECT as AUDIT
 from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
-from runtime.services.management.changes.in_force import in_force_of
+from runtime.services.management.changes.in_force import in_force_of, last_change
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
-from runtime.storage.sql import changes, ledger, ownership
+from runtime.storage.sql import changes, ledger, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
@@ -87,26 +87,66 @@ async def _chunks(
     ]
     count = 0
     for kind in KINDS:
-        if not permissions.allows(unit.caller.roles_in(None), kind.operations, Verb.LIST):
+        if not _sees(unit, kind):
             continue
-        async for line in _lines(unit.conn, kind, organization_id, slugs):
+        async for line in _lines(unit, kind, organization_id, slugs):
             lines.append(line)
             count += 1
             if len(lines) == _LINES_A_CHUNK:
                 yield b"\n".join(lines) + b"\n"
                 lines.clear()
+    async for line in _gone(unit, organization_id, slugs):
+        lines.append(line)
+        count += 1
     lines.append(orjson.dumps({"type": "end", "count": count}))
     yield b"\n".join(lines) + b"\n"
 
 
+def _sees(unit: Unit, kind: Kind) -> bool:
+    return permissions.allows(unit.caller.roles_in(None), kind.operations, Verb.LIST)
+
+
+def _reads_audit(unit: Unit) -> bool:
+    return permissions.allows(unit.caller.roles_in(None), AUDIT, Verb.LIST)
+
+
+async def _gone(unit: Unit, organization_id: str, slugs: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """What is gone and was managed; by whom is told to those who may read the audit log."""
+    names = _reads_audit(unit)
+    seen = {kind.name for kind in KINDS if _sees(unit, kind)}
+    for each in await tombstones.in_zones(unit.conn, organization_id, slugs):
+        if each.kind in seen:
+            yield orjson.dumps(_tombstone(each, names=names))
+
+
+def _tombstone(gone: tombstones.Tombstone, *, names: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "type": "tombstone",
+        "kind": gone.kind,
+        "id": gone.entity_id,
+        "zone_id": gone.zone_id,
+        "zone": gone.zone,
+        "owner": gone.owner,
+        "name": gone.name,
+        "revision": gone.revision,
+        "deleted_at": rfc3339(gone.deleted_at),
+    }
+    if names:
+        told["actor"] = {"type": gone.actor_type, "id": gone.actor_id}
+        told["changeset_id"] = gone.changeset_id
+    return told
+
+
 async def _lines(
-    conn: AsyncConnection, kind: Kind, organization_id: str, slugs: Mapping[str, str]
+    unit: Unit, kind: Kind, organization_id: str, slugs: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
+    conn, names = unit.conn, _reads_audit(unit)
     whole = None if not kind.zoned and kind is not ZONE else slugs
     records = await ownership.of_kind(conn, organization_id, kind, whole)
     extras = await extras_of(conn, kind, slugs)
     platform = await changes.platform_applications(conn, slugs) if kind is APPLICATION_CREDENTIAL else ()
-    in_force = await in_force_of(conn, kind, slugs)
+    in_force = await in_force_of(unit, kind, slugs, names=names)
+    written = await changes.written_by_others(conn, kind, organization_id, slugs) if names else {}
     async for entity in changes.stream(conn, kind, organization_id, slugs):
         if getattr(entity, "scope_id", None) is not None:
             continue  # a role limited to a zone: no manifest can say it
@@ -115,6 +155,8 @@ async def _lines(
             told["owner_type"] = OwnerType.PLATFORM
         if entity.id in in_force:
             told["in_force"] = in_force[entity.id]
+        if (last := written.get(entity.id)) is not None:
+            told["last_change"] = last_change(last)
         yield orjson.dumps(told)
 
 
@@ -142,7 +184,17 @@ def line(
     }
     if sealed := [name for name in _sealed(type(entity)) if values[name] is not None]:
         found["secrets_set"] = sealed
+        if overwritten := _overwritten(record, {name: values[name] for name in sealed}):
+            found["secrets_overwritten"] = overwritten
     return found
+
+
+def _overwritten(record: ownership.Record | None, sealed: Mapping[str, bytes]) -> list[str]:
+    """The secrets that somebody has written since their owner did."""
+    stamps = record.secret_stamps if record else {}
+    return [
+        name for name, value in sealed.items() if stamps.get(name, "") not in ("", ownership.stamp_of(value))
+    ]
 
 
 def _ownership(record: ownership.Record) -> dict[str, Any]:

@@ -160,6 +160,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
         await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
     await unit.write(ORGANIZATION, "organizations.delete", found, None)
     await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
+    unit.spare(None)  # no owner is left that could hear of it
 
 
 async def every(parts: Parts) -> list[tuple[Organization, str]]:

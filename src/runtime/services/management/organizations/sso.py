@@ -82,7 +82,7 @@ async def disable(unit: Unit, parents: Parents) -> None:
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await end_what_rested_on(unit, provider, None)
     await _switch(unit, await _organization(unit), zone, None)
-    await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
+    await unit.bury(await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id}))
     await _record(unit, "disable", zone, connection_of(provider), None)
 
 

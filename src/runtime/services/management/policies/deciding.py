@@ -49,6 +49,8 @@ async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion)
         before={"policy_set_version_id": active.policy_set_version_id} if active else None,
         after={"policy_set_version_id": version.id},
     )
+    if active is not None and active.policy_set_id != policy_set.id:
+        await _record_unbound(unit, zone_id, active.policy_set_id)
     for changed in {policy_set.id, *((active.policy_set_id,) if active else ())}:
         await touch(unit, zone_id, changed)
 
@@ -82,10 +84,7 @@ async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
         await activate(unit, *default)
     elif await bindings.unbind(unit.conn, policy_set.id, zone_id=zone_id, mode=mode):
         await _refuse_others(unit, policy_set)
-        before = {"policy_set_id": policy_set.id}
-        await unit.record(
-            "policy_sets.unbind", POLICY_SET.name, policy_set.id, zone_id, before=before, after=None
-        )
+        await _record_unbound(unit, zone_id, policy_set.id)
         await touch(unit, zone_id, policy_set.id)
 
 
@@ -103,6 +102,13 @@ async def _default_of(unit: Unit, zone_id: str) -> tuple[PolicySet, PolicySetVer
     of_set = {**within, "policy_set_id": policy_set.id}
     version = await storage.get(unit.conn, POLICY_SET_VERSION, policy_set.latest_version_id, within=of_set)
     return policy_set, cast(PolicySetVersion, version)
+
+
+async def _record_unbound(unit: Unit, zone_id: str, policy_set_id: str) -> None:
+    before = {"policy_set_id": policy_set_id}
+    await unit.record(
+        "policy_sets.unbind", POLICY_SET.name, policy_set_id, zone_id, before=before, after=None
+    )
 
 
 async def touch(unit: Unit, zone_id: str, policy_set_id: str) -> None:

@@ -62,4 +62,4 @@ async def archive(
     }:
         raise Conflict("a version of this policy is part of a policy set that is bound")
     after = before.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
-    return await entities.change(unit, POLICY, scope, before, after, action="archive")
+    return await entities.archived(unit, POLICY, scope, before, after)

@@ -75,7 +75,7 @@ async def archive(
     after = before
     if before.archived_at is None:
         after = before.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
-        after = await entities.change(unit, POLICY_SET, scope, before, after, action="archive")
+        after = await entities.archived(unit, POLICY_SET, scope, before, after)
     return (await bound(unit, scope["zone_id"], [after]))[0]
 
 

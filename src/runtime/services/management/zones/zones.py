@@ -166,7 +166,7 @@ async def take_away(unit: Unit, before: Zone) -> None:
     scope = {"organization_id": before.organization_id}
     await unit.revision()
     found = await exchange.zone_epochs(unit.conn, before.id)
-    await storage.remove(unit.conn, ZONE, before.id, within=scope)
+    await unit.bury(await storage.remove(unit.conn, ZONE, before.id, within=scope))
     unit.zones.pop(before.id, None)
     await unit.write(ZONE, "zones.delete", before, None)
     unit.forget_zone(before.id, (found[0] if found else 0) + 1)

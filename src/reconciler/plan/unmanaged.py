@@ -1,0 +1,82 @@
+"""What is in a configuration's zones and in no configuration: nobody who reads git knows of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.kinds import Entity, Kind, Kinds
+
+from .comparing import leaves
+from .matching import Index
+from .model import Unmanaged
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks for what is unmanaged.
+
+    Attributes:
+        zones: the configuration's zones: id -> name for people.
+        taken: what manifests describe, adopted or not yet.
+        owner: of the configuration.
+        shown: a value for people, ids as names.
+    """
+
+    index: Index
+    kinds: Kinds
+    zones: Mapping[str, str]
+    taken: frozenset[str]
+    owner: str
+    shown: Callable[[Any], Any]
+
+    def all(self) -> tuple[Unmanaged, ...]:
+        """Everything that is unmanaged, by zone, kind and name."""
+        found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
+        return tuple(sorted(found, key=lambda each: (*each.place, each.id)))
+
+    def _in_zone(self, zone_id: str) -> Iterator[Unmanaged]:
+        for entity in self.index.in_zone.get(zone_id, ()):
+            kind = self.kinds.by_name.get(entity.kind)
+            if kind is None or entity.owner_type == "platform":
+                continue
+            if entity.ownership is not None:
+                yield from self._lists(kind, entity, self.zones[zone_id])
+            elif entity.id not in self.taken:
+                yield self._object(kind, entity, self.zones[zone_id])
+
+    def _object(self, kind: Kind, entity: Entity, zone: str) -> Unmanaged:
+        return Unmanaged(
+            kind=entity.kind,
+            zone=zone,
+            name=entity.handle or self._by_content(kind, entity),
+            id=entity.id,
+            attached_to=tuple(self._attached_to(kind, entity)),
+            in_force=entity.in_force is not None,
+            write=entity.last_change,
+        )
+
+    def _by_content(self, kind: Kind, entity: Entity) -> str:
+        values = [self.shown(value) for path, _, value in leaves(kind.wire, entity.spec)]
+        return " -> ".join(str(each) for each in values) or entity.id
+
+    def _attached_to(self, kind: Kind, entity: Entity) -> Iterator[str]:
+        """What it was made for and cannot leave, if this owner manages that."""
+        for _, shape, value in leaves(kind.wire, entity.spec):
+            if shape.ref is None or not shape.fixed or not isinstance(value, str):
+                continue
+            target = self.index.by_id.get(value)
+            if target is not None and target.ownership is not None and target.ownership.owner == self.owner:
+                yield self.shown(value)
+
+    def _lists(self, kind: Kind, entity: Entity, zone: str) -> Iterator[Unmanaged]:
+        """Lists of a managed object that have something in them and that its manifest leaves to others."""
+        record = entity.ownership
+        if record is None or record.owner != self.owner or entity.id not in self.taken:
+            return
+        for path, shape, value in leaves(kind.wire, entity.spec):
+            if not isinstance(value, list) or not value or path in record.fields or value == shape.resets_to:
+                continue
+            values = tuple(self.shown(each) for each in value)
+            yield Unmanaged(
+                entity.kind, zone, record.name, entity.id, (), path, values, write=entity.last_change
+            )

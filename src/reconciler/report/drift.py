@@ -1,0 +1,115 @@
+"""What others did: changed, deleted, or put beside what git describes."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from reconciler.documents import DRIFT, ActionDocument, DriftDocument
+from reconciler.plan import Action, Plan, Unmanaged
+from reconciler.plan.model import Op, State
+from reconciler.terminal import Line, Styled
+
+from .differences import counted, whole_lines
+from .plans import action_lines, indented
+from .states import unmanaged_line, write_line
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What others did to what a configuration describes.
+
+    Attributes:
+        changed: actions with nothing but drift and conflicts in them.
+        deleted: what is gone, as what an apply makes again.
+        attached: objects in no configuration that belong to a managed one: grants, credentials.
+        unmanaged: all else in these zones that is in no configuration.
+    """
+
+    changed: tuple[Action, ...]
+    deleted: tuple[Action, ...]
+    attached: tuple[Unmanaged, ...]
+    unmanaged: tuple[Unmanaged, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.deleted or self.attached)
+
+    def as_json(self, *, unmanaged: bool) -> DriftDocument:
+        """The drift as a JSON object."""
+        told: DriftDocument = {
+            "format": DRIFT,
+            "drift": [_action_json(each) for each in self.changed],
+            "deleted": [_action_json(each) for each in self.deleted],
+            "attached": [each.as_json() for each in self.attached],
+            "unmanaged_count": len(self.unmanaged),
+        }
+        if unmanaged:
+            told["unmanaged"] = [each.as_json() for each in self.unmanaged]
+        return told
+
+
+def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
+    """What others did, as a plan shows it.
+
+    Args:
+        ignored: kinds of which objects that nobody manages may be attached to managed ones.
+    """
+    changed, deleted = [], []
+    for action in plan.actions:
+        if action.deleted:
+            deleted.append(replace(action, changes=()))
+            continue
+        changes = tuple(each for each in action.changes if each.state in (State.DRIFT, State.CONFLICT))
+        if changes:
+            changed.append(replace(action, op=Op.UPDATE, changes=changes))
+    attached = tuple(each for each in plan.unmanaged if each.attached_to and each.kind not in ignored)
+    rest = tuple(each for each in plan.unmanaged if each not in attached)
+    return Drift(tuple(changed), tuple(deleted), attached, rest)
+
+
+def _action_json(action: Action) -> ActionDocument:
+    told = action.as_json().copy()
+    if action.write is not None:
+        told["write"] = action.write.as_json()
+    return told
+
+
+def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
+    """Drift as text; with *unmanaged*, all that is in no configuration."""
+    for action in (*drift.changed, *drift.deleted):
+        yield from action_lines(action)
+    for each in drift.attached:
+        yield from _attached_lines(each)
+    if unmanaged:
+        for each in drift.unmanaged:
+            yield from unmanaged_lines(each)
+    yield _summary(drift)
+    if drift.unmanaged and not unmanaged:
+        yield f"  {unmanaged_line(drift.unmanaged)}"
+
+
+def _summary(drift: Drift) -> str:
+    members = sum(len(action.changes) for action in drift.changed)
+    counts = ((members, "member", "changed"), (len(drift.deleted), "object", "deleted"))
+    told = [f"{counted(number, word)} {done} by others" for number, word, done in counts if number]
+    if drift.attached:
+        told.append(f"{counted(len(drift.attached), 'object')} attached by others")
+    return ", ".join(told) or "no drift"
+
+
+def _attached_lines(found: Unmanaged) -> Iterator[Line]:
+    to = ", ".join(found.attached_to)
+    yield Styled(f"! {found.title}", "magenta"), f"  attached to {to}, in no configuration"
+    if found.write is not None:
+        yield f"    {write_line(found.write, 'last written')}"
+    yield "    an apply leaves it: write a manifest for it, or delete it on the server"
+
+
+def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:
+    """One thing that is in no configuration."""
+    notes = "  in force" if found.in_force else ""
+    if found.member is not None:
+        notes = f"  `{found.member}` is in no manifest"
+    yield Styled(f"? {found.title}", "cyan"), notes
+    if found.member is not None:
+        yield from indented(whole_lines(found.member, list(found.values), "="), 4)
+    if found.write is not None:
+        yield f"    {write_line(found.write, 'last written')}"
