@@ -43,7 +43,7 @@ MAY_IMPORT["runtime.schemas"] = frozenset(
 MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app", "runtime.files"}
 MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
-MAY_IMPORT["reconciler.kinds"] = frozenset()
+MAY_IMPORT["reconciler.kinds"] = frozenset({"reconciler.documents"})
 MAY_IMPORT["reconciler.documents"] = frozenset()
 MAY_IMPORT["reconciler.output_schemas"] = frozenset({"reconciler.documents"})
 MAY_IMPORT["reconciler.plan"] = frozenset({"reconciler.documents", "reconciler.kinds"})

@@ -316,6 +316,8 @@ class _Run:
     def require_base(self) -> None:
         """Refuse what was planned before something that it makes, or its own configuration, was written."""
         base, owner = self.body["base_revision"], self.body["owner"]
+        if not isinstance(base, int):
+            raise Refused(400, "validation_error", "must be a number", "base_revision")
         for index, operation in enumerate(self.body["operations"]):
             if operation["op"] == "create" and self.made_since(base, operation):
                 message = f"{operation['kind']} `{operation['name']}` has changed"

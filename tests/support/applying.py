@@ -193,7 +193,7 @@ class Git:
     async def found(self, kind: str, name: str) -> dict[str, Any]:
         """The snapshot's line of what has that name in git. Raises LookupError."""
         for line in await self.snapshot():
-            if line.get("kind") == kind and (line["ownership"] or {}).get("name") == name:
+            if line.get("kind") == kind and (line.get("ownership") or {}).get("name") == name:
                 return line
         raise LookupError(f"{kind} {name}")
 
@@ -202,7 +202,7 @@ class Git:
         return {
             line["ownership"]["name"]
             for line in await self.snapshot()
-            if line.get("kind") == kind and line["ownership"]
+            if line.get("kind") == kind and line.get("ownership")
         }
 
     async def rows(self, table: str) -> list[dict[str, Any]]:

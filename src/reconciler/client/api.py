@@ -283,10 +283,15 @@ def read_snapshot(body: bytes) -> Snapshot:
         head, end = lines[0], lines[-1]
         if head["type"] != "snapshot" or end["type"] != "end" or end["count"] != len(lines) - 2:
             raise NotReached("the snapshot was cut off; try again")
-        entities = tuple(_read_entity(line) for line in lines[1:-1] if line["type"] == "entity")
-        gone = tuple(_read_tombstone(line) for line in lines[1:-1] if line["type"] == "tombstone")
-        return Snapshot(head["organization_id"], head["revision"], entities, gone)
-    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError) as error:
+        gone = [line for line in lines[1:-1] if line.get("type") == "tombstone"]
+        entities = [line for line in lines[1:-1] if line.get("type") != "tombstone"]
+        return Snapshot(
+            head["organization_id"],
+            head["revision"],
+            tuple(_read_entity(line) for line in entities),
+            tuple(_read_tombstone(line) for line in gone),
+        )
+    except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError) as error:
         raise NotReached("the answer is not a snapshot; is the server's address right?") from error
 
 

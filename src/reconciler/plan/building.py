@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Write
+from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
 from .comparing import compare, fixed_changes, leaves, same, strange_addresses, value_at
 from .matching import Match, Matcher
@@ -274,7 +274,7 @@ class _Builder:
             shown_once=shown_once,
             secret_ends=op is Op.REPLACE and found is not None and manifest.kind.shows_once(found.spec),
             deleted=match.deleted is not None and op in (Op.CREATE, Op.ADOPT),
-            write=_write_of(match, changes),
+            write=_write_of(match, changes, self.index.gone_by_id),
         )
 
     def prune(self) -> None:
@@ -373,12 +373,24 @@ def _with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
     return renewed.get(value, value) if isinstance(value, str) else value
 
 
-def _write_of(match: Match, changes: Sequence[FieldChange]) -> Write | None:
-    """Who has made what is there differ from git."""
+def _write_of(match: Match, changes: Sequence[FieldChange], gone: Mapping[str, Tombstone]) -> Write | None:
+    """Who has made what is there differ from git: by letting a version decide, by writing, by deleting.
+
+    Args:
+        gone: what was deleted, by id: references to it went, too.
+    """
     if match.deleted is not None:
         return match.deleted.deleted
     activated = next((each.in_force.activated for each in changes if each.in_force is not None), None)
-    return activated or (match.found.last_change if match.found is not None else None)
+    if activated is not None or match.found is None or match.found.last_change is not None:
+        return activated or (match.found.last_change if match.found is not None else None)
+    applied = match.found.ownership.applied if match.found.ownership is not None else {}
+    for change in changes:
+        value = value_at(applied, change.path)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and one in gone:
+                return gone[one].deleted
+    return None
 
 
 def _listed(paths: Sequence[str]) -> str:

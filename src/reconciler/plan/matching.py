@@ -72,6 +72,7 @@ class Index:
         self.owned: dict[tuple[str | None, str, str], Entity] = {}
         self.by_handle: dict[tuple[str | None, str, str], list[Entity]] = defaultdict(list)
         self.counts: dict[str, int] = defaultdict(int)
+        self.gone_by_id = {each.id: each for each in snapshot.tombstones}
         self.gone: dict[tuple[str | None, str, str], Tombstone] = {
             (each.zone_id, each.kind, each.name): each for each in snapshot.tombstones if each.owner == owner
         }
@@ -158,6 +159,8 @@ class Matcher:
             self.taken.add(found.id)
 
     def _tombstone(self, manifest: Manifest, zone_id: str | None) -> Tombstone | None:
+        if manifest.lifecycle.get("release"):
+            return None
         names = (manifest.name, *manifest.lifecycle.get("previous_names", ()))
         found = (self.index.gone.get((zone_id, manifest.kind.name, name)) for name in names)
         return next((each for each in found if each is not None), None)

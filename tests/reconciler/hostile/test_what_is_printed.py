@@ -110,7 +110,10 @@ def snapshot() -> Reply:
         "fields": ["name"],
         "applied": {"name": HOSTILE[::-1]},
     }
-    entities = [zone, ours, role, unknown]
+    actor = {"type": HOSTILE, "id": HOSTILE}
+    gone = {"type": "tombstone", "kind": "Group", "id": HOSTILE, "zone_id": "w", "owner": record["owner"]}
+    gone |= {"name": "staff", "deleted_at": HOSTILE, "actor": actor, "changeset_id": HOSTILE}
+    entities = [zone, ours, role, unknown, gone]
     head = {"type": "snapshot", "organization_id": HOSTILE, "revision": HOSTILE, "label": HOSTILE}
     return 200, [head, *entities, {"type": "end", "count": len(entities)}], {"ETag": '"1"'}
 

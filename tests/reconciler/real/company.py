@@ -10,7 +10,7 @@ from tests.reconciler.conftest import Folder, Result
 from tests.support.factories import company_of
 from tests.support.server import Server
 
-from runtime.domain.kinds import ZONE
+from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.services.parts import Parts
 from runtime.storage.sql import entities
@@ -143,6 +143,18 @@ class Company:
 
     # --- hands
 
+    def user(self, email: str) -> str:
+        """The id of somebody who has signed in to the zone, and whose address is verified."""
+
+        zone_id = self.zone_id
+
+        async def made(_: Any) -> str:
+            company = company_of(self.server)
+            zone = await company.run(ZONE, Verb.RETRIEVE, {}, zone_id)
+            return (await company.user(zone, email)).id
+
+        return self.server.call(made)
+
     def send(self, method: str, path: str, **body: Any) -> Any:
         """One call of the management API, which has to succeed; `{zone}` in the path is the zone's id."""
         return self.send_json(method, path, body or None)
@@ -172,7 +184,7 @@ class Company:
         (one,) = [
             each
             for each in self.items(collection)
-            if all(each.get(name) == value for name, value in wanted.items())
+            if not each.get("archived_at") and all(each.get(name) == value for name, value in wanted.items())
         ]
         found: Mapping[str, Any] = one
         return found

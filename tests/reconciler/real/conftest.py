@@ -26,19 +26,29 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture
-def company(
+def new_company(
     served: Server, tmp_path: Path, zonectl: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Company]:
-    """A configuration of every kind that hands may meddle with, applied."""
+) -> Iterator[Callable[[], Company]]:
+    """Makes configurations of every kind that hands may meddle with, each with a zone of its own, applied."""
     monkeypatch.setenv("ZONECTL_SERVER", served.url)
     monkeypatch.setenv("ZONECTL_API_KEY", served.api_key)
     monkeypatch.setenv("CORP_SECRET", "hush!hush")
-    zone = f"zone-{next(_numbers)}"
-    folder = Folder(tmp_path / "config")
-    folder.write("zonectl.yaml", f"owner: acme/{zone}\n")
-    for name, text in COMPANY.items():
-        folder.write(name, text.replace("{zone}", zone))
     with httpx.Client(base_url=served.url, headers=served.headers, timeout=60) as client:
-        made = Company(served, client, folder, zone, zonectl)
-        made.apply()
-        yield made
+
+        def make() -> Company:
+            zone = f"zone-{next(_numbers)}"
+            folder = Folder(tmp_path / zone)
+            folder.write("zonectl.yaml", f"owner: acme/{zone}\n")
+            for name, text in COMPANY.items():
+                folder.write(name, text.replace("{zone}", zone))
+            made = Company(served, client, folder, zone, zonectl)
+            made.apply()
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def company(new_company: Callable[[], Company]) -> Company:
+    """One such configuration."""
+    return new_company()

@@ -230,19 +230,46 @@ def writes(collection: str, wanted: dict[str, str], **patch: object) -> Callable
     return lambda company: company.send("PATCH", company.path(collection, **wanted), **patch)
 
 
+def adds_a_member(company: Company) -> None:
+    """Eve is staff now, though git does not name her."""
+    user = company.user("eve@elsewhere.example")
+    company.send("POST", f"{company.path('groups', identifier='staff')}/members", user_id=user)
+
+
+def empties_the_group(company: Company) -> None:
+    """What a policy forbids to a group, it forbids nobody any more."""
+    company.user("ann@acme.example")
+    company.write("rest.yaml", company.folder_text("rest.yaml").replace(", bob@acme.example]", "]"))
+    company.apply()
+    group = company.path("groups", identifier="staff")
+    (member,) = company.send("GET", f"{group}/members")["items"]
+    company.send("DELETE", f"{group}/members/{member['user_id']}")
+
+
 WRITTEN = {
+    "a member is added": Edit(
+        adds_a_member,
+        (
+            "Group {zone}/staff",
+            "last written by api_key ",
+            '- "eve@elsewhere.example"',
+        ),
+    ),
+    "a group is emptied": Edit(empties_the_group, ("Group {zone}/staff", '+ "ann@acme.example"', "[drift")),
     "a secret is overwritten": Edit(
         overwrites_the_secret,
         (
             "Provider {zone}/corp",
-            "client_secret: overwritten since version 1 -> secret from CORP_SECRET",
+            'client_secret: overwritten on the server since version "1"; version "1" is sent from the',
             "[drift",
         ),
     ),
     "a secret is written again": Edit(
-        overwrites_it_with_the_same, ("client_secret: overwritten since version 1",)
+        overwrites_it_with_the_same, ('client_secret: overwritten on the server since version "1"',)
     ),
-    "a secret is cleared": Edit(clears_the_secret, ("client_secret: (unset) -> secret from CORP_SECRET",)),
+    "a secret is cleared": Edit(
+        clears_the_secret, ('client_secret: set to version "1" from the environment',)
+    ),
     "a dependency is dropped": Edit(drops_the_dependency, ("Application {zone}/agent", "dependencies: ")),
     "a name is changed": Edit(
         writes("groups", {"identifier": "staff"}, name="By hand"), ('name: "By hand" -> "Staff"',)
@@ -362,7 +389,8 @@ def test_unmanaged_objects_and_lists_are_listed(company: Company) -> None:
     )
     said = company.drift("--unmanaged", expect=0)
     assert f"? Group {company.zone}/by-hand" in said
-    assert f'? Provider {company.zone}/corp  protocols.openid.scopes: ["email"], in no manifest' in said
+    assert f"? Provider {company.zone}/corp  `protocols.openid.scopes` is in no manifest" in said
+    assert 'protocols.openid.scopes: ["email"]' in said
     assert "1 object and 1 list in these zones are in no configuration" in company.drift(expect=0)
     told = company.drift_json("--unmanaged")
     assert [each["name"] for each in told["unmanaged"]] == ["by-hand", "corp"]
@@ -374,12 +402,12 @@ def test_a_reader_sees_drift_without_names(company: Company, monkeypatch: pytest
     lets_an_older_text_decide(company)
     company.send("DELETE", company.path("groups", identifier="contractors"))
     company.send("PATCH", company.path("groups", identifier="staff"), name="By hand")
-    told, digest = company.drift_json(), company.plan_json()["digest"]
+    told, actions = company.drift_json(), company.plan_json()["actions"]
     assert {each["write"]["actor"].split()[0] for each in told["drift"] + told["deleted"]} == {"api_key"}
 
     company.as_key("org_viewer", monkeypatch)
     seen = company.drift_json()
-    assert company.plan_json()["digest"] == digest
+    assert company.plan_json()["actions"] == actions
     assert "api_key" not in json.dumps(seen)
     assert [each["name"] for each in seen["drift"]] == [each["name"] for each in told["drift"]]
     (gone,) = seen["deleted"]

@@ -83,6 +83,9 @@ async def test_an_older_version_that_decides_is_told(git: Git, zone: str) -> Non
     await _activate(git, zone, older)
     policy, policy_set = await git.found("Policy", "a"), await git.found("PolicySet", "main")
     text = policy["in_force"]["spec"]["cedar"]
+    for line in (policy, policy_set):
+        activated = line["in_force"].pop("activated")
+        assert (activated["action"], activated["changeset_id"]) == ("policy_set_versions.activate", None)
     assert text.startswith("permit")
     assert policy["in_force"] == {"version": 1, "latest_version": 2, "spec": {"cedar": text}}
     assert policy["spec"]["cedar"].startswith("forbid")

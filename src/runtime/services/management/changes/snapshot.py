@@ -115,7 +115,9 @@ async def _gone(unit: Unit, organization_id: str, slugs: Mapping[str, str]) -> A
     names = _reads_audit(unit)
     seen = {kind.name for kind in KINDS if _sees(unit, kind)}
     for each in await tombstones.in_zones(unit.conn, organization_id, slugs):
-        if each.kind in seen:
+        if each.kind in seen and unit.caller.bound.reaches(
+            each.entity_id if each.kind == ZONE.name else each.zone_id
+        ):
             yield orjson.dumps(_tombstone(each, names=names))
 
 
