@@ -9,13 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.reconciler.conftest import Result
+from tests.reconciler.conftest import Folder, Result
 from tests.reconciler.real.company import COMPANY, Company, sign_in
 from tests.support.tables import WRITE, write_part
 
 PAGE = Path(__file__).parents[3] / "docs" / "reviewing-plans.md"
 HEAD = "apiVersion: zonewright/v1\n"
 MEMBERS = [f"user-{number}@acme.example" for number in range(61)]
+CONTRACTORS = (
+    f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: contractors}}\nspec: {{name: Contractors}}\n'
+)
 CEDAR = (
     '@id("payroll")\n'
     "permit (\n"
@@ -122,6 +125,31 @@ def in_force(company: Company) -> Result:
     return company.plan(expect=3)
 
 
+def give_up(company: Company) -> None:
+    """Let the configuration say that it manages a group no longer."""
+    company.write("rest.yaml", COMPANY["rest.yaml"].replace(f"---\n{CONTRACTORS}", ""))
+    company.write("contractors.yaml", f"{CONTRACTORS}lifecycle: {{release: true}}\n")
+
+
+def release(company: Company) -> Result:
+    """One configuration lets go of an object."""
+    give_up(company)
+    return company.plan(expect=2)
+
+
+def adopt(company: Company) -> Result:
+    """Another one takes it up: refused as long as it is the first one's."""
+    other = Folder(company.folder.path.parent / "partners")
+    other.write("zonectl.yaml", f"owner: partners/{company.zone}\nzones: [{company.zone}]\n")
+    other.write("contractors.yaml", CONTRACTORS.replace("{zone}", company.zone))
+    refused = company.zonectl("plan", other)
+    assert refused.exit_code == 5
+    assert f"belongs to the configuration `acme/{company.zone}`" in f"{refused.out}{refused.err}"
+    give_up(company)
+    company.apply()
+    return company.zonectl("plan", other)
+
+
 def symlink(company: Company) -> Result:
     """A link to where the operator's own files are."""
     outside = company.folder.path.parent / "outside.yaml"
@@ -138,6 +166,8 @@ CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
     "replacement": (replacement, 2),
     "zone": (zone, 5),
     "in-force": (in_force, 3),
+    "release": (release, 2),
+    "adopt": (adopt, 2),
     "symlink": (symlink, 1),
 }
 
