@@ -66,7 +66,7 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
 
 
 def _action_json(action: Action) -> ActionDocument:
-    told = action.as_json().copy()
+    told: ActionDocument = {**action.as_json()}
     if action.write is not None:
         told["write"] = action.write.as_json()
     return told

@@ -67,7 +67,7 @@ def plan_json(
     losses: Losses | None = None,
 ) -> PlanDocument:
     """The plan, what stands against it, what the server has against it, and what goes with deletions."""
-    document = plan.as_json().copy()
+    document: PlanDocument = {**plan.as_json()}
     document["guards"] = [
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
     ]
