@@ -3,14 +3,14 @@
 from functools import partial
 
 import click
-from sanic import Sanic
-from sanic.worker.loader import AppLoader
 
-from runtime.api.shared.arrival import PromptProtocol
-from runtime.app import build, listening_socket
+from runtime.app import listening_socket
 from runtime.cli.connected import Refused, with_parts
 from runtime.cli.operators import this_operator
 from runtime.cli.private_files import close_private_files
+from runtime.cli.supervisor import GaveUp, Supervisor
+from runtime.cli.worker import serve_until_told
+from runtime.logs import configure_logs
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 
@@ -31,18 +31,11 @@ def serve(settings: Settings) -> None:
         raise Refused(
             f"ZONED_LISTEN `{settings.listen}` is not an address and a port, as in `127.0.0.1:8080`"
         ) from None
-    loader = AppLoader(factory=partial(build, settings))
-    app = loader.load()
-    single = settings.workers == 1
-    app.prepare(
-        sock=bound,
-        workers=settings.workers,
-        single_process=single,
-        protocol=PromptProtocol,
-        motd=False,
-        access_log=False,
-    )
-    if single:
-        Sanic.serve_single(primary=app)
-    else:
-        Sanic.serve(primary=app, app_loader=loader)
+    configure_logs(settings)
+    if settings.workers == 1:
+        serve_until_told(settings, bound)
+        return
+    try:
+        Supervisor(settings, bound).run()
+    except GaveUp as failure:
+        raise Refused(str(failure)) from None

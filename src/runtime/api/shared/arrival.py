@@ -7,12 +7,16 @@ hold a connection, and what was read for it, for ever.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 from sanic.exceptions import RequestTimeout
 from sanic.http import Stage
 from sanic.request import Request
 from sanic.server.protocols.http_protocol import HttpProtocol
+
+# How long a server that stops waits for a next request, and for more of one that has begun to come.
+_IDLE_SECONDS, _SILENCE_SECONDS = 0.5, 2.0
 
 
 class PromptProtocol(HttpProtocol):
@@ -26,6 +30,25 @@ class PromptProtocol(HttpProtocol):
         super().data_received(data)
         if http is not None and http.stage is Stage.REQUEST:
             self._time = began
+
+    def finish(self) -> None:
+        """Close with the answer that is under way, or once nothing comes that could be answered.
+
+        To be called again and again until the connection is gone.
+        """
+        http = self.http
+        if http is None or self.transport is None:
+            return  # it is about to begin, or has ended
+        silence = monotonic() - self._time
+        if http.stage is Stage.IDLE:
+            # A request may be on its way, which would be lost: its sender has not been told to go.
+            is_over = silence > _IDLE_SECONDS and not self.recv_buffer
+        else:
+            http.keep_alive = False
+            is_arriving = http.stage is Stage.REQUEST or (http.stage is Stage.HANDLER and http.request_body)
+            is_over = is_arriving and silence > _SILENCE_SECONDS
+        if is_over:
+            self.close()
 
 
 class PromptRequest(Request[Any, Any]):

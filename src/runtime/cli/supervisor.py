@@ -1,0 +1,107 @@
+"""The process that starts the workers of `zoned serve`, replaces those that end, and stops them all.
+
+Sanic's own manager starts workers again only on request: one that the kernel kills would stay away, and with
+the last of them gone the socket would go on accepting connections that nobody answers.
+"""
+
+import multiprocessing
+import os
+import signal
+import socket
+from collections import deque
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
+from time import monotonic
+
+from runtime.cli.worker import STOP_SECONDS, work
+from runtime.logs import log
+from runtime.settings import Settings
+
+# Workers that end so often are not helped by another start: whoever watches this process takes over.
+_ENDS, _WITHIN_SECONDS = 5, 30
+
+
+class GaveUp(Exception):
+    """The workers do not stay, or did not stop as they should; the message says what happened."""
+
+
+class Supervisor:
+    """Keeps as many workers as the settings say, on one socket that is bound already."""
+
+    def __init__(self, settings: Settings, bound: socket.socket) -> None:
+        self._settings, self._bound = settings, bound
+        self._workers: dict[int, SpawnProcess] = {}
+        # A failure that takes each worker once, as lack of memory may, is still mended.
+        self._ends: deque[float] = deque(maxlen=max(_ENDS, settings.workers + 1))
+
+    def run(self) -> None:
+        """Serve until a signal asks to stop. Raises GaveUp."""
+        asked = _told_to_stop()
+        try:
+            for number in range(1, self._settings.workers + 1):
+                self._start(number)
+            while asked not in wait([asked, *(worker.sentinel for worker in self._workers.values())]):
+                self._replace_ended()
+        finally:
+            failed = self._stop()
+        if failed:
+            raise GaveUp(f"workers did not stop as they should: {', '.join(failed)}")
+
+    def _start(self, number: int) -> None:
+        worker = multiprocessing.get_context("spawn").Process(
+            target=work, args=(self._settings, self._bound), name=f"worker-{number}", daemon=True
+        )
+        worker.start()
+        self._workers[number] = worker
+
+    def _replace_ended(self) -> None:
+        for number, worker in self._workers.items():
+            if worker.is_alive():
+                continue
+            log.error(
+                "a worker ended without being asked", worker=number, pid=worker.pid, how=_how_ended(worker)
+            )
+            self._ends.append(monotonic())
+            if len(self._ends) == self._ends.maxlen and self._ends[-1] - self._ends[0] < _WITHIN_SECONDS:
+                raise GaveUp(
+                    f"workers ended {len(self._ends)} times within {_WITHIN_SECONDS} seconds, "
+                    f"the last with {_how_ended(worker)}: see the log before this for why"
+                )
+            self._start(number)
+            log.warning("a worker takes its place", worker=number, pid=self._workers[number].pid)
+
+    def _stop(self) -> list[str]:
+        """End all workers, those that hang by force; tell which did not end as they should."""
+        # The kernel completes connections for as long as anybody has the socket open.
+        self._bound.close()
+        running = {number: worker for number, worker in self._workers.items() if worker.is_alive()}
+        for worker in running.values():
+            worker.terminate()
+        deadline = monotonic() + STOP_SECONDS
+        for worker in running.values():
+            worker.join(max(0.0, deadline - monotonic()))
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
+        # One that was still starting has no handler of the signal yet, nor anything to finish.
+        return [
+            f"worker {number} with {_how_ended(worker)}"
+            for number, worker in running.items()
+            if worker.exitcode not in (0, -signal.SIGTERM)
+        ]
+
+
+def _told_to_stop() -> int:
+    """A descriptor that can be read once a signal has asked this process to stop."""
+    asked, ask = os.pipe()
+    os.set_blocking(ask, False)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: os.write(ask, b"."))
+    return asked
+
+
+def _how_ended(worker: SpawnProcess) -> str:
+    code = worker.exitcode
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    return f"signal {signal.Signals(-code).name}"

@@ -1,0 +1,93 @@
+"""A process that serves until it is told to stop, or until whoever started it is gone."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from sanic import Sanic
+
+from runtime.api.shared.arrival import PromptProtocol
+from runtime.app import build
+from runtime.logs import log
+from runtime.settings import Settings
+
+_GRACE_SECONDS = 20  # for the answers to requests that have arrived
+STOP_SECONDS = _GRACE_SECONDS + 10  # after that the process hangs
+_LOOK_SECONDS = 0.05
+
+
+def work(settings: Settings, bound: socket.socket) -> None:
+    """Be one of several workers: serve for as long as the process that started this one is there."""
+    threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
+    serve_until_told(settings, bound)
+
+
+def _follow_parent() -> None:
+    """Stop once the parent is gone: a worker of its own would keep the address from the next start."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    parent.join()
+    log.error("the process that started this worker is gone: it stops, too", pid=os.getpid())
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STOP_SECONDS)
+    os._exit(1)
+
+
+def serve_until_told(settings: Settings, bound: socket.socket) -> None:
+    """Serve on a bound socket until SIGTERM or SIGINT.
+
+    Then what has arrived is answered, what is queued is written, and the call returns.
+    """
+    app = build(settings)
+    app.setup_loop()
+    asyncio.run(_serve(app, bound))
+
+
+async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
+    told = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, told.set)
+    server: Any = await app.create_server(  # Sanic's methods of it have no types
+        sock=bound,
+        protocol=PromptProtocol,
+        access_log=False,
+        asyncio_server_kwargs={"start_serving": False},  # not before the parts are there
+    )
+    await server.startup()
+    await server.before_start()
+    await server.start_serving()
+    await server.after_start()
+    await told.wait()
+    log.info("stopping", connections=len(server.connections))
+    await server.before_stop()
+    await _drain(app, server)
+    bound.close()
+    await server.after_stop()
+
+
+async def _drain(app: Sanic[Any, Any], server: Any) -> None:
+    """Listen no more, and end each connection with the answer that is under way on it.
+
+    Sanic would stop its loop first: then connections that are kept alive go on being served, and what runs
+    after the server's end may not run at all.
+    """
+    closed = server.close()
+    app.config.KEEP_ALIVE = False  # for requests whose head is being read
+    deadline = time.monotonic() + _GRACE_SECONDS
+    while server.connections and time.monotonic() < deadline:
+        for connection in list(server.connections):
+            connection.finish()
+        await asyncio.sleep(_LOOK_SECONDS)
+    for connection in list(server.connections):
+        log.warning("a request was not answered in time and is cut off")
+        connection.abort()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            await closed
