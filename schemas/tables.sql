@@ -373,6 +373,7 @@ CREATE TABLE ownerships (
     secret_stamps JSON,
     source JSON,
     protect BOOLEAN NOT NULL,
+    undelivered BOOLEAN DEFAULT false NOT NULL,
     revision BIGINT NOT NULL,
     updated_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT ownerships_pkey PRIMARY KEY (organization_id, kind, entity_id),

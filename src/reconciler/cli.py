@@ -78,6 +78,11 @@ def _guards(function: F) -> F:
             help="Go ahead with exactly N deletes, in-use, conflicts or unowned.",
         ),
         click.option(
+            "--renew-lost",
+            is_flag=True,
+            help="Replace credentials whose secret was shown once and never arrived.",
+        ),
+        click.option(
             "--allow-deletes", type=click.IntRange(min=0), help="The same as `--consent deletes=N`."
         ),
     ):

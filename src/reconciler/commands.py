@@ -272,8 +272,14 @@ def _tell(done: Applied, options: Options) -> None:
         say(*(f"wrote {file}" for file in done.files))
     problems = []
     if done.lost:
-        problems.append("a secret that is shown once did not arrive; replace the credential to get a new one")
+        problems.append("a secret that is shown once did not arrive; get a new one with `--renew-lost`")
         problems.extend(done.unwritten)
+    if done.unconfirmed:
+        say(
+            f"the secrets are written, but the server was not told ({done.unconfirmed}); "
+            "plans will call them lost until they are replaced",
+            err=True,
+        )
     if options.get("receipt") is not None:
         receipt = orjson.dumps(done.receipt, option=orjson.OPT_INDENT_2) + b"\n"
         try:

@@ -136,8 +136,9 @@ class PlanDocument(TypedDict):
     """A plan, as it is saved and as it is printed.
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
-    against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, and
-    `unmanaged`, what is in its zones and in no configuration. `delete_budgets` are those of `zonectl.yaml`.
+    against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
+    what is in its zones and in no configuration, and `undelivered`, the titles of objects whose secret never
+    arrived. `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -159,6 +160,7 @@ class PlanDocument(TypedDict):
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[LossDocument]]
+    undelivered: NotRequired[Sequence[str]]
 
 
 class DriftDocument(TypedDict):

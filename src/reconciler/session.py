@@ -53,6 +53,7 @@ class Session:
     owner: str
     connection: Connection
     budgets: Mapping[str, int | str]
+    renew: bool
 
     @classmethod
     @contextmanager
@@ -65,7 +66,8 @@ class Session:
         claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
-            yield cls(configuration, kinds, api, owner, connection, settings.delete_budgets)
+            renew = bool(options.get("renew_lost"))
+            yield cls(configuration, kinds, api, owner, connection, settings.delete_budgets, renew)
 
     @property
     def server(self) -> str:
@@ -82,6 +84,7 @@ class Session:
                 owner=self.owner,
                 server=self.server,
                 budgets=self.budgets,
+                renew=self.renew,
             )
         except PlanImpossible as error:
             raise Failure(FAILED, *error.problems) from error

@@ -318,6 +318,8 @@ class _Run:
         base, owner = self.body["base_revision"], self.body["owner"]
         if not isinstance(base, int):
             raise Refused(400, "validation_error", "must be a number", "base_revision")
+        if all(operation["op"] == "delivered" for operation in self.body["operations"]):
+            return
         for index, operation in enumerate(self.body["operations"]):
             if operation["op"] == "create" and self.made_since(base, operation):
                 message = f"{operation['kind']} `{operation['name']}` has changed"
@@ -376,6 +378,8 @@ class _Run:
             entity["ownership"] = None
         elif op == "rename":
             entity["ownership"]["name"] = operation["name"]
+        elif op == "delivered":
+            entity["ownership"]["undelivered"] = False
         else:
             assert (entity["ownership"] is None) == (op == "adopt")
             self.write(entity, operation)
@@ -400,6 +404,7 @@ class _Run:
         kind = self.world.kinds.by_name[entity["kind"]]
         if kind.shows_once(operation["spec"]):
             done["shown_once"] = {"password": f"password of {entity['id']}"}
+            entity["ownership"]["undelivered"] = True
         return done
 
     def write(self, entity: dict[str, Any], operation: Mapping[str, Any]) -> None:
@@ -442,6 +447,7 @@ class _Run:
             "secret_versions": operation.get("secret_versions", {}),
             "source": self.body["source"],
             "protect": operation.get("protect", False),
+            "undelivered": before.get("undelivered", False),
         }
 
     def resolve(self, value: Any, zone_id: str | None) -> Any:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from reconciler.client import Api
+from reconciler.client import Api, ApiError
 from reconciler.client.api import Progress
 from reconciler.documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
@@ -23,6 +23,7 @@ class Applied:
     Attributes:
         lost: a secret was shown in an answer that never arrived, or could not be written.
         unwritten: which could not be written, and why.
+        unconfirmed: why the server does not know that secrets have arrived; empty when it does.
     """
 
     receipt: ReceiptDocument
@@ -30,6 +31,7 @@ class Applied:
     replayed: bool
     lost: bool
     unwritten: tuple[str, ...] = ()
+    unconfirmed: str = ""
 
 
 def apply_plan(
@@ -57,7 +59,28 @@ def apply_plan(
     done = deliver(plan, results, secrets_directory) if secrets_directory is not None else Delivery()
     expected = sum(action.shown_once for action in plan.actions)
     receipt = _receipt(plan, outcome.body, done.written, replayed=outcome.replayed)
-    return Applied(receipt, done.written, outcome.replayed, len(done.written) < expected, done.failed)
+    return Applied(
+        receipt,
+        done.written,
+        outcome.replayed,
+        len(done.written) < expected,
+        done.failed,
+        _confirm(api, plan, done),
+    )
+
+
+def _confirm(api: Api, plan: Plan, done: Delivery) -> str:
+    """Tell the server which secrets have arrived; why that could not be, or nothing."""
+    if not done.arrived:
+        return ""
+    operations = [{"op": "delivered", "kind": each["kind"], "id": each["id"]} for each in done.arrived]
+    digest = f"{plan.digest}+delivered"
+    told = {**changeset(plan, operations), "plan_digest": digest}
+    try:
+        api.confirm(told, digest)
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:

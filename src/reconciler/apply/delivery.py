@@ -22,10 +22,14 @@ class DeliveryImpossible(Exception):
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of the secrets that were shown: files written, and those that could not be."""
+    """What became of the secrets that were shown: files written, and those that could not be.
+
+    `arrived` are the results of the operations whose secrets are in files.
+    """
 
     written: tuple[Path, ...] = ()
     failed: tuple[str, ...] = ()
+    arrived: tuple[Mapping[str, Any], ...] = ()
 
 
 def check_delivery(plan: Plan, directory: Path | None) -> None:
@@ -78,7 +82,7 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
     replaced. Where one cannot be written the others still are.
     """
     actions = _creations(plan)
-    written, failed = [], []
+    written, failed, arrived = [], [], []
     for result in results:
         shown = result.get("shown_once")
         if not shown:
@@ -98,7 +102,8 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             failed.append(f"{action.title}: {error}")
         else:
             written.append(file)
-    return Delivery(tuple(written), tuple(failed))
+            arrived.append(result)
+    return Delivery(tuple(written), tuple(failed), tuple(arrived))
 
 
 def _creations(plan: Plan) -> dict[int, Action]:

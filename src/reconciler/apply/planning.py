@@ -39,6 +39,7 @@ def make_plan(
     owner: str,
     server: str,
     budgets: Mapping[str, int | str] | None = None,
+    renew: bool = False,
 ) -> Plan:
     """The plan from one snapshot. Raises ApiError, PlanImpossible."""
     return build_plan(
@@ -50,6 +51,7 @@ def make_plan(
         server=server,
         source=describe_commit(configuration.source),
         budgets=budgets,
+        renew=renew,
         zones=configuration.zones,
         hint=suggest,
     )

@@ -131,6 +131,17 @@ class Api:
                 self.sent = Sent.NOTHING
             raise
 
+    def confirm(self, body: Mapping[str, Any], key: str) -> None:
+        """Tell the server, by a changeset after the one that was applied, what has arrived. Raises ApiError.
+
+        What is known of the first one stays as it is.
+        """
+        sent = self.sent
+        try:
+            self._changeset(body, {"Idempotency-Key": key}, {}, None)
+        finally:
+            self.sent = sent
+
     def _changeset(
         self,
         body: Mapping[str, Any],
@@ -306,6 +317,7 @@ def _read_entity(line: Mapping[str, Any]) -> Entity:
             applied=record.get("applied") or {},
             secret_versions=record.get("secret_versions") or {},
             protect=bool(record.get("protect")),
+            undelivered=bool(record.get("undelivered")),
         )
     return Entity(
         kind=line["kind"],

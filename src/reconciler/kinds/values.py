@@ -89,7 +89,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The record on an entity that says who applied what. Written by changesets only."""
+    """The record on an entity that says who applied what. Written by changesets only.
+
+    `undelivered`: it has a secret that was shown once, and nobody has told the server that it arrived.
+    """
 
     owner: str
     name: str
@@ -97,6 +100,7 @@ class Ownership:
     applied: Mapping[str, Any]
     secret_versions: Mapping[str, str]
     protect: bool
+    undelivered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

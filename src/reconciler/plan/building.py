@@ -32,19 +32,21 @@ def build_plan(
     server: str = "",
     source: Mapping[str, str] | None = None,
     budgets: Mapping[str, int | str] | None = None,
+    renew: bool = False,
     zones: Mapping[str, str | None] | None = None,
     hint: Callable[[str, Iterable[str]], str] = lambda _word, _known: "",
 ) -> Plan:
     """What turns the snapshot into what the manifests describe; the same input gives the same plan.
 
     Args:
+        renew: replace what has a secret that never arrived.
         zones: name of a zone that another configuration manages -> which one, where that is said.
         hint: what was probably meant by a word, among the known ones; put at the end of a message.
 
     Raises:
         PlanImpossible: a reference leads nowhere.
     """
-    builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint)
+    builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint, renew=renew)
     builder.resolve()
     builder.prepare_replacements()
     for match in builder.matches:
@@ -64,7 +66,11 @@ def build_plan(
         refused=tuple(builder.refused),
         budgets=dict(budgets or {}),
         unmanaged=builder.unmanaged(),
+        undelivered=builder.undelivered(),
     )
+
+
+_SECRET = "its secret"
 
 
 class _Builder:
@@ -76,9 +82,11 @@ class _Builder:
         owner: str,
         zones: Mapping[str, str | None],
         hint: Callable[[str, Iterable[str]], str],
+        *,
+        renew: bool = False,
     ) -> None:
         matcher = Matcher(manifests, snapshot, owner, zones)
-        self.owner, self.hint = owner, hint
+        self.owner, self.hint, self.renew = owner, hint, renew
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
@@ -114,8 +122,18 @@ class _Builder:
                 continue
             if match.found is not None:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
+                if self.renew and not match.replaced and _is_undelivered(match):
+                    match.replaced = [_SECRET]
         if problems:
             raise PlanImpossible(sorted(problems))
+
+    def undelivered(self) -> tuple[str, ...]:
+        """Titles of what has a secret that never arrived, and is not replaced."""
+        return tuple(
+            self._action(match, Op.UPDATE, ()).title
+            for match in self.matches
+            if not match.replaced and _is_undelivered(match)
+        )
 
     def prepare_replacements(self) -> None:
         """Before a replacement is created, what it replaces goes, and references to that go before it."""
@@ -155,7 +173,7 @@ class _Builder:
         zone = self._zone_pointer(match)
         self._refuse_displacing(match, zone)
         if match.found is None:
-            self._create(match, zone, Op.CREATE, ())
+            self._create(match, zone, Op.CREATE, None)
         elif match.replaced:
             self._replace(match, zone)
         else:
@@ -192,11 +210,14 @@ class _Builder:
         self.actions.append(self._action(match, Op.RELEASE, ()))
 
     def _create(
-        self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...]
+        self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...] | None
     ) -> None:
-        changes = before or tuple(
-            FieldChange(path, None, self.shown(value)) for path, value in sorted(_all_values(match).items())
-        )
+        changes = before
+        if changes is None:
+            changes = tuple(
+                FieldChange(path, None, self.shown(value))
+                for path, value in sorted(_all_values(match).items())
+            )
         self.operations.create(match, zone)
         kind = match.manifest.kind
         self.actions.append(self._action(match, op, changes, shown_once=kind.shows_once(match.manifest.spec)))
@@ -391,6 +412,13 @@ def _write_of(match: Match, changes: Sequence[FieldChange], gone: Mapping[str, T
             if isinstance(one, str) and one in gone:
                 return gone[one].deleted
     return None
+
+
+def _is_undelivered(match: Match) -> bool:
+    found = match.found
+    if found is None or found.ownership is None or match.foreign is not None or match.released:
+        return False
+    return found.ownership.undelivered and match.manifest.kind.shows_once(found.spec)
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ class Match:
         released: the manifest gives the entity up: it stays, and nobody manages it.
         deleted: others have deleted what the manifest described.
         local_id: how the changeset refers to what it creates.
-        replaced: members that are fixed and differ; not empty means delete and create.
+        replaced: members that are fixed and differ, or its lost secret; not empty means delete and create.
         wanted: leaf path -> value on the wire; secrets apart.
     """
 

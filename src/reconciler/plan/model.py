@@ -13,7 +13,7 @@ from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocum
 from reconciler.kinds import InForce, Part, Write
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
-_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged")
+_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged", "undelivered")
 
 
 class State(StrEnum):
@@ -83,7 +83,7 @@ class Action:
         zone: the zone's name for people.
         id: None for creations.
         reason: `file:line` of the manifest, or why without one.
-        changes: never empty, except for releases, and adoptions and renames that change nothing else.
+        changes: never empty, except where something else than members changes: its owner, name or secret.
         handle: what the entity is called in the zone, where it has a handle.
         protected: it may not be deleted or replaced.
         takes_along: how many entities that this owner does not manage go with it.
@@ -218,6 +218,7 @@ class Plan:
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
         unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
             so of no saved plan.
+        undelivered: titles of what has a secret that was shown once and never arrived, and keeps it.
     """
 
     tool_version: str
@@ -233,6 +234,7 @@ class Plan:
     refused: tuple[str, ...] = ()
     budgets: Mapping[str, int | str] = field(default_factory=dict)
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
+    undelivered: tuple[str, ...] = field(default=(), compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
@@ -253,6 +255,8 @@ class Plan:
                 "wanted": self.wanted,
                 "refused": list(self.refused),
             }
+            if self.undelivered:
+                content["undelivered"] = list(self.undelivered)
             if self.budgets:
                 content["delete_budgets"] = dict(self.budgets)
             self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})

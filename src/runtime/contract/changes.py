@@ -12,7 +12,7 @@ ManifestName = Annotated[
 ]
 FieldPath = Annotated[str, StringConstraints(max_length=1024)]
 LocalId = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-Op = Literal["create", "update", "adopt", "release", "rename", "delete"]
+Op = Literal["create", "update", "adopt", "release", "rename", "delivered", "delete"]
 
 
 class TokenForm(Part):
@@ -51,6 +51,9 @@ class Pointer(Part):
 
 class Operation(Part):
     """One step of a changeset.
+
+    `delivered` says that the secret which creating the entity has shown is in safe hands. Until then the
+    snapshot calls the entity `undelivered`.
 
     `spec` has the members of the kind's manifest, references by id. Any value in it may be
 
@@ -173,6 +176,7 @@ class Ownership(Part):
     secret_versions: dict[str, str]
     source: dict[str, Any]
     protect: bool
+    undelivered: bool
 
 
 class SnapshotStart(Part):

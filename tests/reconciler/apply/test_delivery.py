@@ -56,6 +56,63 @@ class TestShownOnce:
         assert result.exit_code == 1
         assert "did not arrive" in result.err
 
+    def test_that_got_lost_is_seen_and_made_anew(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, tmp_path: Path
+    ) -> None:
+        """Every plan says so until it is asked for; nothing is replaced unasked."""
+        config.write("all.yaml", CREDENTIAL)
+        server.drop_answers = 1
+        zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
+        lost = world.find("ApplicationCredential", "agent-key")["id"]
+
+        plan = zonectl("plan", config)
+        assert (plan.exit_code, "nothing to do" in plan.out) == (0, True)
+        assert "lost: ApplicationCredential workforce/agent-key: its secret was shown once" in plan.out
+        told = json.loads(zonectl("plan", config, "--output", "json").out)
+        assert told["undelivered"] == ["ApplicationCredential workforce/agent-key"]
+        zonectl("apply", config, "--yes")
+        assert world.find("ApplicationCredential", "agent-key")["id"] == lost
+
+        renewing = zonectl("plan", config, "--renew-lost")
+        assert renewing.exit_code == 2
+        assert "-/+ replace ApplicationCredential workforce/agent-key" in renewing.out
+        assert "lost: " not in renewing.out
+        zonectl("apply", config, "--yes", "--renew-lost", "--secrets-dir", tmp_path / "kept")
+        renewed = world.find("ApplicationCredential", "agent-key")["id"]
+        (file,) = (tmp_path / "kept").glob("*.json")
+        assert json.loads(file.read_bytes())["password"] == f"password of {renewed}"
+        assert renewed != lost
+        assert "lost" not in zonectl("plan", config, "--renew-lost").out
+
+    def test_that_arrived_is_confirmed(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+    ) -> None:
+        """No plan speaks of it, and asking for lost ones replaces nothing."""
+        config.write("all.yaml", CREDENTIAL)
+        zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
+
+        done = zonectl("plan", config, "--renew-lost")
+        assert (done.exit_code, "lost: " in done.out) == (0, False)
+
+    def test_of_which_the_server_is_not_told_is_no_failure(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+    ) -> None:
+        """The secret is in its file; what plans will say is said."""
+        config.write("all.yaml", CREDENTIAL)
+        answered = server.changeset
+
+        def refusing(request: Any, content: bytes, *, dry_run: bool) -> None:
+            if b'"delivered"' in content:
+                server.send(request, 409, {"code": "conflict", "message": "not now"})
+            else:
+                answered(request, content, dry_run=dry_run)
+
+        server.changeset = refusing  # type: ignore[method-assign]
+        result = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
+
+        assert (result.exit_code, len(list((tmp_path / "kept").glob("*.json")))) == (0, 1)
+        assert "the server was not told (not now)" in result.err
+
 
 def credentials(*places: tuple[str, str]) -> str:
     """Manifests of zones with an application each, and its credentials: pairs of zone and name."""

@@ -25,6 +25,7 @@ _NAMES = (
     "secret_stamps",
     "source",
     "protect",
+    "undelivered",
 )
 COLUMNS = [ownerships.c[name] for name in _NAMES]
 
@@ -42,6 +43,7 @@ class Record:
         secret_versions: path of a secret -> the version of its source.
         secret_stamps: path of a secret -> the stamp of what the owner wrote; none from before there were any.
         protect: refuse to delete the entity by changeset.
+        undelivered: it has a secret that was shown once, and nobody has said that it arrived.
     """
 
     zone_id: str | None
@@ -55,6 +57,7 @@ class Record:
     secret_stamps: dict[str, str] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     protect: bool = False
+    undelivered: bool = False
 
 
 def record_of(row: Row[Any]) -> Record:
@@ -199,6 +202,7 @@ async def add(
                 "secret_stamps": record.secret_stamps,
                 "source": record.source,
                 "protect": record.protect,
+                "undelivered": record.undelivered,
                 "revision": revision,
                 "updated_at": now,
             }

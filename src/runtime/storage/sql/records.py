@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     and_,
     event,
+    false,
     literal_column,
 )
 
@@ -194,6 +195,7 @@ ownerships = Table(
     json("secret_stamps"),
     json("source"),
     Column("protect", Boolean, nullable=False),
+    Column("undelivered", Boolean, nullable=False, server_default=false()),
     number("revision"),
     instant("updated_at"),
     primary_key("ownerships", "organization_id", "kind", "entity_id"),

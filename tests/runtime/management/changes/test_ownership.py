@@ -38,6 +38,7 @@ OPERATIONS = {
     "adopt": lambda git: adopt("Application", agent_of(git), "agent", zone_of(git)),
     "delete": lambda git: on("delete", "Application", agent_of(git)),
     "release": lambda git: on("release", "Application", agent_of(git)),
+    "delivered": lambda git: on("delivered", "Application", agent_of(git)),
     "rename": lambda git: on("rename", "Application", agent_of(git), name="other"),
 }
 
@@ -262,3 +263,26 @@ async def test_what_is_claimed_as_it_stands_is_the_base(git: Git) -> None:
 
     record = (await git.found("Application", "agent"))["ownership"]
     assert record["applied"] == {"name": "Agent", "identifier": "agent", "description": "by hand"}
+
+
+async def test_a_secret_is_undelivered_until_somebody_says_so(git: Git) -> None:
+    """Its owner alone says so; a change of the name in git neither says so nor stands in the way."""
+    zone = zone_of(git)
+    key = {"application_id": agent_of(git), "type": "password", "identifier": "key"}
+    public = {**key, "type": "public", "identifier": "public"}
+    await git.apply(
+        create("ApplicationCredential", "key", zone, **key),
+        create("ApplicationCredential", "public", zone, **public),
+    )
+    found = [await git.found("ApplicationCredential", name) for name in ("key", "public")]
+    assert [each["ownership"]["undelivered"] for each in found] == [True, False]
+    subject = git.id("ApplicationCredential", "key")
+    with pytest.raises(Conflict):
+        await git.as_owner("acme/other").apply(on("delivered", "ApplicationCredential", subject))
+    await git.apply(on("rename", "ApplicationCredential", subject, name="renamed"))
+    assert (await git.found("ApplicationCredential", "renamed"))["ownership"]["undelivered"]
+
+    base = await git.revision()
+    await git.apply(on("rename", "ApplicationCredential", subject, name="renamed again"))
+    await git.apply(on("delivered", "ApplicationCredential", subject), base=base)
+    assert not (await git.found("ApplicationCredential", "renamed again"))["ownership"]["undelivered"]

@@ -163,12 +163,15 @@ class Owners:
         operation: Operation,
         spec: Mapping[str, Any],
         found: Mapping[str, Any],
+        *,
+        shown: bool = False,
     ) -> None:
         """Record what an operation wrote to an entity.
 
         Args:
             spec: what was written, references as ids.
             found: what the entity is like, for fields that are managed from now on as they stand.
+            shown: a secret of it is shown in the answer, and never again.
         """
         key = (kind.name, entity_id)
         before = self.of(kind, entity_id)
@@ -193,12 +196,17 @@ class Owners:
                 secret_stamps=before.secret_stamps if before else {},
                 source=dict(self.source),
                 protect=before.protect if operation.protect is None and before else bool(operation.protect),
+                undelivered=shown or (before is not None and before.undelivered),
             )
         )
 
     def rename(self, record: Record, name: str) -> None:
         """Give an entity another name in git."""
         self.put(replace(record, name=name, source=dict(self.source)))
+
+    def delivered(self, record: Record) -> None:
+        """What was shown of an entity has arrived."""
+        self.put(replace(record, undelivered=False))
 
     async def flush(self, unit: Unit, *, base: int) -> None:
         """Write what has changed, and forget what the owner has heard of: what was gone when it planned."""

@@ -19,6 +19,7 @@ VERBS: dict[Op, Verb] = {
     "adopt": Verb.UPDATE,
     "rename": Verb.UPDATE,
     "release": Verb.UPDATE,
+    "delivered": Verb.UPDATE,
     "delete": Verb.DELETE,
 }
 

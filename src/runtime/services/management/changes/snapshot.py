@@ -208,6 +208,7 @@ def _ownership(record: ownership.Record) -> dict[str, Any]:
         "secret_versions": record.secret_versions,
         "source": record.source,
         "protect": record.protect,
+        "undelivered": record.undelivered,
     }
 
 

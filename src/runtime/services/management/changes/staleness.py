@@ -38,6 +38,8 @@ async def require_base(
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
+    That a secret has arrived is true whatever else was written.
+
     What is to be created counts as touched where it was made meanwhile; and so does the whole of a
     configuration that was itself applied meanwhile, by another run. Who did that, when and how is told to
     those who may read the audit log.
@@ -45,7 +47,7 @@ async def require_base(
     base, newest = changeset.base_revision, await unit.revision() - 1
     if base > newest:
         raise PreconditionFailed(f"revision {base} is yet to come; make the plan again")
-    if base == newest:
+    if base == newest or all(operation.op == "delivered" for operation in changeset.operations):
         return
     stale = await _made_meanwhile(unit, changeset)
     for index, operation in enumerate(changeset.operations):

@@ -81,7 +81,7 @@ class Steps:
         elif operation.op == "delete":
             await self._delete(index, operation, kind, target)
         else:
-            await self._rename_or_release(operation, kind, target)
+            await self._keep_record(operation, kind, target)
         return target
 
     async def _require_change(self, operation: Operation, kind: Kind, target: Target) -> None:
@@ -155,7 +155,8 @@ class Steps:
         self._own.add(made.id)
         await self.extras.take(Later(index, operation, kind, target, parts.extras), made)
         written = {**parts.body, **parts.late, **parts.extras}
-        self.owners.claim(kind, made.id, zone_id, operation, written, {})
+        shown = made.id in unit.shown_once
+        self.owners.claim(kind, made.id, zone_id, operation, written, {}, shown=shown)
         return target
 
     async def _assign(self, zone_id: str, extras: Mapping[str, Any]) -> Entity:
@@ -253,10 +254,12 @@ class Steps:
         self.handles.settle(kind, target.id)
         self.owners.drop(kind, target.id)
 
-    async def _rename_or_release(self, operation: Operation, kind: Kind, target: Target) -> None:
+    async def _keep_record(self, operation: Operation, kind: Kind, target: Target) -> None:
         record = self.owners.require_owned(kind, target.id, to=operation.op)
         if operation.op == "release":
             self.owners.drop(kind, target.id)
+        elif operation.op == "delivered":
+            self.owners.delivered(record)
         else:
             if operation.name is None:
                 raise ValidationFailed("a rename needs the new `name`")
