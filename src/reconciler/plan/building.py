@@ -120,7 +120,7 @@ class _Builder:
                 hint = self.hint(error.word, error.known)
                 problems.append(f"{match.manifest.origin}: {error}{hint}")
                 continue
-            if match.found is not None:
+            if match.found is not None and not match.released:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
                 if self.renew and not match.replaced and _is_undelivered(match):
                     match.replaced = [_SECRET]
@@ -147,7 +147,8 @@ class _Builder:
             match.secrets.clear()
             self.matcher.resolve(match)
         for match in self.matches:
-            if match.found is None or match.replaced or match.found.ownership is None:
+            record = match.found.ownership if match.found is not None else None
+            if match.found is None or match.replaced or record is None or record.owner != self.owner:
                 continue
             cleared = unlink(match.found, match.manifest.kind, gone)
             if cleared:

@@ -1,5 +1,6 @@
 """Zones and objects of other configurations, as manifests of this one name them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,6 +195,14 @@ class TestHandOver:
         assert (found["id"], found["ownership"]["owner"]) == (before, PAYMENTS)
         for left in ([zone(), given], [zone()]):
             assert plan_for(shared, left, owner=PLATFORM).empty
+
+    def test_what_cannot_change_is_let_go_as_it_is(self, shared: World) -> None:
+        """What the manifest says no longer matters: nothing is replaced, and nothing deleted."""
+        role = manifest("Role", "reader", description="reads", identifier="reader")
+        settle(shared, [zone(), role], owner=PLATFORM)
+        for given in (role, manifest("Role", "reader", description="writes", identifier="reader")):
+            plan = plan_for(shared, [zone(), replace(given, lifecycle={"release": True})], owner=PLATFORM)
+            assert [each["op"] for each in plan.operations if each["kind"] == "Role"] == ["release"]
 
     def test_what_is_released_can_be_referred_to(self, shared: World) -> None:
         """Its manifest stays as long as others name it; it changes nothing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class Team:
         if kind == "Role":
             del spec["name"]
         if kind == "Group":
-            spec = {"name": f"{own} {text}".strip()}
+            spec = {"name": f"{own} {text}".strip(), "identifier": own}
         self.described[kind, name] = manifest(kind, name, self.zone, **spec)
 
     def refer(self, other: "Team", name: str) -> None:
@@ -149,6 +149,33 @@ class Interleaved(RuleBasedStateMachine):
         first, second = self.teams
         if ("Resource", name) in second.described and second.plan().empty:
             first.refer(second, name)
+
+    @rule(who=st.integers(0, 1), data=st.data())
+    def hand_over(self, who: int, data: st.DataObject) -> None:
+        """What one lets go of the other takes up as it is; the one neither deletes it nor wants it back."""
+        team, other = self.teams[who], self.teams[1 - who]
+        if not self.resolvable(team) or not self.resolvable(other):
+            return
+        team.apply()
+        other.apply()
+        mine = {
+            (each.kind, each.ownership.name): each
+            for each in team.owned().values()
+            if each.ownership is not None and "dependencies" not in each.ownership.applied
+        }
+        if not mine:
+            return
+        kind, name = data.draw(st.sampled_from(sorted(mine)))
+        entity, described = mine[kind, name], team.described[kind, name]
+        team.described[kind, name] = replace(described, lifecycle={"release": True})
+        assert team.apply().summary() == {"release": 1}
+        taken = f"{name}-of-{who}"
+        other.described[kind, taken] = replace(described, name=taken)
+        assert other.apply().summary() == {"adopt": 1}
+        del team.described[kind, name]
+        assert team.plan().empty
+        after = other.owned()[entity.id]
+        assert without_references(after) == without_references(entity)
 
     @rule(who=st.integers(0, 1))
     def apply(self, who: int) -> None:
