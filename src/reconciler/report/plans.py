@@ -139,7 +139,8 @@ def _notes(action: Action) -> Iterator[str]:
     if action.previous_name:
         yield f"was {action.previous_name}"
     if action.takes_along:
-        yield f"takes along {action.takes_along} objects of others"
+        objects = "object" if action.takes_along == 1 else "objects"
+        yield f"takes along {action.takes_along:,} {objects} of others"
     if action.deleted:
         yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:
