@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from sanic import Sanic
 from sanic.config import Config
+from sanic.request import Request
 from sanic.response import HTTPResponse, json, raw
 
 from runtime.adapters.client_documents import ClientDocuments
@@ -25,8 +26,9 @@ from runtime.adapters.mail import FileTransport, SmtpTransport, Transport, sende
 from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, resource_metadata, shared
+from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
 from runtime.api.shared.arrival import PromptRequest
-from runtime.domain.errors import ServiceError, Unavailable
+from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
@@ -231,17 +233,20 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
         return json({"status": "ok"})
 
     @app.get("/readyz")
-    async def readyz(_request: Any) -> HTTPResponse:
+    async def readyz(request: Request) -> HTTPResponse:
         parts: Parts = app.ctx.parts
         checks: dict[str, str] = {}
         for name, part in (("database", parts.database), ("state", parts.state)):
             try:
                 await part.ping()
                 checks[name] = "ok"
-            except ServiceError as failure:
+            except Unavailable as failure:
                 checks[name] = failure.detail
-        ready = set(checks.values()) == {"ok"}
-        return json({"status": "ok" if ready else "unavailable", **checks}, status=200 if ready else 503)
+                told_away(request, failure)
+        if set(checks.values()) == {"ok"}:
+            return json({"status": "ok", **checks})
+        headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        return json({"status": "unavailable", **checks}, status=503, headers=headers)
 
     @app.get("/metrics")
     async def metrics(_request: Any) -> HTTPResponse:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -9,6 +10,9 @@ import structlog
 from runtime.settings import Settings
 
 log: Any = structlog.get_logger("zoned")
+
+TROUBLE_EVERY_SECONDS = 5.0
+MOST_TROUBLES = 100
 
 
 def configure_logs(settings: Settings) -> None:
@@ -34,3 +38,23 @@ def configure_logs(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(message)s"
     )
+
+
+class Troubles:
+    """Warnings of what every request meets while it lasts: one line every few seconds, not one a request."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def warn(self, event: str, *, reason: str, **fields: Any) -> None:
+        """Log a warning, unless the same was said about the same reason a moment ago."""
+        now, what = monotonic(), f"{event}\0{reason}"
+        if now - self._told.get(what, float("-inf")) < TROUBLE_EVERY_SECONDS:
+            return
+        if len(self._told) >= MOST_TROUBLES:
+            self._told.clear()
+        self._told[what] = now
+        log.warning(event, reason=reason, **fields)
+
+
+troubles = Troubles()

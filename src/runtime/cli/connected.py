@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import close_parts, make_parts
 from runtime.cli.private_files import close_private_files
-from runtime.domain.errors import ServiceError
+from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
@@ -31,6 +31,9 @@ def in_one_line() -> Iterator[None]:
     """Tell what an operator can mend in one line, instead of a traceback."""
     try:
         yield
+    except Unavailable as refusal:
+        why = f": {refusal.internal}" if refusal.internal else ""
+        raise Refused(refusal.detail + why) from None
     except ServiceError as refusal:
         raise Refused(refusal.detail) from None
     except KeyUnusable as refusal:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from runtime import logs
 from runtime.adapters import shared_fetch
 from runtime.services import decisions, epochs, kept, limits, revocation_list
 from runtime.services.management.authentication import callers
@@ -40,6 +41,7 @@ MEMORY: tuple[Memory, ...] = (
         "failures that only this process counts, while the short-lived state takes nothing",
         kept.LIMIT,
     ),
+    Memory("runtime.logs.Troubles._told", "warnings of a moment ago", logs.MOST_TROUBLES),
     Memory("runtime.services.limits.Meter._counted", "counts of one limit", limits.MAX_COUNTED),
     Memory(
         "runtime.services.decisions.Decisions._queued",

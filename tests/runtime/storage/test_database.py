@@ -226,6 +226,21 @@ async def test_connections_that_the_server_ended_are_replaced(postgres_url):
         await other.close()
 
 
+async def test_a_full_disk_is_unavailable(sqlite_database):
+    """Whoever wanted to write comes back later; once there is room again, the write works."""
+
+    async def write(room):
+        async with sqlite_database.transaction() as conn:
+            pages = (await conn.execute(text("PRAGMA page_count"))).scalar_one()
+            await conn.execute(text(f"PRAGMA max_page_count = {pages + room}"))
+            await conn.execute(text("CREATE TABLE ballast AS SELECT zeroblob(100000) AS it"))
+
+    with pytest.raises(Unavailable, match="takes no writes") as refused:
+        await write(room=0)
+    assert "full" in refused.value.internal
+    await write(room=1000)
+
+
 @pytest.mark.threat("35b")
 async def test_a_database_that_hangs_is_unavailable(postgres_url):
     """A statement that takes too long, and a server that says nothing at all: nobody waits for ever."""
@@ -263,7 +278,8 @@ async def test_a_file_that_cannot_be_opened_leaves_no_thread(tmp_path):
     of_others = set(threading.enumerate())  # a server of another module may still have its own
 
     for _ in range(20):
-        with pytest.raises(DBAPIError, match="unable to open"):
+        with pytest.raises(Unavailable, match="cannot be used") as away:
             await database.ping()
+        assert "unable to open" in away.value.internal
         left = set(threading.enumerate()) - of_others
         assert not [each.name for each in left if "_connection_worker" in each.name]

@@ -13,7 +13,7 @@ from sanic.response import HTTPResponse, text
 
 from runtime.api import pages
 from runtime.api.oauth.addresses import ZoneHandler
-from runtime.api.shared.request_ids import request_id_of
+from runtime.api.oauth.errors import told_away
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import (
     ForgedForm,
@@ -24,7 +24,6 @@ from runtime.domain.errors import (
     Unavailable,
 )
 from runtime.domain.oauth.forms import Form, read_form
-from runtime.logs import log
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
 from runtime.services.authorization.next_step import Step
@@ -61,8 +60,7 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
 
 def _away(request: Request, failure: Unavailable, view: ZoneView | None) -> HTTPResponse:
     """What it is that does not answer is for those who run the service."""
-    reason = failure.internal or failure.detail
-    log.warning("page cannot be had", request_id=request_id_of(request), reason=reason)
+    told_away(request, failure)
     return pages.away(view)
 
 

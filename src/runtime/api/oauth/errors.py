@@ -24,7 +24,7 @@ from runtime.domain.errors import (
     UseDpopNonce,
 )
 from runtime.domain.oauth import assertions
-from runtime.logs import log
+from runtime.logs import log, troubles
 
 NO_STORE = {"Cache-Control": "no-store"}
 RETRY_AFTER_SECONDS = 2
@@ -62,6 +62,8 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
             raise
         except Exception as failure:  # noqa: BLE001 - the edge: what is no refusal is logged and answers 500
             refusal = as_oauth_error(failure, request_id_of(request))
+            if isinstance(failure, Unavailable):
+                told_away(request, failure)
             if isinstance(refusal, ServerError):
                 log.exception(
                     "zone endpoint failed",
@@ -73,6 +75,12 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
             return oauth_error_response(refusal, view.issuer if view else None)
 
     return answer
+
+
+def told_away(request: Request, failure: Unavailable) -> None:
+    """Log what it is that does not answer, for those who run the service: one line for many requests."""
+    reason = f"{failure.detail}: {failure.internal}" if failure.internal else failure.detail
+    troubles.warn("not available", reason=reason, request_id=request_id_of(request))
 
 
 def request_id_of(request: Request) -> str:

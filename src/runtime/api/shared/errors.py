@@ -11,11 +11,9 @@ from sanic import Sanic
 from sanic.exceptions import MethodNotAllowed, NotFound, SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse, json
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from runtime.api.oauth.addresses import is_of_a_zone
-from runtime.api.oauth.errors import NO_STORE, oauth_error_response
+from runtime.api.oauth.errors import NO_STORE, oauth_error_response, told_away
 from runtime.api.resource_metadata import challenge_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (
@@ -62,18 +60,15 @@ def answer_failure(request: Request, failure: Exception) -> HTTPResponse:
         return oauth_error_response(failure)
     if isinstance(failure, SanicException):
         return _sanic(request, failure)
-    if isinstance(failure, OperationalError | PoolTimeout | ConnectionError) or (
-        isinstance(failure, DBAPIError) and failure.connection_invalidated
-    ):
-        log.warning("database away", request_id=request_id_of(request), reason=type(failure).__name__)
-        return refused(request, Unavailable("please try again shortly"))
     log.error("request failed", request_id=request_id_of(request), path=_path(request), exc_info=failure)
     return error_response(request, 500, "internal_error", "something went wrong here")
 
 
 def refused(request: Request, refusal: ManagementError) -> HTTPResponse:
     """The answer to a request that the management API refuses."""
-    if refusal.internal:
+    if isinstance(refusal, Unavailable):
+        told_away(request, refusal)
+    elif refusal.internal:
         log.info("refused", request_id=request_id_of(request), reason=refusal.internal)
     response = error_response(
         request, refusal.status, refusal.code, refusal.detail, problems=refusal.problems

@@ -11,11 +11,11 @@ import orjson
 from sqlalchemy import event, text
 from sqlalchemy.engine import URL, Connection, ExceptionContext, make_url
 from sqlalchemy.exc import DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.sql import away
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.sqlite import Driver
 
@@ -188,9 +188,14 @@ class Database:
         async with AsyncExitStack() as stack:
             try:
                 connection = await stack.enter_async_context(engine.connect())
-            except (OSError, PoolTimeout) as error:
-                raise Unavailable("the database cannot be reached", internal=str(error)) from error
-            yield connection
+            except Exception as error:
+                _raise_if_away(error, away.of_connecting(error))
+                raise
+            try:
+                yield connection
+            except Exception as error:  # the driver's own, where no statement of the engine met it
+                _raise_if_away(error, away.of_using(error, for_reading=engine is self._reading))
+                raise
 
     async def ping(self) -> None:
         """Return when the database answers. Raises `Unavailable`."""
@@ -258,11 +263,19 @@ def _dumps(value: Any) -> str:
 
 def _on_error(context: ExceptionContext) -> None:
     """Tell a database that is away, or that another process keeps locked, from one that refuses."""
-    if not isinstance(context.original_exception, Exception):
+    failure = context.original_exception
+    if not isinstance(failure, Exception):
         return  # whoever asked has been stopped
-    told = str(context.original_exception)
-    if context.is_disconnect or "database is locked" in told:
-        raise Unavailable("the database does not answer", internal=told) from context.original_exception
+    if context.is_disconnect or isinstance(failure, TimeoutError):
+        told = str(failure) or type(failure).__name__
+        raise Unavailable("the database does not answer", internal=told) from failure
+    options = context.connection.get_execution_options() if context.connection is not None else {}
+    _raise_if_away(failure, away.of_using(failure, for_reading=bool(options.get("postgresql_readonly"))))
+
+
+def _raise_if_away(failure: Exception, told: Unavailable | None) -> None:
+    if told is not None and told is not failure:
+        raise told from failure
 
 
 def _on_postgres_checkout(connection: Any, _record: Any, _fairy: Any) -> None:

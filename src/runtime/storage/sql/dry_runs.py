@@ -39,7 +39,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -120,7 +119,7 @@ class DryRuns:
                 yield reading
             except Exception as failure:
                 await self._empty(reading)
-                if isinstance(failure, DBAPIError) and _FULL in str(failure.orig):
+                if isinstance(failure, Unavailable) and _FULL in failure.internal:
                     raise TooLarge(_LARGER_THAN_ONE_MAY_BE) from failure
                 raise
             except BaseException:  # stopped in the midst of a statement

@@ -1,0 +1,73 @@
+"""Which failures mean that the database is not available: defined here, for every way to hold a connection.
+
+Whoever asked did nothing wrong, and may ask again: starting, recovering, out of connections, memory or disk,
+a standby, a file that is locked. All of them become `Unavailable`, whatever the driver calls them.
+"""
+
+from collections.abc import Iterator
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from runtime.domain.errors import Unavailable
+
+# The beginnings of PostgreSQL's states: no connection; no resources (connections, memory, disk); shut down,
+# crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
+_AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
+# A write on what is a standby by now; a transaction that was begun for reading has it, too.
+_READ_ONLY = "25006"
+_TAKES_NO_WRITES = "the database takes no writes"
+# Where a driver has one class of error for nearly everything: its words -> what callers are told.
+_IN_WORDS = {
+    "connection is closed": "the database does not answer",
+    "database is locked": "the database does not answer",
+    "database or disk is full": _TAKES_NO_WRITES,
+    "disk I/O error": "the database cannot be reached",
+    "unable to open database file": "the database cannot be used",
+}
+
+
+def of_connecting(failure: Exception) -> Unavailable | None:
+    """What to raise when no connection could be had; None where the failure says something else."""
+    if isinstance(failure, OSError | PoolTimeout):
+        return Unavailable("the database cannot be reached", internal=str(failure) or type(failure).__name__)
+    return of_using(failure)
+
+
+def of_using(failure: Exception, *, for_reading: bool = False) -> Unavailable | None:
+    """What to raise in place of what a statement, or a commit, has raised; None for a refusal, or a bug.
+
+    Args:
+        for_reading: its transaction was to write nothing, so that it could not is no news.
+    """
+    if isinstance(failure, Unavailable):
+        return failure
+    for cause in _causes(failure):
+        state = getattr(cause, "sqlstate", None)
+        if state is None:
+            told = next((told for words, told in _IN_WORDS.items() if words in str(cause)), None)
+        elif state == _READ_ONLY:
+            told = None if for_reading else _TAKES_NO_WRITES
+        elif state == "53100":  # the disk is full
+            told = _TAKES_NO_WRITES
+        else:
+            told = "the database cannot be reached" if str(state).startswith(_AWAY_STATES) else None
+        if told is not None:
+            return Unavailable(told, internal=str(cause))
+    return None
+
+
+def _causes(failure: BaseException) -> Iterator[BaseException]:
+    """What the driver has raised, as it comes: by itself, or wrapped once or twice."""
+    if isinstance(failure, DBAPIError):
+        if failure.orig is not None:
+            yield from _causes(failure.orig)
+    elif _is_of_a_driver(failure):
+        yield failure
+        if failure.__cause__ is not None:
+            yield from _causes(failure.__cause__)
+
+
+def _is_of_a_driver(failure: BaseException) -> bool:
+    package = type(failure).__module__.partition(".")[0]
+    return package in ("asyncpg", "sqlite3") or "asyncpg" in type(failure).__module__

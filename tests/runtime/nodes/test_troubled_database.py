@@ -1,0 +1,116 @@
+"""What callers hear while PostgreSQL is there, and does not do its work: 503 and when to come back.
+
+Each test first sees everything work, and again when the trouble is over.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import asyncpg
+import httpx
+import pytest
+from structlog.testing import capture_logs
+from tests.runtime.nodes.conftest import Nodes
+from tests.runtime.nodes.lives import Life, Shop
+from tests.support.postgres import PostgresServer
+from tests.support.server import Server, serve
+
+from runtime.logs import troubles
+
+ROLE = "zoned_of_the_test"
+
+
+class Struck:
+    """A server that works as a role of its own, in a database of its own, and somebody who uses it."""
+
+    def __init__(self, server: Server, url: str) -> None:
+        self.server, self.url = server, url
+        self.life = Life(Shop(Nodes(server, server, ())))
+
+    def sql(self, *statements: str) -> None:
+        """Run statements as who runs the database."""
+        _run(self.url, *statements)
+
+    def answers(self) -> dict[str, httpx.Response]:
+        """What each surface says now."""
+        life, server = self.life, self.server
+        bearer = {"Authorization": f"Bearer {life.token}"}
+        return {
+            "readyz": httpx.get(f"{server.url}/readyz"),
+            "management": httpx.get(f"{server.url}/zones", headers=server.headers),
+            "exchange": life._exchange(server, life.app, life.token, life.shop.api),
+            "userinfo": httpx.get(f"{life.issuer}/openid/userinfo", headers=bearer),
+            "revoke": httpx.post(f"{life.issuer}/oauth/revoke", data={"token": "x", **life.app.form}),
+            "page": httpx.get(f"{life.issuer}/openid/logout"),
+        }
+
+    def works(self) -> None:
+        """Return when all is well."""
+        deadline = time.monotonic() + 10
+        while failing := {name: answer.text for name, answer in self.answers().items() if answer.is_error}:
+            assert time.monotonic() < deadline, failing
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def struck(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Struck]:
+    url = asyncio.run(postgres.migrated())
+    asyncio.run(postgres._run(f"CREATE ROLE {ROLE} LOGIN"))
+    as_role = url.replace("postgres@", f"{ROLE}@")
+    _run(url, f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {ROLE}")
+    folder = tmp_path_factory.mktemp("struck")
+    with serve(folder, database_url=as_role, log_level="warning") as server:
+        yield Struck(server, as_role)
+    asyncio.run(postgres.drop(url))
+    asyncio.run(postgres._run(f"DROP ROLE {ROLE}"))
+
+
+def _run(url: str, *statements: str) -> None:
+    """Run statements as who runs the database."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url.replace("+asyncpg", "").replace(f"{ROLE}@", "postgres@"))
+        for statement in statements:
+            await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+_ENDING_CONNECTIONS = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{ROLE}'"
+
+
+# What begins, and what ends it.
+TROUBLES = {
+    "out of connections": (
+        f"ALTER ROLE {ROLE} CONNECTION LIMIT 0",
+        f"ALTER ROLE {ROLE} CONNECTION LIMIT -1",
+    ),
+    "not let in": (f"ALTER ROLE {ROLE} NOLOGIN", f"ALTER ROLE {ROLE} LOGIN"),
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.threat("35b")
+def test_a_database_that_takes_no_connections(
+    struck: Struck, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 with Retry-After everywhere, no traceback, and a line now and then instead of one a request."""
+    struck.works()
+    begin, end = TROUBLES[trouble]
+    struck.sql(begin, _ENDING_CONNECTIONS)
+    try:
+        time.sleep(1.1)  # what was read a moment ago counts a moment longer
+        monkeypatch.setattr(troubles, "_told", {})
+        with capture_logs() as logged:
+            heard = [struck.answers() for _ in range(3)]
+    finally:
+        struck.sql(end)
+
+    for each in heard:
+        told = {name: (answer.status_code, "retry-after" in answer.headers) for name, answer in each.items()}
+        assert told == dict.fromkeys(each, (503, True)), told
+    assert [line for line in logged if "exc_info" in line or "failed" in line["event"]] == []
+    assert 1 <= len([line for line in logged if line["event"] == "not available"]) <= 3, logged
+    struck.works()
