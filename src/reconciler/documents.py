@@ -60,6 +60,7 @@ class WriteDocument(TypedDict):
 class ActionDocument(TypedDict):
     """What happens to one object. `reason` is `file:line` of its manifest, or says why without one.
 
+    `moved_from`, `moved_to`: the zone, of what is deleted in one and made anew in another.
     `deleted`: others have deleted what is made again. `write`, in drift alone: who wrote or deleted last.
     """
 
@@ -73,6 +74,8 @@ class ActionDocument(TypedDict):
     protected: NotRequired[bool]
     takes_along: NotRequired[int]
     previous_name: NotRequired[str]
+    moved_from: NotRequired[str]
+    moved_to: NotRequired[str]
     shown_once: NotRequired[bool]
     secret_ends: NotRequired[bool]
     deleted: NotRequired[bool]

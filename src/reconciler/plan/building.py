@@ -1,12 +1,13 @@
 """Builds the plan: match, compare, order."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
-from .comparing import compare, fixed_changes, leaves, same, strange_addresses, value_at
+from .comparing import compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
 from .matching import Match, Matcher
 from .model import Action, FieldChange, Op, Plan, Unmanaged
 from .neighbours import Unresolved
@@ -52,6 +53,7 @@ def build_plan(
     for match in builder.matches:
         builder.settle(match)
     builder.prune()
+    builder.tell_moves()
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -105,6 +107,7 @@ class _Builder:
             if match.deleted is not None
         }
         self._by_local_id = {match.local_id: match for match in self.matches}
+        self._gone_first: frozenset[str] = frozenset()
         self.operations = Operations()
         self.actions: list[Action] = []
         self.refused: list[str] = []
@@ -136,11 +139,12 @@ class _Builder:
         )
 
     def prepare_replacements(self) -> None:
-        """Before a replacement is created, what it replaces goes, and references to that go before it."""
-        replaced = [match for match in self.matches if match.replaced and match.found is not None]
-        if not replaced:
+        """What makes way for something new goes before that is created, and references to it go before it."""
+        replaced = [match.found for match in self.matches if match.replaced and match.found is not None]
+        going = sorted([*replaced, *self._displaced()], key=self._children_first)
+        if not going:
             return
-        gone = frozenset(match.found.id for match in replaced if match.found is not None)
+        self._gone_first = frozenset(entity.id for entity in going)
         # References were resolved while some replacements were not known yet.
         for match in self.matches:
             match.wanted.clear()
@@ -150,12 +154,29 @@ class _Builder:
             record = match.found.ownership if match.found is not None else None
             if match.found is None or match.replaced or record is None or record.owner != self.owner:
                 continue
-            cleared = unlink(match.found, match.manifest.kind, gone)
+            cleared = unlink(match.found, match.manifest.kind, self._gone_first)
             if cleared:
                 self.operations.first.append(_unlinking(match.found, cleared))
-        for match in reversed(replaced):
-            if match.found is not None:
-                self.operations.delete(match.found, first=True)
+        for entity in going:
+            self.operations.delete(entity, first=True)
+
+    def _displaced(self) -> list[Entity]:
+        """What no manifest describes any more and something new is like, where only one can be like that."""
+        taken = {
+            place
+            for match in self.matches
+            if match.new and (place := _place(match.manifest.kind, self._zone_id(match), match.wanted))
+        }
+        found = []
+        for entity in self.pruned() if taken else ():
+            kind = self.kinds.by_name.get(entity.kind)
+            values = {path: value for path, _, value in leaves(kind.wire, entity.spec)} if kind else {}
+            if kind is not None and _place(kind, entity.zone_id, values) in taken:
+                found.append(entity)
+        return found
+
+    def _zone_id(self, match: Match) -> str | None:
+        return (self._zone_pointer(match) or {}).get("id")
 
     def settle(self, match: Match) -> None:
         """The action that one manifest needs, if any."""
@@ -299,17 +320,18 @@ class _Builder:
             write=_write_of(match, changes, self.index.gone_by_id),
         )
 
-    def prune(self) -> None:
-        """Delete what this owner manages and no manifest describes any more; children first."""
-        order = {kind.name: kind.order for kind in self.kinds.ordered}
+    def pruned(self) -> list[Entity]:
+        """What this owner manages and no manifest describes any more; children first."""
         gone = [entity for entity in self.index.owned.values() if entity.id not in self.matcher.taken]
-        gone.sort(
-            key=lambda each: (
-                -order.get(each.kind, 0),
-                each.zone or "",
-                each.ownership.name if each.ownership else "",
-            )
-        )
+        return sorted(gone, key=self._children_first)
+
+    def _children_first(self, entity: Entity) -> tuple[int, str, str]:
+        kind, record = self.kinds.by_name.get(entity.kind), entity.ownership
+        return -(kind.order if kind else 0), entity.zone or "", record.name if record else ""
+
+    def prune(self) -> None:
+        """Delete what this owner manages and no manifest describes any more."""
+        gone = self.pruned()
         gone_ids = {entity.id for entity in gone}
         for entity in gone:
             record = entity.ownership
@@ -319,7 +341,8 @@ class _Builder:
                 for each in self.index.in_zone.get(entity.id, ())
                 if each.id not in gone_ids and each.owner_type != "platform"
             ]
-            self.operations.delete(entity)
+            if entity.id not in self._gone_first:
+                self.operations.delete(entity)
             kind = self.kinds.by_name.get(entity.kind)
             old = leaves(kind.wire, entity.spec) if kind else ()
             self.actions.append(
@@ -341,6 +364,19 @@ class _Builder:
                     secret_ends=kind is not None and kind.shows_once(entity.spec),
                 )
             )
+
+    def tell_moves(self) -> None:
+        """Say of what is created in one zone and deleted in another that it is the same to git."""
+        gone: dict[tuple[str, str], list[int]] = defaultdict(list)
+        made: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for index, action in enumerate(self.actions):
+            if action.zone is not None and action.op in (Op.DELETE, Op.CREATE):
+                (gone if action.op is Op.DELETE else made)[action.kind, action.name].append(index)
+        for place in gone.keys() & made.keys():
+            if len(gone[place]) == len(made[place]) == 1:
+                old, new = gone[place][0], made[place][0]
+                self.actions[old] = replace(self.actions[old], moved_to=self.actions[new].zone)
+                self.actions[new] = replace(self.actions[new], moved_from=self.actions[old].zone)
 
     def unmanaged(self) -> tuple[Unmanaged, ...]:
         """What is in the zones of these manifests and in no configuration."""
@@ -420,6 +456,16 @@ def _is_undelivered(match: Match) -> bool:
     if found is None or found.ownership is None or match.foreign is not None or match.released:
         return False
     return found.ownership.undelivered and match.manifest.kind.shows_once(found.spec)
+
+
+def _place(
+    kind: Kind, zone_id: str | None, values: Mapping[str, Any]
+) -> tuple[str, str | None, bytes | str] | None:
+    """What only one entity can have that never changes; None for kinds whose handles can change hands."""
+    if kind.handle is None:
+        return kind.name, zone_id, identity(kind, values)
+    handle = values.get(kind.handle) if kind.leaf(kind.handle).fixed else None
+    return (kind.name, zone_id, handle) if isinstance(handle, str) else None
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -75,6 +75,20 @@ def same(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
     return one == other or bool(normal(shape, one, text=text) == normal(shape, other, text=text))
 
 
+def identity(kind: Kind, values: Mapping[str, Any]) -> bytes:
+    """What makes an entity of a kind without handles what it is: its members that cannot change.
+
+    Args:
+        values: leaf path -> value on the wire.
+    """
+    fixed = [
+        (path, value)
+        for path, each in sorted(values.items())
+        if (shape := kind.leaf(path)).fixed and (value := normal(shape, each)) is not None
+    ]
+    return orjson.dumps(fixed, option=orjson.OPT_SORT_KEYS)
+
+
 def compare(
     kind: Kind,
     wanted: Mapping[str, Any],

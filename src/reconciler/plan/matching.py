@@ -1,14 +1,16 @@
 """Finds for every manifest the entity it describes, and turns its spec into what the management API takes."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, Tombstone
 from reconciler.kinds.values import Key
 
-from .comparing import leaves
+from .assigning import Cost, assign
+from .comparing import identity, leaves, same, value_at
 from .neighbours import Neighbours, Unresolved
 
 
@@ -64,6 +66,9 @@ class Match:
         return {"local_id": self.local_id}
 
 
+_LATER = {"later": True}  # what nothing has that is on the server
+
+
 class Index:
     """The snapshot's entities by what they are looked up by; made once, in one pass."""
 
@@ -109,15 +114,15 @@ class Matcher:
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
-        self.problems: list[str] = []
+        self._identities: dict[tuple[str | None, str], dict[bytes, list[Entity]]] = {}
         ordered = sorted(manifests, key=lambda each: (each.kind.order, each.zone or "", each.name))
         self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
-        for number, manifest in enumerate(ordered, 1):
-            match = Match(manifest, local_id=f"{manifest.kind.name.lower()}-{number}")
-            match.handle = manifest.handle
-            match.released = bool(manifest.lifecycle.get("release"))
-            self._find(match)
-            self.matches[manifest.key] = match
+        made = [Match(each, local_id=f"{each.kind.name.lower()}-{n}") for n, each in enumerate(ordered, 1)]
+        for match in made:
+            match.handle = match.manifest.handle
+            match.released = bool(match.manifest.lifecycle.get("release"))
+        for _, siblings in groupby(made, key=lambda each: (each.manifest.kind.order, each.key.zone)):
+            self._find_all(list(siblings))
 
     def _zone_id(self, manifest: Manifest) -> str | None:
         """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
@@ -136,27 +141,100 @@ class Matcher:
         match = self.matches.get(Key(None, "Zone", name))
         return match.pointer if match is not None else {"id": self.neighbours.zone(name).id}
 
-    def _find(self, match: Match) -> None:
-        manifest, kind = match.manifest, match.manifest.kind.name
-        zone_id = self._zone_id(manifest)
-        if zone_id == "":
-            match.deleted = self._tombstone(manifest, self._former_zone_id(manifest))
-            return
-        found = self.index.owned.get((zone_id, kind, manifest.name))
-        if found is None:
-            for name in manifest.lifecycle.get("previous_names", ()):
-                found = self.index.owned.get((zone_id, kind, name))
-                if found is not None and found.id not in self.taken:
-                    match.previous_name = name
-                    break
-                found = None
-        if found is None and match.handle is not None:
-            found = self._by_handle(match, zone_id)
-        if found is None or match.adopted:
-            match.deleted = self._tombstone(manifest, zone_id)
-        if found is not None:
-            match.found = found
-            self.taken.add(found.id)
+    def _find_all(self, siblings: Sequence[Match]) -> None:
+        """Find the entities of the manifests of one kind in one zone, or of one kind without zones."""
+        zone_id = self._zone_id(siblings[0].manifest)
+        by_name = self._by_names(siblings, zone_id) if zone_id != "" else {}
+        for match in siblings:
+            self.matches[match.key] = match
+            match.found = by_name.get(match.key.name)
+            if match.found is not None:
+                self.taken.add(match.found.id)
+        for match in siblings:
+            if zone_id == "":
+                match.deleted = self._tombstone(match.manifest, self._former_zone_id(match.manifest))
+                continue
+            if match.found is None and match.handle is not None:
+                match.found = self._by_handle(match, zone_id)
+            elif match.found is None and match.manifest.kind.handle is None:
+                match.found = self._by_identity(match, zone_id)
+            if match.found is None or match.adopted:
+                match.deleted = self._tombstone(match.manifest, zone_id)
+            if match.found is not None:
+                self.taken.add(match.found.id)
+
+    def _by_names(self, siblings: Sequence[Match], zone_id: str | None) -> dict[str, Entity]:
+        """Manifest name -> the entity that has this name in its record, or one of its previous names.
+
+        Names may have been exchanged, rotated or passed on: as many manifests as possible get an entity, and
+        those that fit best: with what cannot change, then with what they are called, then with the rest of
+        what they say. So what has been renamed keeps its entity, and what is as git says stays as it is.
+        """
+        kind = siblings[0].manifest.kind.name
+        candidates: dict[str, list[str]] = {}
+        for match in siblings:
+            said = dict.fromkeys([match.key.name, *match.manifest.lifecycle.get("previous_names", ())])
+            candidates[match.key.name] = [name for name in said if (zone_id, kind, name) in self.index.owned]
+        wanted = Counter(name for names in candidates.values() for name in names)
+        offers: dict[str, dict[str, Cost]] = {}
+        chosen: dict[str, str] = {}
+        for match in siblings:
+            names = candidates[match.key.name]
+            if len(names) == 1 and wanted[names[0]] == 1:
+                chosen[match.key.name] = names[0]
+            elif names:
+                offers[match.key.name] = {
+                    name: (*self._misfit(match, self.index.owned[zone_id, kind, name]), place)
+                    for place, name in enumerate(names)
+                }
+        chosen.update(assign(offers))
+        for match in siblings:
+            if (name := chosen.get(match.key.name, match.key.name)) != match.key.name:
+                match.previous_name = name
+        return {new: self.index.owned[zone_id, kind, name] for new, name in chosen.items()}
+
+    def _misfit(self, match: Match, entity: Entity) -> tuple[int, int]:
+        """How much an entity differs from a manifest: in what makes it what it is, and in the rest.
+
+        It is what it is by the members that cannot change, and by the handle where the manifest says one.
+        """
+        kind, differing = match.manifest.kind, [0, 0]
+        handle, texts = kind.handle_of(match.manifest.spec), frozenset(kind.files.values())
+        for path, value in self._known(match).items():
+            shape = kind.leaf(path)
+            if not same(shape, value, value_at(entity.spec, path), text=path in texts):
+                differing[0 if shape.fixed or path == handle else 1] += 1
+        return differing[0], differing[1]
+
+    def _known(self, match: Match) -> dict[str, Any]:
+        """Leaf path -> value on the wire, while what comes later is not matched; secrets apart."""
+        manifest, kind = match.manifest, match.manifest.kind
+        known: dict[str, Any] = {}
+        handle = kind.handle_of(manifest.spec)
+        if handle is not None and match.handle is not None and kind.leaf(handle).fixed:
+            known[handle] = match.handle
+        for path, shape, value in leaves(kind.spec, manifest.spec):
+            above, dot, name = path.rpartition(".")
+            if shape.secret:
+                continue
+            try:
+                known[f"{above}{dot}{shape.wire_name(name)}"] = self._value(match, shape, value)
+            except (KeyError, Unresolved):
+                known[f"{above}{dot}{shape.wire_name(name)}"] = _LATER
+        return known
+
+    def _by_identity(self, match: Match, zone_id: str | None) -> Entity | None:
+        """Of a kind without handles: the entity that is the same in all that cannot change."""
+        kind = match.manifest.kind
+        if (zone_id, kind.name) not in self._identities:
+            found: dict[bytes, list[Entity]] = defaultdict(list)
+            for entity in self.index.in_zone.get(zone_id or "", ()):
+                if entity.kind == kind.name:
+                    spec = {path: value for path, _, value in leaves(kind.wire, entity.spec)}
+                    found[identity(kind, spec)].append(entity)
+            self._identities[zone_id, kind.name] = found
+        same_one = self._identities[zone_id, kind.name].get(identity(kind, self._known(match)), ())
+        return self._unmanaged(match, same_one)
 
     def _tombstone(self, manifest: Manifest, zone_id: str | None) -> Tombstone | None:
         if manifest.lifecycle.get("release"):
@@ -172,8 +250,11 @@ class Matcher:
 
     def _by_handle(self, match: Match, zone_id: str | None) -> Entity | None:
         """An entity of that handle which nobody manages; another owner's is noted."""
-        manifest = match.manifest
-        for entity in self.index.by_handle.get((zone_id, manifest.kind.name, match.handle or ""), ()):
+        place = (zone_id, match.manifest.kind.name, match.handle or "")
+        return self._unmanaged(match, self.index.by_handle.get(place, ()))
+
+    def _unmanaged(self, match: Match, candidates: Iterable[Entity]) -> Entity | None:
+        for entity in candidates:
             if entity.owner_type == "platform" or entity.id in self.taken:
                 continue
             if match.released:
@@ -232,15 +313,18 @@ class Matcher:
             below = shape.members.get(name)
             if below is None:
                 wire[name] = value
-            elif below.ref is not None:
-                wire[below.ref.field] = self._reference(match, below.ref, value)
             elif below.nested and isinstance(value, dict):
                 wire[name] = self._wire(match, below, value)
-            elif below.items is not None and below.items.address:
-                wire[name] = [self._address(each) for each in value]
             else:
-                wire[name] = self._address(value) if below.address else value
+                wire[below.wire_name(name)] = self._value(match, below, value)
         return wire
+
+    def _value(self, match: Match, shape: Shape, value: Any) -> Any:
+        if shape.ref is not None:
+            return self._reference(match, shape.ref, value)
+        if shape.items is not None and shape.items.address:
+            return [self._address(each) for each in value]
+        return self._address(value) if shape.address else value
 
     def _reference(self, match: Match, ref: Ref, value: Any) -> Any:
         if ref.many:

@@ -88,6 +88,7 @@ class Action:
         protected: it may not be deleted or replaced.
         takes_along: how many entities that this owner does not manage go with it.
         previous_name: the manifest's name before a rename.
+        moved_from, moved_to: the other zone, of what is deleted in one and created in another: nothing moves.
         shown_once: creating it answers a secret that is never shown again.
         secret_ends: the secret that it had stops working.
         deleted: others have deleted what is created or adopted again.
@@ -105,6 +106,8 @@ class Action:
     protected: bool = False
     takes_along: int = 0
     previous_name: str | None = None
+    moved_from: str | None = None
+    moved_to: str | None = None
     shown_once: bool = False
     secret_ends: bool = False
     deleted: bool = False
@@ -125,6 +128,8 @@ class Action:
             "protected": self.protected,
             "takes_along": self.takes_along,
             "previous_name": self.previous_name,
+            "moved_from": self.moved_from,
+            "moved_to": self.moved_to,
             "shown_once": self.shown_once,
             "secret_ends": self.secret_ends,
             "deleted": self.deleted,
@@ -370,6 +375,8 @@ def _read_action(content: Mapping[str, Any]) -> Action:
         protected=content.get("protected", False),
         takes_along=content.get("takes_along", 0),
         previous_name=content.get("previous_name"),
+        moved_from=content.get("moved_from"),
+        moved_to=content.get("moved_to"),
         shown_once=content.get("shown_once", False),
         secret_ends=content.get("secret_ends", False),
         deleted=content.get("deleted", False),

@@ -138,6 +138,10 @@ def _counted(number: int, sort: str) -> str:
 def _notes(action: Action) -> Iterator[str]:
     if action.previous_name:
         yield f"was {action.previous_name}"
+    if action.moved_from:
+        yield f"moved from zone {action.moved_from}: made anew, as another object"
+    if action.moved_to:
+        yield f"moved to zone {action.moved_to}: nothing of it goes there, neither id and secrets nor grants"
     if action.takes_along:
         objects = "object" if action.takes_along == 1 else "objects"
         yield f"takes along {action.takes_along:,} {objects} of others"

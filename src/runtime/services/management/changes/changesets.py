@@ -276,6 +276,7 @@ async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) 
     await _finish(steps.extras.remaining(), steps.extras.finish)
     await steps.extras.refresh_active_sets()
     await _finish(steps.removals(), steps.remove)
+    await _finish(steps.named(), steps.require_name)
     if problems := await steps.names.problems():
         raise wrong(problems)
     await steps.owners.flush(steps.unit, base=changeset.base_revision)

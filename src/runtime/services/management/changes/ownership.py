@@ -27,11 +27,11 @@ class Owners:
     owner: str
     source: Mapping[str, Any]
     _records: dict[Key, Record] = field(default_factory=dict)
-    _names: dict[tuple[str | None, str, str], str] = field(default_factory=dict)
     _new: dict[Key, Record] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
     _protected: dict[Key, Record] = field(default_factory=dict)
     _secrets: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # kind, entity -> what was written
+    _named: dict[tuple[str | None, str, str], list[Key]] = field(default_factory=dict)
 
     async def load(self, unit: Unit, operations: Sequence[Operation]) -> None:
         """Look up the records of all entities and all names that the operations mention, kind by kind."""
@@ -48,18 +48,12 @@ class Owners:
         kinds = {name: BY_NAME[name] for name in ids.keys() | names.keys()}
         for name, kind in kinds.items():
             found = await storage.of_entities(unit.conn, unit.organization_id, kind, ids.get(name, ()))
-            for record in found.values():
-                self._remember(record)
-            for record in await storage.with_names(
+            called = await storage.with_names(
                 unit.conn, unit.organization_id, kind, names.get(name, ()), owner=self.owner
-            ):
-                self._remember(record)
+            )
+            for record in (*found.values(), *called):
+                self._records[record.kind, record.entity_id] = record
         unit.owners.update((key, record.owner) for key, record in self._records.items())
-
-    def _remember(self, record: Record) -> None:
-        self._records[record.kind, record.entity_id] = record
-        if record.owner == self.owner:  # a name is its owner's: another may have the same
-            self._names[record.zone_id, record.kind, record.name] = record.entity_id
 
     def of(self, kind: Kind, entity_id: str) -> Record | None:
         """The record of an entity as it stands after the operations so far."""
@@ -97,24 +91,27 @@ class Owners:
                 f" release it there before you {to} it"
             )
 
-    async def require_name(
-        self, unit: Unit, kind: Kind, zone_id: str | None, name: str, entity_id: str | None
-    ) -> None:
-        """Raise Conflict when another entity of the kind has that name in git."""
-        holder = self._names.get((zone_id, kind.name, name))
-        if holder is None or holder == entity_id:
+    async def require_name(self, unit: Unit, kind: Kind, entity_id: str) -> None:
+        """Raise Conflict when another entity of the kind has the same name in git; after all operations."""
+        record = self.of(kind, entity_id)
+        if record is None:
             return
-        key = (kind.name, holder)
-        record = self.of(kind, holder)
-        if record is None or record.name != name:
-            return
-        if key not in self._new:  # it may have gone with something that was deleted just now
-            found = await storage.of_entities(unit.conn, unit.organization_id, kind, [holder])
-            if holder not in found:
-                return
-        raise Conflict(
-            f"the name `{name}` is that of {kind.name} `{holder}` in the manifests of `{self.owner}`"
-        )
+        if not self._named:
+            for key, each in {**self._records, **self._new}.items():
+                stands = key in self._new or key not in self._gone
+                if stands and each.owner == self.owner:  # a name is its owner's: another may have the same
+                    self._named.setdefault((each.zone_id, each.kind, each.name), []).append(key)
+        for key in self._named[record.zone_id, record.kind, record.name]:
+            if key == (kind.name, entity_id):
+                continue
+            if key not in self._new:  # it may have gone with something that was deleted
+                found = await storage.of_entities(unit.conn, unit.organization_id, kind, [key[1]])
+                if key[1] not in found:
+                    continue
+            raise Conflict(
+                f"the name `{record.name}` is that of {kind.name} `{key[1]}`"
+                f" in the manifests of `{self.owner}`"
+            )
 
     async def refuse_losses(self, unit: Unit, kind: Kind, entity_id: str) -> None:
         """Raise Conflict when the deletion of an entity has taken something protected along."""
@@ -136,24 +133,13 @@ class Owners:
 
     def put(self, record: Record) -> None:
         """Leave this record behind, in place of the one the entity has."""
-        key = (record.kind, record.entity_id)
-        if (previous := self._new.get(key) or self._records.get(key)) is not None:
-            self._free(previous)
-        self._new[key] = record
-        self._names[record.zone_id, record.kind, record.name] = record.entity_id
+        self._new[record.kind, record.entity_id] = record
 
     def drop(self, kind: Kind, entity_id: str) -> None:
         """Leave no record of an entity behind."""
         key = (kind.name, entity_id)
-        if (previous := self.of(kind, entity_id)) is not None:
-            self._free(previous)
         self._new.pop(key, None)
         self._gone.add(key)
-
-    def _free(self, record: Record) -> None:
-        place = (record.zone_id, record.kind, record.name)
-        if self._names.get(place) == record.entity_id:
-            del self._names[place]
 
     def claim(
         self,

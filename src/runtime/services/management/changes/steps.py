@@ -58,6 +58,7 @@ class Steps:
     standing: Mapping[tuple[str, str], Standing]
     _own: set[str] = field(default_factory=set)
     _last: list[Later] = field(default_factory=list)
+    _named: list[Later] = field(default_factory=list)
     _found: dict[tuple[str, str], entity_specs.Extras] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,6 +73,7 @@ class Steps:
         if operation.op == "create":
             target = await self._create(index, operation, kind)
             self.names.note(index, operation, kind, target, None)
+            self._named.append(Later(index, operation, kind, target, {}))
             return target
         target = self._target(operation, kind)
         self.names.note(index, operation, kind, target, self.standing.get((kind.name, target.id)))
@@ -82,6 +84,8 @@ class Steps:
             await self._delete(index, operation, kind, target)
         else:
             await self._keep_record(operation, kind, target)
+        if operation.name is not None and operation.op in ("update", "adopt", "rename"):
+            self._named.append(Later(index, operation, kind, target, {}))
         return target
 
     async def _require_change(self, operation: Operation, kind: Kind, target: Target) -> None:
@@ -140,7 +144,6 @@ class Steps:
             raise ValidationFailed("a create needs the `name` it has in git")
         self._references.require_new(operation.local_id)
         zone_id = self._references.zone_id(operation, kind)
-        await self.owners.require_name(unit, kind, zone_id, operation.name, None)
         parts = await self._parts(index, operation, kind, None)
         if kind is ROLE_ASSIGNMENT:
             made: Entity = await self._assign(str(zone_id), parts.extras)
@@ -185,8 +188,6 @@ class Steps:
         unit = self.unit
         if target.id not in self._own:
             self._may_change(operation, kind, target)
-            if operation.name is not None:
-                await self.owners.require_name(unit, kind, target.zone_id, operation.name, target.id)
         parts = await self._parts(index, operation, kind, target)
         changed: Entity | None = None
         if patch := {**parts.body, **parts.cleared}:
@@ -263,7 +264,6 @@ class Steps:
         else:
             if operation.name is None:
                 raise ValidationFailed("a rename needs the new `name`")
-            await self.owners.require_name(self.unit, kind, target.zone_id, operation.name, target.id)
             self.owners.rename(record, operation.name)
         await self._record(operation.op, kind, target, operation.name or record.name)
 
@@ -273,6 +273,14 @@ class Steps:
         await self.unit.record(f"ownership.{what}", kind.name, target.id, zone_id, before=None, after=after)
 
     # --- the end
+
+    def named(self) -> list[Later]:
+        """What was given a name in git: names are unique when a changeset ends, not in the middle of it."""
+        return self._named
+
+    async def require_name(self, later: Later) -> None:
+        """Raise Conflict when two entities have ended up with the same name."""
+        await self.owners.require_name(self.unit, later.kind, later.target.id)
 
     def removals(self) -> list[Later]:
         """What is archived last of all: sets before the policies in them."""

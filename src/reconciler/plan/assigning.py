@@ -1,0 +1,94 @@
+"""Who gets what when several want the same: as many as possible get something, at the least cost."""
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeVar
+
+W = TypeVar("W", bound=Hashable)
+O = TypeVar("O", bound=Hashable)  # noqa: E741 - what is offered
+Cost = tuple[int, ...]  # compared from the left; all of one length
+
+
+def assign(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
+    """Each who wants something -> what it gets; no two get the same, and whoever gets nothing is left out.
+
+    As many as possible get something, and of all ways to do that it is one of least cost. The same input, in
+    the same order, gives the same answer.
+
+    Args:
+        offers: who wants something -> what it could get, and what that would cost.
+    """
+    found: dict[W, O] = {}
+    for component in _components(offers):
+        found.update(_assigned({each: offers[each] for each in component}))
+    return found
+
+
+def _components(offers: Mapping[W, Mapping[O, Cost]]) -> Iterator[list[W]]:
+    """Those who compete, directly or through others."""
+    wanted_by: dict[O, list[W]] = {}
+    for each, offered in offers.items():
+        for one in offered:
+            wanted_by.setdefault(one, []).append(each)
+    seen: set[W] = set()
+    for first in offers:
+        if first in seen:
+            continue
+        seen.add(first)
+        component, waiting = [], deque([first])
+        while waiting:
+            each = waiting.popleft()
+            component.append(each)
+            for one in offers[each]:
+                rivals = [rival for rival in wanted_by.pop(one, ()) if rival not in seen]
+                seen.update(rivals)
+                waiting.extend(rivals)
+        yield component
+
+
+def _assigned(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
+    """Successive cheapest augmenting paths: after each, what is assigned costs least for so many."""
+    given: dict[O, W] = {}
+    while (path := _cheapest_path(offers, given)) is not None:
+        given.update({one: each for each, one in path})
+    return {each: one for one, each in given.items()}
+
+
+def _cheapest_path(offers: Mapping[W, Mapping[O, Cost]], given: Mapping[O, W]) -> list[tuple[W, O]] | None:
+    """Who gets what anew, so that one more has something; None when nobody else can. Bellman-Ford."""
+    has = {each: one for one, each in given.items()}
+    reached: dict[W, Cost] = {}
+    last: dict[O, W] = {}  # what would go to whom on the way
+    best: dict[O, Cost] = {}
+    for each in offers:
+        if each not in has:
+            reached[each] = ()
+    waiting = deque(reached)
+    while waiting:
+        each = waiting.popleft()
+        for one, cost in offers[each].items():
+            if has.get(each) == one:
+                continue
+            so_far = _sum(reached[each], cost)
+            if one in best and best[one] <= so_far:
+                continue
+            best[one], last[one] = so_far, each
+            rival = given.get(one)
+            if rival is not None:
+                reached[rival] = _sum(so_far, tuple(-part for part in offers[rival][one]))
+                if rival not in waiting:
+                    waiting.append(rival)
+    free = [one for one in best if one not in given]
+    if not free:
+        return None
+    path, at = [], min(free, key=lambda one: best[one])
+    while True:
+        each = last[at]
+        path.append((each, at))
+        if each not in has:
+            return path
+        at = has[each]
+
+
+def _sum(one: Cost, other: Cost) -> Cost:
+    return tuple(a + b for a, b in zip(one, other, strict=True)) if one else other
