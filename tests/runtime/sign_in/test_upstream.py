@@ -17,8 +17,10 @@ from tests.runtime.sign_in.federation import (
     users_of,
 )
 from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site, assert_page, claims
+from tests.support.applying import Git, create, ref
 
 from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
+from runtime.storage.sql import roots
 from runtime.storage.sql.tables import METADATA
 
 ADA = {"email": "ada@acme.example", "email_verified": True, "name": "Ada", "upn": "ada.lovelace"}
@@ -187,6 +189,34 @@ class TestForeignProvider:
         assert isinstance(sign_in(browser, site.app(zone), sub), Answer)
 
         assert site.run(count()) == int(joined)
+
+    @pytest.mark.parametrize(("sub", "given"), [("ada", True), ("mallory", False)])
+    @pytest.mark.parametrize("known", [False, True])
+    def test_roles_wait_for_a_verified_address(
+        self, site: Site, browser: Browser, foreign: Foreign, sub: str, given: bool, known: bool
+    ) -> None:
+        """A role that git gives to an address is for whoever has it, new to the zone or not."""
+        zone = federated(site, foreign.issuer)
+        client = site.app(zone)
+        if known:
+            assert isinstance(sign_in(Browser(), client, sub), Answer)
+        role = create("Role", "auditor", zone.id)
+        to_ada = create(
+            "RoleAssignment",
+            "ada",
+            zone.id,
+            role_id=ref("Role", "auditor"),
+            principal={"user": "Ada@acme.example"},
+        )
+        site.run(Git(site.company).apply(role, to_ada))
+        assert isinstance(sign_in(browser, client, sub), Answer)
+        (user,) = users_of(site, zone)
+
+        async def roles() -> tuple[str, ...]:
+            async with site.parts.database.reading() as conn:
+                return (await roots.memberships(conn, zone.id, user.id)).roles
+
+        assert site.run(roles()) == (("auditor",) if given else ())
 
     @pytest.mark.standard("RFC 9470")
     @pytest.mark.parametrize(

@@ -392,7 +392,7 @@ async def detach_provider(conn: AsyncConnection, *, zone_id: str, provider_id: s
 # --- role assignments
 
 
-async def find_assignment(
+async def find_assignments(
     conn: AsyncConnection,
     *,
     zone_id: str,
@@ -400,10 +400,13 @@ async def find_assignment(
     principal_id: str,
     role_id: str,
     scope: tuple[str, str] | None,
-) -> str | None:
-    """The id of that assignment, with exactly that scope (type, id) or without any."""
+) -> list[str]:
+    """The ids of the assignments of that role, with exactly that scope (type, id) or without any.
+
+    There are two where somebody was given a role besides the one that waited for their address.
+    """
     scope_type, scope_id = scope or (None, None)
-    found: str | None = await conn.scalar(
+    found = await conn.scalars(
         select(_assignments.c.id).where(
             _assignments.c.zone_id == zone_id,
             _assignments.c.principal_type == principal_type,
@@ -413,4 +416,4 @@ async def find_assignment(
             _assignments.c.scope_id.is_not_distinct_from(scope_id),
         )
     )
-    return found
+    return list(found)

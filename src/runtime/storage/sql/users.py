@@ -11,7 +11,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.role import User
-from runtime.domain.kinds.values import UserStatus
+from runtime.domain.kinds.values import PrincipalType, UserStatus
 from runtime.storage.sql import entities
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -20,6 +20,7 @@ _providers = TABLES["Provider"]
 _credentials = METADATA.tables["user_credentials"]
 _invitees = METADATA.tables["group_invitees"]
 _members = METADATA.tables["group_members"]
+_assignments = TABLES["RoleAssignment"]
 _internals = METADATA.tables["zone_internals"]
 
 
@@ -200,10 +201,14 @@ async def change(conn: AsyncConnection, user: User, **values: Any) -> None:
 
 
 async def bind_invitations(conn: AsyncConnection, user: User, *, now: datetime) -> int:
-    """Turn pending memberships of the user's address into memberships; how many there were.
+    """Turn what waits for the user's address into memberships and roles of theirs; how many there were.
 
     Only for a verified address: whoever can claim any address would otherwise join any group.
     """
+    return await _join_groups(conn, user, now) + await _take_roles(conn, user)
+
+
+async def _join_groups(conn: AsyncConnection, user: User, now: datetime) -> int:
     pending = list(
         await conn.scalars(
             delete(_invitees)
@@ -227,6 +232,20 @@ async def bind_invitations(conn: AsyncConnection, user: User, *, now: datetime) 
             ],
         )
     return len(wanted)
+
+
+async def _take_roles(conn: AsyncConnection, user: User) -> int:
+    """What was given to the user's address is theirs."""
+    taken = await conn.execute(
+        update(_assignments)
+        .where(
+            _assignments.c.zone_id == user.zone_id,
+            _assignments.c.principal_type == PrincipalType.USER.value,
+            _assignments.c.principal_id == user.email.lower(),
+        )
+        .values(principal_id=user.id)
+    )
+    return int(taken.rowcount)
 
 
 async def lock_zone(conn: AsyncConnection, zone_id: str) -> None:

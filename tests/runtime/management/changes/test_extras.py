@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from tests.support.applying import Git, app, create, on, ref, update
 
-from runtime.domain.errors import ValidationFailed
+from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
+from runtime.storage.sql import roots
 
 PERMIT = "permit(principal, action, resource);"
 FORBID = "forbid(principal, action, resource);"
@@ -28,19 +29,38 @@ async def test_members_join_once_they_are_known(git: Git, zone: str) -> None:
     assert len(await git.rows("group_members")) == 0
 
 
-async def test_role_of_a_user(git: Git, zone: str) -> None:
-    """A user is named by address, and must be known to the zone."""
-    there = await git.company.run(ZONE, Verb.RETRIEVE, {}, zone)
+def _given(zone: str, address: str = "Ann@example.org") -> tuple[dict[str, Any], dict[str, Any]]:
+    """A role, and that it is given to an address."""
     role = create("Role", "auditor", zone)
-    given = create(
-        "RoleAssignment", "x", zone, role_id=ref("Role", "auditor"), principal={"user": "ann@example.org"}
-    )
-    with pytest.raises(ValidationFailed, match="nobody with the verified address"):
-        await git.apply(role, given)
-    await git.company.user(there, "ann@example.org")
-    await git.apply(role, given)
+    principal = {"user": address}
+    return role, create("RoleAssignment", "x", zone, role_id=ref("Role", "auditor"), principal=principal)
+
+
+async def test_role_of_a_user(git: Git, zone: str) -> None:
+    """A user is named by address."""
+    ann = await git.company.user(await git.company.run(ZONE, Verb.RETRIEVE, {}, zone), "ann@example.org")
+    await git.apply(*_given(zone))
     found = await git.found("RoleAssignment", "x")
     assert found["spec"]["principal"] == {"user": "ann@example.org"}
+    assert [row["principal_id"] for row in await git.rows("role_assignments")][-1] == ann.id
+    await git.apply(on("delete", "RoleAssignment", found["id"]))
+    assert await git.names("RoleAssignment") == set()
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_role_waits_for_its_user(git: Git, zone: str, known: bool) -> None:
+    """Who has the address one day gets the role; until then, and while it is not verified, nobody does."""
+    there = await git.company.run(ZONE, Verb.RETRIEVE, {}, zone)
+    ann = await git.company.user(there, "ann@example.org", verified=False) if known else None
+    await git.apply(*_given(zone))
+    found = await git.found("RoleAssignment", "x")
+    assert found["spec"]["principal"] == {"user": "ann@example.org"}
+    if ann is not None:
+        async with git.company.parts.database.reading() as conn:
+            assert (await roots.memberships(conn, zone, ann.id)).roles == ()
+    again = {"role_id": git.id("Role", "auditor"), "principal": {"user": "ANN@example.org"}}
+    with pytest.raises(Conflict, match="assigned already"):
+        await git.apply(create("RoleAssignment", "y", zone, **again))
     await git.apply(on("delete", "RoleAssignment", found["id"]))
     assert await git.names("RoleAssignment") == set()
 

@@ -14,7 +14,6 @@ from runtime.domain.kinds import (
     POLICY,
     POLICY_SET,
     ROLE_ASSIGNMENT,
-    USER,
     ZONE,
     Entity,
     Kind,
@@ -36,7 +35,6 @@ from runtime.services.management.people import assignments
 from runtime.services.management.policies import deciding
 from runtime.services.management.unit import Unit
 from runtime.services.management.zones import credentials
-from runtime.storage.sql import directory
 from runtime.storage.sql.changes import Standing
 
 # Deleting one of these waits until everything else is done: what replaces it must be at work by then.
@@ -168,19 +166,9 @@ class Steps:
             raise ValidationFailed.of("principal", "names exactly one of a group, an application and a user")
         (name, value), parents = next(iter(given.items())), {"zone_id": zone_id}
         if name == "user":
-            holder, value = assignments.HOLDERS[USER.name], await self._user(zone_id, value)
-        else:
-            holder = assignments.HOLDERS[(GROUP if name == "group_id" else APPLICATION).name]
+            return await assignments.assign_to_address(self.unit, parents, value, extras["role_id"])
+        holder = assignments.HOLDERS[(GROUP if name == "group_id" else APPLICATION).name]
         return await assignments.assign(self.unit, holder, parents, value, {"role_id": extras["role_id"]})
-
-    async def _user(self, zone_id: str, email: str) -> str:
-        known = await directory.users_by_email(self.unit.conn, [email.lower()], zone_id=zone_id)
-        verified = [user_id for user_id, _, is_verified in known if is_verified]
-        if not verified:
-            raise ValidationFailed.of(
-                "principal.user", f"nobody with the verified address `{email}` is known to the zone yet"
-            )
-        return verified[0]
 
     # --- update, adopt
 

@@ -65,6 +65,27 @@ async def assign(
     Raises: NotFound for an unknown role, ValidationFailed for a scope that may not be, Conflict.
     """
     scope = await _scope(unit, holder, parents, principal_id, Verb.CREATE)
+    return await _give(unit, holder, scope, principal_id, body)
+
+
+async def assign_to_address(unit: Unit, parents: Parents, email: str, role_id: str) -> RoleAssignment:
+    """Give a role to whoever has that verified address, now or one day.
+
+    Until then the assignment names the address where others name a user, and gives nobody anything.
+    Raises: NotFound for an unknown role, Conflict.
+    """
+    scope = await entities.scope_of(unit, USERS.kind, parents)
+    entities.require(unit, USERS.subject, Verb.CREATE, scope)
+    await unit.revision()
+    address = email.lower()
+    known = await directory.users_by_email(unit.conn, [address], zone_id=scope["zone_id"])
+    verified = [user_id for user_id, _, is_verified in known if is_verified]
+    return await _give(unit, USERS, scope, (verified or [address])[0], {"role_id": role_id})
+
+
+async def _give(
+    unit: Unit, holder: Holder, scope: Mapping[str, str], principal_id: str, body: Mapping[str, Any]
+) -> RoleAssignment:
     role = await _role(unit, scope, body)
     limit = await _limit(unit, scope["zone_id"], role, body.get("scope_type"), body.get("scope_id"))
     revision = await unit.revision()
@@ -105,9 +126,12 @@ async def revoke(
     scope = await _scope(unit, holder, parents, principal_id, Verb.DELETE)
     await unit.revision()
     found = await _find(unit, scope["zone_id"], holder, principal_id, role_id, limit)
-    if found is None:
+    if not found:
         raise NotFound(f"there is no Role `{role_id}`")
-    await revoke_assignment(unit, await storage.get(unit.conn, ROLE_ASSIGNMENT, found, within=scope))
+    for assignment_id in found:
+        await revoke_assignment(
+            unit, await storage.get(unit.conn, ROLE_ASSIGNMENT, assignment_id, within=scope)
+        )
 
 
 async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
@@ -175,8 +199,8 @@ async def _find(
     principal_id: str,
     role_id: str,
     limit: tuple[str, str] | None,
-) -> str | None:
-    return await directory.find_assignment(
+) -> list[str]:
+    return await directory.find_assignments(
         unit.conn,
         zone_id=zone_id,
         principal_type=holder.type.value,
