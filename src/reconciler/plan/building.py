@@ -185,7 +185,7 @@ class _Builder:
             self._release(match)
             return
         if match.foreign is not None:
-            title = f"{manifest.kind.name} `{match.handle}`"
+            title = f"{manifest.kind.name} `{match.handle or manifest.name}`"
             self.refused.append(
                 f"{manifest.origin}: {title} belongs to the configuration `{match.foreign}`; name it "
                 "{external: ...} where it is only referred to; to take it over, let "

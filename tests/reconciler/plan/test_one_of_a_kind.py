@@ -1,0 +1,180 @@
+"""What only one can be: adopted by what it is, given up before another takes it, and made anew elsewhere."""
+
+from typing import Any
+
+import click
+import pytest
+from tests.reconciler.factories import AnyWorld, manifest, plan_for, settle, zone
+from tests.reconciler.fake_server import World
+from tests.reconciler.real_server import RealWorld
+from tests.support.applying import Git, adopt, on
+
+from reconciler.kinds import Entity, Manifest
+from reconciler.plan import Action
+from reconciler.plan.model import Op
+from reconciler.report.plans import plan_lines
+from reconciler.terminal import rendered
+
+COMPANY = [
+    zone(),
+    manifest("Group", "staff", name="Staff"),
+    manifest("Application", "agent", name="Agent"),
+    manifest("Role", "x"),
+    manifest("Role", "y"),
+]
+Spec = dict[str, Any]
+PRINCIPALS: list[Spec] = [
+    {"group": "staff"},
+    {"application": "agent"},
+    {"group": {"external": "staff"}},
+    {"user": "Ann@example.org"},
+]
+
+
+def given(name: str, role: Any, principal: dict[str, Any]) -> Manifest:
+    """That somebody has a role."""
+    return manifest("RoleAssignment", name, role=role, principal=principal)
+
+
+def found(world: AnyWorld, kind: str) -> list[Entity]:
+    """What there is of a kind that is not the service's."""
+    entities = world.snapshot().entities
+    zones = {each.id for each in entities if each.kind == "Zone" and each.ownership}
+    ours = [each for each in entities if each.kind == kind and each.zone_id in zones]
+    return [each for each in ours if each.owner_type != "platform"]
+
+
+def released(world: AnyWorld, kind: str) -> str:
+    """Let nobody manage what there is of a kind; its id."""
+    (entity,) = found(world, kind)
+    if isinstance(world, World):
+        world.entities[entity.id]["ownership"] = None
+    elif isinstance(world, RealWorld):
+        world.run(Git(world.company).apply(on("release", kind, entity.id)))
+    return entity.id
+
+
+def hand_to_another(world: AnyWorld, kind: str, entity_id: str) -> None:
+    """Let another configuration manage what nobody does."""
+    if isinstance(world, World):
+        record = {"owner": "acme/other", "name": "a", "fields": [], "applied": {}}
+        world.entities[entity_id]["ownership"] = {**record, "secret_versions": {}, "protect": False}
+    elif isinstance(world, RealWorld):
+        git = Git(world.company, owner="acme/other")
+        world.run(git.apply({**adopt(kind, entity_id, "a"), "spec": {}}))
+
+
+def only(actions: tuple[Action, ...]) -> Action:
+    """The only action."""
+    (action,) = actions
+    return action
+
+
+class TestAdoption:
+    @pytest.mark.parametrize("principal", PRINCIPALS, ids=str)
+    def test_a_grant_is_adopted_by_what_it_gives(
+        self, any_world: AnyWorld, principal: dict[str, Any]
+    ) -> None:
+        """A role assignment has no handle: it is the same when the same role is given to the same."""
+        settle(any_world, [*COMPANY, given("a", "x", principal)])
+        there = released(any_world, "RoleAssignment")
+        plan = settle(any_world, [*COMPANY, given("b", "x", principal)])
+
+        assert (only(plan.actions).op, only(plan.actions).id) == (Op.ADOPT, there)
+        assert [each.id for each in found(any_world, "RoleAssignment")] == [there]
+        assert plan_for(any_world, [*COMPANY, given("b", "x", principal)]).empty
+
+    def test_another_grant_is_not(self, any_world: AnyWorld) -> None:
+        """Another role, or somebody else."""
+        settle(any_world, [*COMPANY, given("a", "x", {"group": "staff"})])
+        released(any_world, "RoleAssignment")
+        others = [given("b", "y", {"group": "staff"}), given("c", "x", {"application": "agent"})]
+        plan = settle(any_world, [*COMPANY, *others])
+
+        assert {action.op for action in plan.actions} == {Op.CREATE}
+
+    def test_a_grant_of_another_configuration_is_told(self, any_world: AnyWorld) -> None:
+        """It is handed over, or left to the other one."""
+        settle(any_world, [*COMPANY, given("a", "x", {"group": "staff"})])
+        hand_to_another(any_world, "RoleAssignment", released(any_world, "RoleAssignment"))
+        plan = plan_for(any_world, [*COMPANY, given("b", "x", {"group": "staff"})])
+
+        (refused,) = plan.refused
+        assert "RoleAssignment `b` belongs to the configuration `acme/other`" in refused
+
+
+class TestGivingUp:
+    @pytest.mark.parametrize("principal", PRINCIPALS, ids=str)
+    def test_one_takes_what_another_had_that_goes(
+        self, any_world: AnyWorld, principal: dict[str, Any]
+    ) -> None:
+        """What goes makes way before the other one is made."""
+        settle(any_world, [*COMPANY, given("a", "x", principal), given("b", "y", principal)])
+        settle(any_world, [*COMPANY, given("a", "y", principal)])
+
+        (left,) = found(any_world, "RoleAssignment")
+        assert left.ownership is not None
+        assert left.ownership.name == "a"
+
+    def test_a_grant_under_another_name(self, any_world: AnyWorld) -> None:
+        """Also when nobody said that it was called otherwise."""
+        settle(any_world, [*COMPANY, given("a", "x", {"group": "staff"})])
+        settle(any_world, [*COMPANY, given("b", "x", {"group": "staff"})])
+
+        assert len(found(any_world, "RoleAssignment")) == 1
+
+    def test_two_grants_are_exchanged(self, any_world: AnyWorld) -> None:
+        """Each gets what the other was."""
+        staff = {"group": "staff"}
+        settle(any_world, [*COMPANY, given("a", "x", staff), given("b", "y", staff)])
+        settle(any_world, [*COMPANY, given("a", "y", staff), given("b", "x", staff)])
+
+        assert len(found(any_world, "RoleAssignment")) == 2
+
+    @pytest.mark.parametrize("exchange", [{"a": "two"}, {"a": "two", "b": "one"}, {"a": "two", "b": "three"}])
+    def test_identifiers_that_cannot_change(self, any_world: AnyWorld, exchange: dict[str, str]) -> None:
+        """Roles and credentials are made anew under what another was called, whether that goes or not."""
+
+        def company(identifiers: dict[str, str]) -> list[Manifest]:
+            roles = [manifest("Role", name, identifier=each) for name, each in identifiers.items()]
+            grants = [given(name, name, {"group": "staff"}) for name in identifiers]
+            clients = [
+                manifest("ApplicationCredential", name, application="agent", type="public", identifier=each)
+                for name, each in identifiers.items()
+            ]
+            return [*COMPANY, *roles, *grants, *clients]
+
+        settle(any_world, company({"a": "one", "b": "two"}))
+        settle(any_world, company(exchange))
+
+        for kind in ("Role", "ApplicationCredential"):
+            names = {each.ownership.name: each.handle for each in found(any_world, kind) if each.ownership}
+            assert {name: handle for name, handle in names.items() if name in "ab"} == exchange
+
+
+class TestMoves:
+    def test_nothing_moves_between_zones(self, any_world: AnyWorld) -> None:
+        """What git says in another zone now is made there anew; the plan says that of both."""
+        zones = [zone(), zone("other")]
+        agent = [manifest("Application", "agent", at, name="Agent") for at in ("workforce", "other")]
+        settle(any_world, [*zones, agent[0]])
+        plan = plan_for(any_world, [*zones, agent[1]])
+        told = click.unstyle("\n".join(rendered(line) for line in plan_lines(plan)))
+
+        assert [(action.op, action.moved_from, action.moved_to) for action in plan.actions] == [
+            (Op.CREATE, "workforce", None),
+            (Op.DELETE, None, "other"),
+        ]
+        assert (
+            "create Application other/agent (moved from zone workforce: made anew, as another object" in told
+        )
+        assert "delete Application workforce/agent (moved to zone other: nothing of it goes there" in told
+
+    def test_the_same_name_in_two_zones_is_no_move(self, any_world: AnyWorld) -> None:
+        """Something new in a zone, while the other stays."""
+        zones = [zone(), zone("other")]
+        agent = [manifest("Application", "agent", at, name="Agent") for at in ("workforce", "other")]
+        settle(any_world, [*zones, agent[0]])
+        plan = plan_for(any_world, [*zones, *agent])
+
+        assert only(plan.actions).moved_from is None
