@@ -143,8 +143,7 @@ def _notes(action: Action) -> Iterator[str]:
     if action.moved_to:
         yield f"moved to zone {action.moved_to}: nothing of it goes there, neither id and secrets nor grants"
     if action.takes_along:
-        objects = "object" if action.takes_along == 1 else "objects"
-        yield f"takes along {action.takes_along:,} {objects} of others"
+        yield f"takes along {counted(action.takes_along, 'object')} of others"
     if action.deleted:
         yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:

@@ -5,7 +5,7 @@ With WRITE_TABLES=1 the tests write what they saw into docs/reviewing-plans.md, 
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -131,6 +131,33 @@ def give_up(company: Company) -> None:
     company.write("contractors.yaml", f"{CONTRACTORS}lifecycle: {{release: true}}\n")
 
 
+def swap(company: Company) -> Result:
+    """Two groups exchange their names in git, and with that what they are called."""
+    company.write("groups.yaml", called("on-call", "standby"))
+    company.apply()
+    company.write("groups.yaml", called("standby", "on-call", was=("on-call", "standby")))
+    return company.plan(expect=2)
+
+
+def called(*names: str, was: Sequence[str] = ("", "")) -> str:
+    """Two groups of these names, and those they had before."""
+    manifests = []
+    for name, before, city in zip(names, was, ("berlin", "lisbon"), strict=True):
+        head = f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: {name}}}\n'
+        lifecycle = f"lifecycle: {{previous_names: [{before}]}}\n" if before else ""
+        spec = f"spec: {{name: {city.title()}, members: [{city}@acme.example]}}\n"
+        manifests.append(f"{head}{lifecycle}{spec}")
+    return "---\n".join(manifests)
+
+
+def unmanaged(company: Company) -> Result:
+    """Somebody has given a group a role."""
+    role = company.found("roles", identifier="auditor")["id"]
+    group = company.path("groups", identifier="contractors")
+    company.send("POST", f"{group}/roles", role_id=role)
+    return company.zonectl("drift", company.folder)
+
+
 def release(company: Company) -> Result:
     """One configuration lets go of an object."""
     give_up(company)
@@ -165,7 +192,9 @@ CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
     "list": (list_edit, 2),
     "replacement": (replacement, 2),
     "zone": (zone, 5),
+    "swap": (swap, 2),
     "in-force": (in_force, 3),
+    "unmanaged": (unmanaged, 3),
     "release": (release, 2),
     "adopt": (adopt, 2),
     "symlink": (symlink, 1),
