@@ -15,6 +15,7 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import Algorithm, SigningKey
+from runtime.domain.errors import Forbidden
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
@@ -176,9 +177,18 @@ class Unit:
         )
 
     async def bury(self, gone: Iterable[Record]) -> None:
-        """Let the owners of what is gone hear of it: these are its ownership records."""
-        revision = await self.revision()
+        """Let the owners of what is gone hear of it: these are its ownership records.
+
+        Raises:
+            Forbidden: the caller acts for one configuration alone, and something of another would go, too.
+        """
+        revision, own = await self.revision(), self.caller.bound.owner
         for record in gone:
+            if own not in (None, record.owner):
+                raise Forbidden(
+                    f"{record.kind} `{record.name}` of the configuration `{record.owner}` would go with it,"
+                    f" and this credential acts for `{own}`; release or delete it there before"
+                )
             zone = self.zones.get(record.zone_id or "")
             self._tombstones.append(
                 Tombstone(

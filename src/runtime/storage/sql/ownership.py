@@ -119,16 +119,6 @@ async def of_entities(
     return found
 
 
-async def owners_inside(conn: AsyncConnection, organization_id: str, zone_id: str) -> set[str]:
-    """The configurations that manage something in a zone."""
-    found = await conn.scalars(
-        select(ownerships.c.owner)
-        .distinct()
-        .where(ownerships.c.organization_id == organization_id, ownerships.c.zone_id == zone_id)
-    )
-    return set(found)
-
-
 async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]:
     """The records of everything in the organization that no changeset may delete."""
     rows = await conn.execute(

@@ -171,7 +171,8 @@ class TestOwner:
         (zone_id,) = mine.apply(create("Zone", name, name=name))
         (other,) = theirs.apply(app(api.named(), zone_id))
 
-        assert "has something of `theirs`" in mine.refused(403, on("delete", "Zone", zone_id))
+        told = mine.refused(403, on("delete", "Zone", zone_id))
+        assert "of the configuration `theirs` would go with it" in told
         its.refused(403, "DELETE", f"/zones/{zone_id}")
         theirs.apply(on("delete", "Application", other))
         mine.apply(on("delete", "Zone", zone_id))
@@ -190,6 +191,21 @@ class TestOwner:
         for each in newest:
             expected = 200 if each["owner"] == mine.owner else 404
             assert mine.api("GET", f"{path}/{each['id']}").status_code == expected
+
+    @pytest.mark.threat("49b")
+    def test_what_others_have_of_it_stays(self, api: Api, zone: Zone) -> None:
+        """With an own role would go the assignments that others manage; without those it can be deleted."""
+        mine, theirs = bound(api, api.named("mine"), zone), Team(api, api.named("theirs"))
+        (role,) = mine.apply(create("Role", api.named(), zone.id, identifier=api.named()))
+        (agent,) = theirs.apply(app(api.named(), zone.id))
+        spec = {"role_id": role, "principal": {"application_id": agent}}
+        (given,) = theirs.apply(create("RoleAssignment", api.named(), zone.id, **spec))
+
+        told = mine.refused(403, on("delete", "Role", role))
+        assert f"of the configuration `{theirs.owner}` would go with it" in told
+        mine.api.refused(403, "DELETE", zone.path(f"/roles/{role}"))
+        theirs.apply(on("delete", "RoleAssignment", given))
+        mine.apply(on("delete", "Role", role))
 
 
 class TestPartsOfOthers:

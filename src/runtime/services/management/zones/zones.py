@@ -5,7 +5,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from runtime.contract.bodies import apply_patch
-from runtime.domain.errors import Forbidden, NotFound, ValidationFailed
+from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.application import Application
@@ -17,7 +17,7 @@ from runtime.services.management.unit import Unit
 from runtime.services.management.zones import bootstrap, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql import exchange, names, ownership
+from runtime.storage.sql import exchange, names
 
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
@@ -133,23 +133,8 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
     _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
     before = cast(Zone, before)
-    await _refuse_others_inside(unit, before)
     await _end_roles_there(unit, before)
     await take_away(unit, before)
-
-
-async def _refuse_others_inside(unit: Unit, zone: Zone) -> None:
-    """Raise Forbidden where something in the zone is another configuration's, to who acts for one alone."""
-    own = unit.caller.bound.owner
-    if own is None:
-        return
-    owners = await ownership.owners_inside(unit.conn, unit.organization_id, zone.id)
-    if others := sorted(owners - {own}):
-        named = ", ".join(f"`{other}`" for other in others)
-        raise Forbidden(
-            f"Zone `{zone.id}` has something of {named}, and this credential acts for `{own}`;"
-            " release or delete it there before"
-        )
 
 
 async def _end_roles_there(unit: Unit, zone: Zone) -> None:
