@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
@@ -13,12 +13,13 @@ from acme import Server
 
 
 @pytest.fixture
-def server(make_server: Callable[..., Server], postgres_url: str, redis_url: str) -> Server:
+def server(make_server: Callable[..., Server], postgres_url: str, redis_url: str) -> Iterator[Server]:
     """Two workers that serve."""
     made = make_server(ZONED_WORKERS="2", ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
     made.start()
     wait_until(lambda: ready(made) >= 2, made)
-    return made
+    yield made
+    made.kill()  # all of its processes: some have no parent to stop them when a test here fails
 
 
 def wait_until(is_so: Callable[[], bool], server: Server, *, seconds: float = 60) -> float:
@@ -120,3 +121,34 @@ def test_workers_follow_their_parent(server: Server):
 
     server.start()
     assert answers(server) == {200}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.6])
+def test_interrupted_while_workers_start(
+    make_server: Callable[..., Server], postgres_url: str, redis_url: str, seconds: float
+):
+    """A terminal interrupts all processes at once, and whatever they are at, that is no failure."""
+    made = make_server(ZONED_WORKERS="2", ZONED_DATABASE_URL=postgres_url, ZONED_REDIS_URL=redis_url)
+    made.start()
+    assert made.process is not None
+    wait_until(lambda: ready(made) >= 2, made)
+    os.kill(workers(made)[0], signal.SIGKILL)
+    wait_until(lambda: "takes its place" in made.log.read_text(), made, seconds=2)
+    time.sleep(seconds)
+
+    os.killpg(made.process.pid, signal.SIGINT)
+
+    assert made.process.wait(20) == 0, made.log.read_text()
+    assert "Traceback" not in made.log.read_text()
+
+
+def test_a_worker_that_hangs_is_killed(server: Server):
+    """It does not keep the service from ending, which says so."""
+    assert server.process is not None
+    hanging = workers(server)[0]
+    os.kill(hanging, signal.SIGSTOP)
+    server.process.terminate()
+
+    assert server.process.wait(45) == 1
+    assert "workers did not stop as they should: worker" in server.log.read_text()
+    assert not is_there(hanging)

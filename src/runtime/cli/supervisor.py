@@ -51,7 +51,10 @@ class Supervisor:
         worker = multiprocessing.get_context("spawn").Process(
             target=work, args=(self._settings, self._bound), name=f"worker-{number}", daemon=True
         )
+        # A worker begins without a handler: a terminal's interrupt, sent to all, would look like a failure.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         worker.start()
+        signal.signal(signal.SIGINT, handler)
         self._workers[number] = worker
 
     def _replace_ended(self) -> None:
