@@ -4,8 +4,12 @@ Each test first sees everything work, and again when the trouble is over.
 """
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import asyncpg
 import httpx
@@ -17,8 +21,10 @@ from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
 
 from runtime.logs import troubles
+from runtime.storage.sql import hung
 
 ROLE = "zoned_of_the_test"
+HUNG_SECONDS = 5.0  # three, and time for a machine that is busy
 
 
 class Struck:
@@ -32,17 +38,45 @@ class Struck:
         """Run statements as who runs the database."""
         _run(self.url, *statements)
 
+    def processes(self) -> list[int]:
+        """Those of PostgreSQL, the one that takes connections first."""
+
+        async def run() -> Path:
+            connection = await asyncpg.connect(_of_the_operator(self.url))
+            folder = Path(await connection.fetchval("SHOW data_directory"))
+            await connection.close()
+            return folder
+
+        first = (asyncio.run(run()) / "postmaster.pid").read_text().split()[0]
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [int(each) for each in (first, *children)]
+
     def answers(self) -> dict[str, httpx.Response]:
         """What each surface says now."""
+        return {name: ask() for name, ask in self.asked().items()}
+
+    def timed(self) -> dict[str, tuple[httpx.Response, float]]:
+        """The same, all of it asked at once, with the seconds that each took."""
+
+        def ask(each: Callable[[], httpx.Response]) -> tuple[httpx.Response, float]:
+            began_at = time.monotonic()
+            return each(), time.monotonic() - began_at
+
+        asked = self.asked()
+        with ThreadPoolExecutor(len(asked)) as pool:
+            return dict(zip(asked, pool.map(ask, asked.values()), strict=True))
+
+    def asked(self) -> dict[str, Callable[[], httpx.Response]]:
+        """What can be asked of each surface."""
         life, server = self.life, self.server
         bearer = {"Authorization": f"Bearer {life.token}"}
         return {
-            "readyz": httpx.get(f"{server.url}/readyz"),
-            "management": httpx.get(f"{server.url}/zones", headers=server.headers),
-            "exchange": life._exchange(server, life.app, life.token, life.shop.api),
-            "userinfo": httpx.get(f"{life.issuer}/openid/userinfo", headers=bearer),
-            "revoke": httpx.post(f"{life.issuer}/oauth/revoke", data={"token": "x", **life.app.form}),
-            "page": httpx.get(f"{life.issuer}/openid/logout"),
+            "readyz": lambda: httpx.get(f"{server.url}/readyz"),
+            "management": lambda: httpx.get(f"{server.url}/zones", headers=server.headers),
+            "exchange": lambda: life._exchange(server, life.app, life.token, life.shop.api),
+            "userinfo": lambda: httpx.get(f"{life.issuer}/openid/userinfo", headers=bearer),
+            "revoke": lambda: httpx.post(f"{life.issuer}/oauth/revoke", data={"token": "x", **life.app.form}),
+            "page": lambda: httpx.get(f"{life.issuer}/openid/logout"),
         }
 
     def works(self) -> None:
@@ -66,11 +100,15 @@ def struck(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -
     asyncio.run(postgres._run(f"DROP ROLE {ROLE}"))
 
 
+def _of_the_operator(url: str) -> str:
+    return url.replace("+asyncpg", "").replace(f"{ROLE}@", "postgres@")
+
+
 def _run(url: str, *statements: str) -> None:
     """Run statements as who runs the database."""
 
     async def run() -> None:
-        connection = await asyncpg.connect(url.replace("+asyncpg", "").replace(f"{ROLE}@", "postgres@"))
+        connection = await asyncpg.connect(_of_the_operator(url))
         for statement in statements:
             await connection.execute(statement)
         await connection.close()
@@ -114,3 +152,42 @@ def test_a_database_that_takes_no_connections(
     assert [line for line in logged if "exc_info" in line or "failed" in line["event"]] == []
     assert 1 <= len([line for line in logged if line["event"] == "not available"]) <= 3, logged
     struck.works()
+
+
+@pytest.mark.threat("35b")
+def test_a_database_that_hangs(struck: Struck) -> None:
+    """Nobody waits for half a minute for a server that says nothing, whatever is asked of which surface."""
+    struck.works()
+    processes = struck.processes()
+    for each in processes:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        rounds = [struck.timed() for _ in range(2)]
+    finally:
+        for each in processes:
+            os.kill(each, signal.SIGCONT)
+
+    second = {name: answer for name, (answer, _) in rounds[1].items()}  # what was read a moment ago counts
+    assert {name: answer.status_code for name, answer in second.items()} == dict.fromkeys(second, 503)
+    assert all("retry-after" in answer.headers for answer in second.values())
+    for heard in rounds:
+        late = {name: seconds for name, (_, seconds) in heard.items() if seconds > HUNG_SECONDS}
+        assert late == {}
+    struck.works()
+
+
+def test_a_lock_is_no_hanging_server(struck: Struck) -> None:
+    """Whoever waits for another's lock gets it, however long that takes."""
+    struck.works()
+
+    async def run() -> None:
+        connection = await asyncpg.connect(_of_the_operator(struck.url))
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE zones IN ACCESS EXCLUSIVE MODE")
+            asking = asyncio.create_task(asyncio.to_thread(struck.answers))
+            await asyncio.sleep(2 * hung.SUSPECT_SECONDS + hung.ANSWER_SECONDS)
+            assert not asking.done()
+        assert (await asking)["management"].status_code == 200
+        await connection.close()
+
+    asyncio.run(run())

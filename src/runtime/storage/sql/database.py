@@ -15,15 +15,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.sql import away
+from runtime.storage.sql import away, hung
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.sqlite import Driver
 
 DIALECTS = ("sqlite", "postgresql")
 BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
-# Longer than any statement takes, another's lock included: whoever waits for a server that hangs is told so.
+# Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
 PATIENCE_SECONDS = 30
+WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
 DRY_RUNS = 4
@@ -49,6 +50,7 @@ class Database:
     ) -> None:
         self.engine = engine
         self._watching = watching
+        self._watch = None if watching is None else hung.Watch(self._ask)
         self._dry_runs = DryRuns(for_dry_runs, self._connected)
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
@@ -94,7 +96,14 @@ class Database:
             return cls(
                 _postgres(address, limits, pool_size),
                 _postgres(address, limits, DRY_RUNS, more=0, timeout=_DRY_RUN_PATIENCE_SECONDS),
-                watching=_postgres(address, limits, 1, more=0, isolation_level="AUTOCOMMIT"),
+                watching=_postgres(
+                    address,
+                    {"timeout": WATCHING_SECONDS, "command_timeout": WATCHING_SECONDS},
+                    1,
+                    more=0,
+                    timeout=WATCHING_SECONDS,
+                    isolation_level="AUTOCOMMIT",
+                ),
             )
         engine = _sqlite(address, pool_size)
         event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
@@ -187,7 +196,14 @@ class Database:
     async def _connected(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         async with AsyncExitStack() as stack:
             try:
-                connection = await stack.enter_async_context(engine.connect())
+                if self._watch is None or engine is self._watching:
+                    connection = await stack.enter_async_context(engine.connect())
+                else:
+                    waiting = hung.Waiting(self._watch)
+                    stack.callback(waiting.end)
+                    async with waiting.connecting:
+                        connection = await stack.enter_async_context(engine.connect())
+                    waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
                 _raise_if_away(error, away.of_connecting(error))
                 raise
@@ -200,6 +216,11 @@ class Database:
     async def ping(self) -> None:
         """Return when the database answers. Raises `Unavailable`."""
         async with self.querying() as connection:
+            await connection.execute(text("SELECT 1"))
+
+    async def _ask(self) -> None:
+        """What a server answers at once that does anything at all."""
+        async with self.watching() as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
@@ -268,9 +289,18 @@ def _on_error(context: ExceptionContext) -> None:
         return  # whoever asked has been stopped
     if context.is_disconnect or isinstance(failure, TimeoutError):
         told = str(failure) or type(failure).__name__
+        _cut_off(context)
         raise Unavailable("the database does not answer", internal=told) from failure
     options = context.connection.get_execution_options() if context.connection is not None else {}
     _raise_if_away(failure, away.of_using(failure, for_reading=bool(options.get("postgresql_readonly"))))
+
+
+def _cut_off(context: ExceptionContext) -> None:
+    """Let go of a connection that gave no answer in time: closing it politely would be one more wait."""
+    if context.dialect.name == "postgresql" and context.connection is not None:
+        driver: Any = context.connection.connection.driver_connection
+        if driver is not None:
+            driver.terminate()
 
 
 def _raise_if_away(failure: Exception, told: Unavailable | None) -> None:
