@@ -191,17 +191,17 @@ def test_every_problem_is_told() -> None:
         (kinds.USER, {"email": "nobody"}, "email", "must be an e-mail address"),
         (kinds.ROLE, {"description": "<b>"}, "description", "must not have `<`, `>` or control characters"),
         (kinds.POLICY_SET_VERSION, {"active": False}, "active", "must be True"),
-        (
-            kinds.PROVIDER,
-            {"protocols": {"oauth2": {"issuer": None}}},
-            "protocols.oauth2.issuer",
-            "must be a string",
-        ),
     ],
 )
 def test_refused_update(kind: Kind, raw: dict[str, Any], field: str, message: str) -> None:
     """Nothing is converted, and null clears only what can be absent."""
     assert problems(kind, raw, Verb.UPDATE) == {field: message}
+
+
+def test_null_puts_back_what_the_service_makes_up() -> None:
+    """A provider's issuer follows its identifier again."""
+    patch = {"protocols": {"oauth2": {"issuer": None}}}
+    assert read_body(kinds.PROVIDER, patch, Verb.UPDATE, "external") == patch
 
 
 @pytest.mark.parametrize("raw", [None, [], "x", 1])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import click
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.reconciler.factories import plan_for, settle
 from tests.reconciler.fake_server import World
@@ -120,10 +120,12 @@ VALUE = LEAF | st.dictionaries(TEXT, LEAF, max_size=4) | st.lists(st.dictionarie
 
 @settings(max_examples=400, deadline=None)
 @given(before=VALUE, after=VALUE, ordered=st.booleans())
+@example(before="", after="\n", ordered=False)
 def test_each_side_of_a_difference_can_be_read(before: Any, after: Any, *, ordered: bool) -> None:
     """Every element, member and line that only one side has is printed with its sign, and nothing else is."""
     found = lines(before, after, ordered=ordered)
-    signed = {sign: [line[4:] for line in found if line.startswith(f"  {sign} ")] for sign in "+-"}
+    # An empty line is a sign alone.
+    signed = {sign: [line[4:] for line in found if f"{line} ".startswith(f"  {sign} ")] for sign in "+-"}
     if isinstance(before, list) and isinstance(after, list):
         old, new = [as_text(each) for each in before], [as_text(each) for each in after]
         for sign, here, there in (("-", old, new), ("+", new, old)):
