@@ -77,6 +77,7 @@ class Epochs:
         self._clock = clock
         self._moved = _Moved()
         self._seen: str | None = None
+        self._known: str | None = None  # a note that this process has read, or written
         self._seen_at = 0.0  # on the database's clock
         self._read_at = -inf
         self._asked_at = -inf
@@ -111,17 +112,23 @@ class Epochs:
         known = [self._newest(*each) for each in zip(names, fetched, strict=False)]
         return known, fetched[-1] if also is not None else None
 
-    async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> None:
-        """Note that these epochs move with the transaction at hand: the last thing before its commit."""
-        if epochs:
-            await notes.note(conn, epochs)
+    async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
+        """Note that these epochs move with the transaction at hand: the last thing before its commit.
 
-    async def publish(self, epochs: Mapping[str, int]) -> None:
+        The answer is what `publish` asks for.
+        """
+        return await notes.note(conn, epochs) if epochs else None
+
+    async def publish(self, epochs: Mapping[str, int], *, noted: str | None = None) -> None:
         """Let every worker hear of these epochs, after the commit that moved them.
 
         Where the state takes nothing they read it in the notes, within a second.
+
+        Args:
+            noted: what `note` answered.
         """
         self._moved.learn(epochs)
+        self._known = noted or self._known
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 await self._state.raise_all(epochs, ttl_seconds=TTL_SECONDS)
@@ -159,19 +166,23 @@ class Epochs:
         await asyncio.shield(self._reading)
 
     async def _read_once(self) -> None:
-        began_at = monotonic()
+        began_at, known = monotonic(), self._known
         try:
             async with asyncio.timeout(READ_TIMEOUT_SECONDS), self._database.watching() as conn:
                 asked_at = self._clock.system()
-                noted = await notes.read(conn, self._seen)
+                noted = await notes.read(conn, self._seen, known)
                 self._clock.compare(noted.at, asked_at=asked_at, answered_at=self._clock.system())
         except TimeoutError:
             raise Unavailable("the database does not answer", internal="no reading of epochs") from None
         self._moved.learn(noted.epochs)
         is_late = self._seen is not None and noted.at - self._seen_at > KEPT_SECONDS / 2
+        if not noted.is_complete:
+            log.warning("the database was set back: whatever this process knows of it is read again")
         if is_late or not noted.is_complete or self._moved.is_full:
             self._moved = _Moved()
             self.era += 1
+        if self._known == known:  # else this process has written a newer one meanwhile
+            self._known = noted.newest
         self._seen, self._seen_at, self._read_at = noted.seen, noted.at, began_at
 
 
@@ -206,8 +217,8 @@ async def transaction(parts: "Parts") -> AsyncIterator[tuple[AsyncConnection, di
     bumped: dict[str, int] = {}
     async with parts.database.transaction() as conn:
         yield conn, bumped
-        await parts.epochs.note(conn, bumped)
-    await parts.epochs.publish(bumped)
+        noted = await parts.epochs.note(conn, bumped)
+    await parts.epochs.publish(bumped, noted=noted)
 
 
 async def prune(parts: "Parts") -> int:

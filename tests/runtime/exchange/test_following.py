@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from tests.runtime.exchange.states import Counting, with_state
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
@@ -70,7 +70,7 @@ async def test_after_a_silence(
         await scene.exchange(agent, subject, api, "read", parts=process)
 
 
-@pytest.mark.parametrize("why", ["silence", "set back", "too much"])
+@pytest.mark.parametrize("why", ["silence", "set back", "restored", "too much"])
 async def test_what_cannot_be_followed_any_more_is_read_again(
     scene: Scene,
     agent: App,
@@ -98,6 +98,10 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
         )
     if why == "silence":
         process.epochs._seen_at -= epochs.KEPT_SECONDS
+    elif why == "restored":
+        assert process.epochs._known is not None
+        async with scene.parts.database.transaction() as conn:
+            await conn.execute(delete(epoch_changes))
     elif why == "set back":
         seen = process.epochs._seen or ""
         process.epochs._seen = "99999999:99999999:" if ":" in seen else "99999999"

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
 from runtime.storage.sql import epochs
 from runtime.storage.sql.tables import epoch_changes
@@ -107,6 +107,23 @@ async def test_a_database_that_was_set_back_is_noticed(database):
     async with database.querying() as conn:
         assert not (await epochs.read(conn, ahead)).is_complete
         assert (await epochs.read(conn, seen)).is_complete
+
+
+async def test_a_database_that_was_restored_is_noticed(database):
+    """However far it has come since: what the reader knows of is not there."""
+    await note(database, a=1)
+    async with database.querying() as conn:
+        first = await epochs.read(conn, None)
+        assert (await epochs.read(conn, first.seen, first.newest)).is_complete
+    async with database.transaction() as conn:
+        await conn.execute(delete(epoch_changes))
+    for number in range(3):
+        await note(database, b=number)
+
+    async with database.querying() as conn:
+        found = await epochs.read(conn, first.seen, first.newest)
+        assert not found.is_complete
+        assert (await epochs.read(conn, found.seen, found.newest)).is_complete
 
 
 async def test_old_notes_go(database):

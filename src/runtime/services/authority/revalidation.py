@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable
+from runtime.logs import troubles
 from runtime.services import epochs
 from runtime.services.authority.subject import refused
 from runtime.services.parts import Parts
@@ -123,6 +124,8 @@ async def on_current_zone(
             if isinstance(failure, OAuthError):
                 raise
             break
+    reason = f"the published epoch of zone {zone_id} is ahead of the database: it ends within a minute"
+    troubles.warn("not available", reason=reason)
     raise TemporarilyUnavailable(
         "please try again shortly", internal="the published epoch is ahead of the database"
     )

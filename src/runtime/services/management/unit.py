@@ -75,6 +75,7 @@ class Unit:
     _touched: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _epochs: dict[str, int] = field(default_factory=dict)
+    _noted: str | None = None
     _callbacks: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     @property
@@ -239,11 +240,11 @@ class Unit:
 
     async def announce(self) -> None:
         """Note which epochs are about to move: the last thing of all before the commit."""
-        await self.parts.epochs.note(self.conn, self._epochs)
+        self._noted = await self.parts.epochs.note(self.conn, self._epochs)
 
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
-        await self.parts.epochs.publish(self._epochs)
+        await self.parts.epochs.publish(self._epochs, noted=self._noted)
         for zone_id in self._touched | self._gone:
             self.parts.zones.doubt(zone_id)
         for callback in self._callbacks:

@@ -9,7 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, Float, Select, String, delete, func, insert, literal_column, select, text
+from sqlalchemy import (
+    BigInteger,
+    Float,
+    Select,
+    String,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
@@ -23,12 +35,14 @@ class Noted:
     Attributes:
         seen: what the next reading starts from.
         at: seconds since 1970, on the database's clock.
+        newest: the id of the newest note there is.
         is_complete: whether the database is the one of the earlier reading, and not one from before it.
         epochs: key -> the greatest epoch that was noted.
     """
 
     seen: str
     at: float
+    newest: str | None
     is_complete: bool
     epochs: Mapping[str, int]
 
@@ -58,11 +72,20 @@ _IS_NEW = {
 }
 
 
+# By its position, so that the index has it; `prune` leaves it.
+_NEWEST = "(SELECT id FROM epoch_changes ORDER BY position DESC LIMIT 1)"
+# A database that has lost epochs has lost the notes of them: no counter that goes on through a restore tells.
+_earlier = _changes.alias("earlier")
+_IS_THERE = select(_earlier.c.id).where(_earlier.c.id == bindparam("known", type_=String)).exists()
+
+
 def _reading(dialect: str, is_new: str) -> Select[Any]:
     """One statement, so that what it sees and what it tells of that are of one instant."""
     return select(
         literal_column(_SEEN[dialect], String).label("seen"),
         literal_column(_NOW[dialect], Float).label("at"),
+        literal_column(_NEWEST, String).label("newest"),
+        _IS_THERE.label("is_there"),
         _changes.c.epochs,
     ).select_from(_ALWAYS.outerjoin(_changes, text(is_new)))
 
@@ -77,34 +100,41 @@ async def database_time(conn: AsyncConnection) -> float:
     return float(await conn.scalar(select(literal_column(_NOW[conn.dialect.name], Float))) or 0.0)
 
 
-async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> None:
-    """Note that these epochs have moved: key -> epoch. For the transaction that moves them."""
-    dialect = conn.dialect.name
+async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
+    """Note that these epochs have moved: key -> epoch. For the transaction that moves them.
+
+    The answer is the note's id.
+    """
+    dialect, note_id = conn.dialect.name, new_id()
     await conn.execute(
         insert(_changes).values(
-            id=new_id(),
+            id=note_id,
             position=literal_column(_POSITION[dialect]),
             noted_at=literal_column(f"CAST({_NOW[dialect]} AS bigint)"),
             epochs=dict(epochs),
         )
     )
+    return note_id
 
 
-async def read(conn: AsyncConnection, seen: str | None) -> Noted:
+async def read(conn: AsyncConnection, seen: str | None, known: str | None = None) -> Noted:
     """What was noted since an earlier reading; nothing yet for a first one.
 
     Args:
         seen: of the earlier reading.
+        known: the id of a note that was committed before: the newest of the earlier reading, or a newer one.
     """
     statements = _FIRST if seen is None else _NEXT
-    found = await conn.execute(statements[conn.dialect.name], {} if seen is None else {"seen": seen})
+    values = {"known": known or ""} | ({} if seen is None else {"seen": seen})
+    found = await conn.execute(statements[conn.dialect.name], values)
     rows = found.all()
     epochs: dict[str, int] = {}
     for row in rows:
         for key, epoch in (row.epochs or {}).items():
             epochs[key] = max(epoch, epochs.get(key, 0))
-    now_seen = str(rows[0].seen)
-    return Noted(now_seen, float(rows[0].at), seen is None or _end(now_seen) >= _end(seen), epochs)
+    row, now_seen = rows[0], str(rows[0].seen)
+    is_complete = (seen is None or _end(now_seen) >= _end(seen)) and (known is None or bool(row.is_there))
+    return Noted(now_seen, float(row.at), row.newest, is_complete, epochs)
 
 
 async def prune(conn: AsyncConnection, *, older_than_seconds: int) -> int:

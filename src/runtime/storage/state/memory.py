@@ -112,7 +112,8 @@ class InProcessState:
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there."""
         for key, number in numbers.items():
-            self._put(key, b"%d" % max(number, int(self._get(key) or 0)), ttl_seconds)
+            if number >= int(self._get(key) or 0):
+                self._put(key, b"%d" % number, ttl_seconds)
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:
         """Add one to a counter that lives that long from its first use. Raises `Unavailable` without room."""

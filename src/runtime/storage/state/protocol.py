@@ -64,7 +64,8 @@ class State(Protocol):
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one trip.
 
-        Epochs use this: a reader that is late with an old number cannot undo a newer one.
+        Epochs use this: a reader that is late with an old number cannot undo a newer one. Nor does it make
+        that live longer: what is ahead of a database that was set back ends by itself.
         """
 
     async def count(self, key: str, *, ttl_seconds: int) -> int:

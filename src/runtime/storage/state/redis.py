@@ -15,14 +15,14 @@ from runtime.domain.errors import Unavailable
 from runtime.storage.state.gathering import Gathering
 from runtime.storage.state.protocol import FORGOTTEN
 
-# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float.
+# Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. A smaller
+# one leaves the greater its lifetime: one that is ahead of a database that was set back has to end.
 _RAISE_ALL = """
 for n = 1, #KEYS do
   local there, wanted = redis.call('GET', KEYS[n]) or '0', ARGV[n]
-  if string.match(there, '^%d+$') and (#there > #wanted or (#there == #wanted and there > wanted)) then
-    wanted = there
+  if not string.match(there, '^%d+$') or #there < #wanted or (#there == #wanted and there <= wanted) then
+    redis.call('SET', KEYS[n], wanted, 'EX', ARGV[#KEYS + 1])
   end
-  redis.call('SET', KEYS[n], wanted, 'EX', ARGV[#KEYS + 1])
 end
 """
 # What is written belongs to a history. Another one begins when a server starts, and when a replica takes
