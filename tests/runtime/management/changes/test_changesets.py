@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event
 from tests.support.applying import OWNER, Git, api, app, create, local, ref, update
 
-from runtime.domain.errors import ValidationFailed
+from runtime.domain.errors import Conflict, ValidationFailed
 
 PERMIT = "permit(principal, action, resource);"
 
@@ -312,3 +312,23 @@ async def test_a_workloads_credential_is_not_widened_by_an_oversight(git: Git, z
         await git.apply(update("ApplicationCredential", made, "build", subject=None))
     await git.apply(update("ApplicationCredential", made, "build", subject=None, any_subject=True))
     await git.apply(update("ApplicationCredential", made, "build", subject="repo:acme/b", any_subject=None))
+
+
+async def test_a_dry_run_tells_everything_that_is_wrong(git: Git, zone: str) -> None:
+    """Each at its operation; not what rests on something that was refused, which may be right."""
+    await git.apply(app("taken", zone))
+    with pytest.raises(Conflict) as failure:
+        await git.apply(
+            app("a", zone, identifier="taken"),
+            create(
+                "ApplicationCredential", "key", zone, application_id=ref("Application", "a"), type="public"
+            ),
+            app("b", zone),
+            create("RoleAssignment", "r", zone, role_id="0" * 26, principal={"user": "ann@acme.test"}),
+            app("c", zone, identifier="taken"),
+            dry_run=True,
+        )
+    fields = [problem.field or "" for problem in failure.value.problems]
+    assert [field.partition("]")[0] for field in fields] == ["operations[0", "operations[3", "operations[4"]
+    assert failure.value.detail.endswith("(and 2 more)")
+    assert await git.names("Application") == {"taken"}

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,14 @@ from runtime.adapters.keys.sealing import SecretHasher
 from runtime.contract.answers import part_answer
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.contract.changes import AuditRange, Changeset, ChangesetResult, Operation, OperationResult
-from runtime.domain.errors import Conflict, ManagementError, Problem, TooLarge, ValidationFailed
+from runtime.domain.errors import (
+    Conflict,
+    ManagementError,
+    NotFound,
+    Problem,
+    TooLarge,
+    ValidationFailed,
+)
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, APPLICATION, BY_NAME, ZONE
 from runtime.services.management import entities
@@ -23,6 +31,7 @@ from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pace import Pace
 from runtime.services.management.changes.pointers import has_pointers, resolved, stand_in
 from runtime.services.management.changes.references import Target
+from runtime.services.management.changes.refusals import Refusals
 from runtime.services.management.changes.specs import Parts as SpecParts
 from runtime.services.management.changes.specs import located, take_apart
 from runtime.services.management.changes.staleness import require_base, standing_of
@@ -122,9 +131,19 @@ async def _tried(
                 zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
                 gone = await losses.of(unit, changeset)
             names = _names_in(changeset)
+            try:
+                async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
+                    with budget.spending(parts, acting):
+                        results = await _run(unit, changeset, checked, progress)
+                        answer = await _answer(unit, changeset, results)
+                    return Outcome(part_answer(losses.told(answer, gone)))
+            except (ValidationFailed, Conflict, NotFound):
+                if len(changeset.operations) == 1:
+                    raise
+            # Somebody is going to mend it: they hear of everything, and not of one thing after the other.
             async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
                 with budget.spending(parts, acting):
-                    results = await _run(unit, changeset, checked, progress)
+                    results = await _run(unit, changeset, checked, None, Refusals())
                     answer = await _answer(unit, changeset, results)
                 return Outcome(part_answer(losses.told(answer, gone)))
     except TimeoutError:
@@ -249,8 +268,13 @@ def _replayed(applied: Applied, digest: str) -> Outcome:
 
 
 async def _run(
-    unit: Unit, changeset: Changeset, checked: Mapping[int, SpecParts], progress: Progress | None
+    unit: Unit,
+    changeset: Changeset,
+    checked: Mapping[int, SpecParts],
+    progress: Progress | None,
+    refusals: Refusals | None = None,
 ) -> list[Target]:
+    """Do all operations. Raises ManagementError: the first refusal, or with *refusals* all of them."""
     standing = await standing_of(unit, changeset)
     await require_base(unit, changeset, standing)
     owners = Owners(changeset.owner, changeset.source.model_dump(exclude_none=True))
@@ -258,25 +282,27 @@ async def _run(
     steps = Steps(unit, owners, checked, standing)
     try:
         await steps.handles.load(changeset.operations, standing)
-        return await _steps(steps, changeset, progress)
+        return await _steps(steps, changeset, progress, refusals)
     finally:
         steps.handles.end()
 
 
-async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) -> list[Target]:
+async def _steps(
+    steps: Steps, changeset: Changeset, progress: Progress | None, refusals: Refusals | None
+) -> list[Target]:
     total = len(changeset.operations)
     results: list[Target] = []
     for index, operation in enumerate(changeset.operations):
-        try:
+        if refusals is not None and not refusals.holds(operation):
+            continue
+        async with _aside(steps, refusals, operation), _at(index, operation):
             results.append(await steps.run(index, operation))
-        except ManagementError as refused:
-            raise _placed(refused, index, operation) from refused
         if progress is not None and (index + 1) % _PROGRESS_EVERY == 0:
             await progress(index + 1, total)
-    await _finish(steps.extras.remaining(), steps.extras.finish)
+    await _finish(steps, steps.extras.remaining(), steps.extras.finish, refusals)
     await steps.extras.refresh_active_sets()
-    await _finish(steps.removals(), steps.remove)
-    await _finish(steps.named(), steps.require_name)
+    await _finish(steps, steps.removals(), steps.remove, refusals)
+    await _finish(steps, steps.named(), steps.require_name, refusals)
     if problems := await steps.names.problems():
         raise wrong(problems)
     await steps.owners.flush(steps.unit, base=changeset.base_revision)
@@ -285,13 +311,35 @@ async def _steps(steps: Steps, changeset: Changeset, progress: Progress | None) 
     return results
 
 
-async def _finish(waiting: Iterable[Later], finish: Callable[[Later], Awaitable[None]]) -> None:
-    """Do what has waited for the end. Raises ManagementError, which says which operation it is about."""
+async def _finish(
+    steps: Steps,
+    waiting: Iterable[Later],
+    finish: Callable[[Later], Awaitable[None]],
+    refusals: Refusals | None,
+) -> None:
+    """Do what has waited for the end. Raises ManagementError, also for what was refused before."""
+    if refusals is not None:
+        refusals.stop()
     for later in waiting:
-        try:
+        async with _aside(steps, refusals, later.operation), _at(later.index, later.operation):
             await finish(later)
-        except ManagementError as refused:
-            raise _placed(refused, later.index, later.operation) from refused
+    if refusals is not None:
+        refusals.stop()
+
+
+def _aside(
+    steps: Steps, refusals: Refusals | None, operation: Operation
+) -> AbstractAsyncContextManager[None]:
+    return nullcontext() if refusals is None else refusals.aside(steps.unit.conn, operation)
+
+
+@asynccontextmanager
+async def _at(index: int, operation: Operation) -> AsyncIterator[None]:
+    """A refusal within says which operation it is about."""
+    try:
+        yield
+    except ManagementError as refused:
+        raise _placed(refused, index, operation) from refused
 
 
 def _placed(
