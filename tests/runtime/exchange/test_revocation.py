@@ -239,7 +239,7 @@ async def test_a_process_that_dies_after_the_commit(
 ) -> None:
     """It publishes nothing, and yet a worker that knows everything from before refuses within a second."""
 
-    async def die(*_arguments: Any) -> None:
+    async def die(*_arguments: Any, **_named: Any) -> None:
         raise Died
 
     first = (await chain.second(other_worker))["access_token"]
