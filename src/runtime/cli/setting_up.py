@@ -97,7 +97,7 @@ async def _names(parts: Parts) -> str:
 def doctor(settings: Settings) -> None:
     """Check settings, files, keys and storage, and change nothing.
 
-    Exits with 1 when something is wrong.
+    Exits with 1 when something is wrong. It tries whether the database takes a write that alters nothing.
     """
 
     async def look(parts: Parts) -> list[tuple[str, str]]:
@@ -105,6 +105,8 @@ def doctor(settings: Settings) -> None:
         for name, part in (("database", parts.database), ("short-lived state", parts.state)):
             try:
                 await part.ping()
+                if part is parts.database:
+                    await parts.database.try_write()
                 found.append((name, "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))

@@ -191,3 +191,20 @@ def test_a_lock_is_no_hanging_server(struck: Struck) -> None:
         await connection.close()
 
     asyncio.run(run())
+
+
+def test_a_database_that_takes_no_writes(struck: Struck) -> None:
+    """A full disk, or a standby: `/readyz` says so once a write was refused."""
+    struck.works()
+    server, body = struck.server, {"name": "Another"}
+    struck.sql(f"ALTER ROLE {ROLE} SET default_transaction_read_only = on", _ENDING_CONNECTIONS)
+    try:
+        refused = httpx.post(f"{server.url}/zones", json=body, headers=server.headers)
+        ready = httpx.get(f"{server.url}/readyz")
+    finally:
+        struck.sql(f"ALTER ROLE {ROLE} RESET default_transaction_read_only", _ENDING_CONNECTIONS)
+
+    assert (refused.status_code, ready.status_code) == (503, 503), refused.text
+    assert ready.json()["database"] == "the database takes no writes"
+    struck.works()
+    assert httpx.post(f"{server.url}/zones", json=body, headers=server.headers).is_success

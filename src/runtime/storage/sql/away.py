@@ -16,12 +16,12 @@ from runtime.domain.errors import Unavailable
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
 _READ_ONLY = "25006"
-_TAKES_NO_WRITES = "the database takes no writes"
+TAKES_NO_WRITES = "the database takes no writes"
 # Where a driver has one class of error for nearly everything: its words -> what callers are told.
 _IN_WORDS = {
     "connection is closed": "the database does not answer",
     "database is locked": "the database does not answer",
-    "database or disk is full": _TAKES_NO_WRITES,
+    "database or disk is full": TAKES_NO_WRITES,
     "disk I/O error": "the database cannot be reached",
     "unable to open database file": "the database cannot be used",
 }
@@ -47,9 +47,9 @@ def of_using(failure: Exception, *, for_reading: bool = False) -> Unavailable | 
         if state is None:
             told = next((told for words, told in _IN_WORDS.items() if words in str(cause)), None)
         elif state == _READ_ONLY:
-            told = None if for_reading else _TAKES_NO_WRITES
+            told = None if for_reading else TAKES_NO_WRITES
         elif state == "53100":  # the disk is full
-            told = _TAKES_NO_WRITES
+            told = TAKES_NO_WRITES
         else:
             told = "the database cannot be reached" if str(state).startswith(_AWAY_STATES) else None
         if told is not None:

@@ -24,6 +24,7 @@ BUSY_SECONDS = 15
 CONNECT_SECONDS = 5
 # Longer than any statement takes, another's lock included. That a server hangs is found out sooner.
 PATIENCE_SECONDS = 30
+TRIAL_SECONDS = 2.0
 WATCHING_SECONDS = 1.8  # for a small question on the connection that is kept for those
 
 # Dry runs that a process works on at the same time; the next waits for one of them to end.
@@ -55,6 +56,7 @@ class Database:
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
+        self._takes_no_writes = False
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
             self._writing = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
@@ -210,13 +212,26 @@ class Database:
             try:
                 yield connection
             except Exception as error:  # the driver's own, where no statement of the engine met it
-                _raise_if_away(error, away.of_using(error, for_reading=engine is self._reading))
+                told = away.of_using(error, for_reading=engine is self._reading)
+                self._takes_no_writes |= told is not None and told.detail == away.TAKES_NO_WRITES
+                _raise_if_away(error, told)
                 raise
 
     async def ping(self) -> None:
-        """Return when the database answers. Raises `Unavailable`."""
+        """Return when the database answers, and takes writes, if it refused one. Raises `Unavailable`."""
         async with self.querying() as connection:
             await connection.execute(text("SELECT 1"))
+        if self._takes_no_writes:
+            await self.try_write()
+
+    async def try_write(self) -> None:
+        """Return when the database has committed a write, one that changes nothing. Raises `Unavailable`."""
+        try:
+            async with asyncio.timeout(TRIAL_SECONDS), self.transaction(brief=True) as connection:
+                await connection.execute(text("UPDATE service_secrets SET name = name"))
+        except TimeoutError:
+            raise Unavailable(away.TAKES_NO_WRITES, internal="no commit in time") from None
+        self._takes_no_writes = False
 
     async def _ask(self) -> None:
         """What a server answers at once that does anything at all."""
