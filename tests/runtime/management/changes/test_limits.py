@@ -165,6 +165,7 @@ def test_places_are_counted(api: Api, other: Api) -> None:
             assert other("POST", path_of(other), changeset(other, a_zone())).status_code == 200
             # Who applies does not wait for those who try out.
             assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200
+    body = changeset(api, a_zone())  # what was planned before the apply is refused for that
     for sender in (first, third):
         assert eventually(sender, body).status_code == 200
 
