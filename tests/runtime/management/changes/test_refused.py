@@ -21,7 +21,7 @@ BAD: list[tuple[str, type[ManagementError], str, Any]] = [
         lambda z, a: app("y", z, identifier="agent"),
     ),
     ("taken name", Conflict, "operations[1]", lambda z, a: app("agent", z, identifier="z")),
-    ("name twice", Conflict, "operations[1]", lambda z, a: {**app("x", z, identifier="z"), "local_id": "z"}),
+    ("name twice", Conflict, "operations[0]", lambda z, a: {**app("x", z, identifier="z"), "local_id": "z"}),
     ("no zone", ValidationFailed, "operations[1]", lambda z, a: app("y", None)),
     ("other zone", NotFound, "operations[1]", lambda z, a: app("y", "0" * 26)),
     (
