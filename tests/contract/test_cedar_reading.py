@@ -239,6 +239,8 @@ def _expressions() -> st.SearchStrategy[str]:
 
 
 @given(_expressions())
+@example('principal && principal like "*" + principal')
+@example("principal has name + 1 == 2")
 @settings(max_examples=400)
 def test_reads_and_refuses_as_the_engine_does(condition: str) -> None:
     """Of texts that are nearly right, both take the same ones."""

@@ -214,8 +214,10 @@ class _Reader:
                 found, compared = None, True
                 continue
             strength = _BINARY.get(word, 0)
-            if strength < max(weakest, 1) or (compared and strength > _RELATION):
+            if strength < max(weakest, 1):
                 return found
+            if compared and strength > _RELATION:
+                raise _Unreadable(self.token, "a comparison goes no further; put brackets around it")
             self.at += 1
             self.binary(strength + 1)
             found = None
