@@ -2,13 +2,13 @@
 
 import socket
 import sys
-from functools import partial
 
 from sanic import Sanic
 from sanic.config import Config
 from sanic.request import Request
 from sanic.response import HTTPResponse, json
-from sanic.worker.loader import AppLoader
+
+from runtime.cli.worker import serve
 
 
 def build() -> Sanic:
@@ -27,8 +27,5 @@ def build() -> Sanic:
 
 
 if __name__ == "__main__":
-    loaded = AppLoader(factory=partial(build)).load()
     bound = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-    bound.set_inheritable(True)
-    loaded.prepare(sock=bound, workers=1, single_process=True, motd=False, access_log=False)
-    Sanic.serve_single(primary=loaded)
+    serve(build(), bound)

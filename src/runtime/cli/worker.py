@@ -45,7 +45,11 @@ def serve_until_told(settings: Settings, bound: socket.socket) -> None:
 
     Then what has arrived is answered, what is queued is written, and the call returns.
     """
-    app = build(settings)
+    serve(build(settings), bound)
+
+
+def serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
+    """Serve an application as `serve_until_told` does."""
     app.setup_loop()
     asyncio.run(_serve(app, bound))
 
