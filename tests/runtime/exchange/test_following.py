@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, func, select, update
 from tests.runtime.exchange.states import Counting, with_state
 from tests.support.factories import App, Person
 from tests.support.scene import Scene
@@ -109,6 +109,25 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
         monkeypatch.setattr(epochs, "MOST_MOVED", -1)
     process.epochs._read_at -= epochs.RECENT_SECONDS
 
+    with pytest.raises(InvalidGrant):
+        await scene.exchange(agent, subject, api, "read", parts=process)
+    assert process.epochs.era > era
+
+
+async def test_a_database_that_lost_what_this_process_wrote(
+    scene: Scene, agent: App, api: Resource, bob: Person, process: Parts
+) -> None:
+    """It was set back before anybody had read the note: whoever wrote it knows of it all the same."""
+    subject = await scene.company.token(scene.zone, agent, bob)
+    assert await scene.exchange(agent, subject, api, "read", parts=process)
+    await process.epochs.close()
+    await revocation.end(process, scene.zone.id, session_id=bob.session_id)
+    era = process.epochs.era
+
+    newest = select(func.max(epoch_changes.c.position)).scalar_subquery()
+    async with scene.parts.database.transaction() as conn:
+        await conn.execute(delete(epoch_changes).where(epoch_changes.c.position == newest))
+    process.epochs._read_at -= epochs.RECENT_SECONDS
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", parts=process)
     assert process.epochs.era > era
