@@ -32,6 +32,8 @@ _BEYOND_SCHEMAS = (
     r"line \d+, column \d+: .*",
     # a cursor that the service did not give out
     r"is no cursor of this list",
+    # a role that keys bound to an owner or to zones cannot have
+    r"is at most `org_member` for a key with `owner` or `zones`.*",
     # parameters that exclude or contradict one another, or that only mean something together
     r"does not go together with .*",
     r"says otherwise than .*",

@@ -44,7 +44,7 @@ MAY_OPEN = {
 # Class methods that connect, and read nothing themselves.
 CONNECTING = {("Api", "open"), ("Session", "open")}
 # And what only has such a name: a container of YAML, a function that was handed over, a counter.
-OTHERS = {("self", "open"), (None, "show"), ("common", "copy")}
+OTHERS = {("self", "open"), (None, "show"), ("common", "copy"), ("api", "confirm")}
 
 PRINTING = {
     "echo",

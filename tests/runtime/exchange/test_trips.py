@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from structlog.testing import capture_logs
 from tests.runtime.exchange.states import Away, Counting, with_state
 from tests.support.factories import App, Person
+from tests.support.logs import logged_lines
 from tests.support.scene import Scene
 
 from runtime.api.oauth.errors import as_oauth_error
@@ -140,7 +140,7 @@ async def test_published_epoch_ahead_of_the_database(
     await state.raise_all({epochs.zone_key(scene.zone.id): 10**9}, ttl_seconds=3)
 
     troubles._told.clear()
-    with capture_logs() as logged, pytest.raises(TemporarilyUnavailable):
+    with logged_lines() as logged, pytest.raises(TemporarilyUnavailable):
         await scene.exchange(agent, subject, api, "read", parts=parts)
     assert any("ahead of the database" in line.get("reason", "") for line in logged)
     deadline = monotonic() + 15

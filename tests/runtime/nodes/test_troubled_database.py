@@ -14,9 +14,9 @@ from pathlib import Path
 import asyncpg
 import httpx
 import pytest
-from structlog.testing import capture_logs
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
+from tests.support.logs import logged_lines
 from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
 
@@ -141,7 +141,7 @@ def test_a_database_that_takes_no_connections(
     try:
         time.sleep(1.1)  # what was read a moment ago counts a moment longer
         monkeypatch.setattr(troubles, "_told", {})
-        with capture_logs() as logged:
+        with logged_lines() as logged:
             heard = [struck.answers() for _ in range(3)]
     finally:
         struck.sql(end)
