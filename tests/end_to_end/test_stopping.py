@@ -13,33 +13,14 @@ import httpx
 import pytest
 from acme import Server, written_secret
 from sqlalchemy import func, select
+from tests.end_to_end.shop import SHOP
 
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
 CONFIG = {
     "zonectl.yaml": "owner: shop/identity\n",
-    "shop.yaml": """\
-apiVersion: zonewright/v1
-kind: Zone
-metadata: {name: shop}
-spec: {name: Shop}
----
-apiVersion: zonewright/v1
-kind: Resource
-metadata: {zone: shop, name: api}
-spec: {name: API, identifier: "https://api.shop.example", application: job}
----
-apiVersion: zonewright/v1
-kind: Application
-metadata: {zone: shop, name: job}
-spec: {name: Job, dependencies: [api]}
----
-apiVersion: zonewright/v1
-kind: ApplicationCredential
-metadata: {zone: shop, name: job}
-spec: {application: job, type: password}
-""",
+    "shop.yaml": SHOP,
 }
 
 

@@ -11,44 +11,26 @@ from pathlib import Path
 import httpx
 import pytest
 from acme import Application, Browser, Page, Server, written_secret
+from tests.end_to_end.shop import SHOP
 
 PASSWORD = "correct horse battery staple"
 CALLBACK = "http://localhost:8600/callback"
 API = "https://api.shop.example"
-CONFIG = """\
-apiVersion: zonewright/v1
-kind: Zone
-metadata: {name: shop}
-spec: {name: Shop}
----
-apiVersion: zonewright/v1
-kind: Resource
-metadata: {zone: shop, name: api}
-spec: {name: API, identifier: "https://api.shop.example", application: job}
----
+CONFIG = f"""\
+{SHOP}---
 apiVersion: zonewright/v1
 kind: Application
-metadata: {zone: shop, name: job}
-spec: {name: Job, dependencies: [api]}
----
-apiVersion: zonewright/v1
-kind: ApplicationCredential
-metadata: {zone: shop, name: job}
-spec: {application: job, type: password}
----
-apiVersion: zonewright/v1
-kind: Application
-metadata: {zone: shop, name: till}
+metadata: {{zone: shop, name: till}}
 spec:
   name: Till
   consent: implicit
   dependencies: [api]
-  protocols: {oauth2: {redirect_uris: ["http://localhost:8600/callback"]}}
+  protocols: {{oauth2: {{redirect_uris: ["http://localhost:8600/callback"]}}}}
 ---
 apiVersion: zonewright/v1
 kind: ApplicationCredential
-metadata: {zone: shop, name: till}
-spec: {application: till, type: public}
+metadata: {{zone: shop, name: till}}
+spec: {{application: till, type: public}}
 """
 
 

@@ -167,6 +167,6 @@ def _needs_consent(
 ) -> Iterator[Refusal]:
     given = consents.get(name)
     if given is not None and given != total:
-        yield Refusal(name, f"the consent is to {name}={given}, and it would be {name}={total}", stale)
+        yield Refusal(name, f"`--consent {name}={given}` does not match: this plan has {name}={total}", stale)
     elif given is None and reason:
         yield Refusal(name, f"{reason}; to go ahead, add `--consent {name}={total}`", stale)

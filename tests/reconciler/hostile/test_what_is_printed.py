@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import orjson
 import pytest
 from tests.reconciler.fake_server import API_KEY, ORGANIZATION, FakeServer, World
 from tests.reconciler.hostile.conftest import Repository
+from tests.support.terminals import on_a_terminal
 
 from reconciler import terminal
 from reconciler.cli import cli, run
@@ -312,26 +312,9 @@ def test_what_a_path_says(trusting: Repository) -> None:
 def test_on_a_terminal_only_our_own_styles_act(trusting: Repository, command: str) -> None:
     """With colors on, nothing else begins with an escape character."""
     (in_files if command == "validate" else in_a_plan)(trusting)
-    parent, child = pty.openpty()
-    process = subprocess.Popen(
-        trusting.command(command, "config"),
-        cwd=trusting.path,
-        env=trusting.environment(TERM="xterm-256color", COLUMNS="200"),
-        stdin=subprocess.DEVNULL,
-        stdout=child,
-        stderr=child,
-    )
-    os.close(child)
-    content = b""
-    try:
-        while part := os.read(parent, 65536):
-            content += part
-    except OSError:
-        pass  # how Linux says that the other end is closed
-    finally:
-        process.wait(30)
-        os.close(parent)
-    text = content.decode().replace("\r\n", "\n")
+    environment = trusting.environment(TERM="xterm-256color", COLUMNS="200")
+    text = on_a_terminal(trusting.command(command, "config"), trusting.path, environment)
+    text = text.replace("\r\n", "\n")
 
     assert OUR_STYLES.search(text)
     assert "FORGED" in harmless(OUR_STYLES.sub("", text))

@@ -164,9 +164,9 @@ def test_a_manifest_that_leads_to_another_kind_of_file(attempt: Attempt) -> None
 def test_settings_that_lead_out(attempt: Attempt) -> None:
     """zonectl.yaml is a file like the others."""
     settings = attempt.repository.config / "zonectl.yaml"
-    attempt.repository.write("shared.yaml", settings.read_text())
+    attempt.repository.write("common.yaml", settings.read_text())
     settings.unlink()
-    attempt.repository.link("config/zonectl.yaml", "../shared.yaml")
+    attempt.repository.link("config/zonectl.yaml", "../common.yaml")
     assert attempt.repository.run("plan", "config").returncode == CHANGES
     attempt.server.requests.clear()
     settings.unlink()
