@@ -394,6 +394,31 @@ class TestZones:
             api("GET", path)
             team.api.refused(404, "GET", path)
 
+    @pytest.mark.threat("49g")
+    def test_hears_of_what_is_gone_in_its_zones_alone(self, api: Api, zone: Zone) -> None:
+        """Nor of a whole zone that is gone, or of what was in it; and not who it was."""
+        elsewhere, whole = api.zone(), Team(api, api.named("all"))
+        names = [api.named() for _ in range(3)]
+        mine, theirs = whole.apply(app(names[0], zone.id), app(names[1], elsewhere.id))
+        (gone_zone,) = whole.apply(create("Zone", names[2], name="Gone"))
+        (inside,) = whole.apply(app(api.named(), gone_zone))
+        for operation in (
+            zone.path(f"/applications/{mine}"),
+            elsewhere.path(f"/applications/{theirs}"),
+            f"/zones/{gone_zone}",
+        ):
+            api.ok("DELETE", operation)
+
+        def gone(team: Team) -> dict[str, dict[str, Any]]:
+            return {line["id"]: line for line in team.lines() if line["type"] == "tombstone"}
+
+        everything = gone(whole)
+        assert {mine, theirs, gone_zone, inside} <= everything.keys()
+        assert everything[mine]["actor"]["type"] == "api_key"
+        heard = gone(bound(api, None, zone))
+        assert heard.keys() & {mine, theirs, gone_zone, inside} == {mine}
+        assert "actor" not in heard[mine]
+
     @pytest.mark.parametrize("role", ["org_member", "org_viewer"])
     def test_changes_nothing_elsewhere(self, api: Api, zone: Zone, role: str) -> None:
         """A zone that it is not bound to is none for it, whatever it may do in its own."""
