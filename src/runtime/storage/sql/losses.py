@@ -52,6 +52,7 @@ UNTOLD = frozenset(
         "revocations",
         "subjects",
         "token_events",
+        "tombstones",  # they tell of what went before
         "user_credentials",
         "withdrawn_names",
         "zone_internals",
