@@ -172,15 +172,17 @@ def plan(path: Path, **options: Any) -> int:
 def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
     """Show what others did to what PATH describes. Exits with 3 when they did anything."""
     from reconciler.report.drift import drift_lines, drift_of
+    from reconciler.report.plans import similar_owner_lines
     from reconciler.session import Session
 
     with Session.open(path, options, writes=False) as session:
         _check_kinds(ignored, session)
-        found = drift_of(session.plan(), ignored)
+        made = session.plan()
+        found = drift_of(made, ignored)
     if output == "json":
         terminal.say_json(found.as_json(unmanaged=unmanaged))
     else:
-        terminal.say(*drift_lines(found, unmanaged=unmanaged))
+        terminal.say(*drift_lines(found, unmanaged=unmanaged), *similar_owner_lines(made))
     return DRIFT if found else 0
 
 

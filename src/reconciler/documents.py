@@ -135,13 +135,20 @@ class LossDocument(TypedDict):
     in_use: bool
 
 
+class SimilarOwnerDocument(TypedDict):
+    """Who manages what `objects` manifests are named as, while the owner of the plan manages nothing."""
+
+    owner: str
+    objects: int
+
+
 class PlanDocument(TypedDict):
     """A plan, as it is saved and as it is printed.
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
-    what is in its zones and in no configuration, and `undelivered`, the titles of objects whose secret never
-    arrived. `delete_budgets` are those of `zonectl.yaml`.
+    what is in its zones and in no configuration, `undelivered`, the titles of objects whose secret never
+    arrived, and `similar_owner`, for whom this may be meant. `delete_budgets` are those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]
@@ -164,11 +171,13 @@ class PlanDocument(TypedDict):
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[LossDocument]]
     undelivered: NotRequired[Sequence[str]]
+    similar_owner: NotRequired[SimilarOwnerDocument]
 
 
 class DriftDocument(TypedDict):
     """What others did to what the manifests describe, and how much is in no configuration.
 
+    `similar_owner`, as in a plan: the owner of the run manages nothing, and this one may be meant.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
     """
 
@@ -178,6 +187,7 @@ class DriftDocument(TypedDict):
     attached: Sequence[UnmanagedDocument]
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
+    similar_owner: NotRequired[SimilarOwnerDocument]
 
 
 class AuditDocument(TypedDict):

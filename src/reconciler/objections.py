@@ -1,6 +1,6 @@
 """What the server has against a plan, in the words of the manifests."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.documents import ProblemDocument
 from reconciler.manifests import Diagnostic
@@ -52,3 +52,14 @@ class Objection:
     message: str
     problems: tuple[Problem, ...]
     stale: bool
+
+    @property
+    def listed(self) -> tuple[Problem, ...]:
+        """The problems as they are told below the message: what changed, where the plan is stale.
+
+        The message of a stale plan names the object; and tells the problem, where there is one alone.
+        """
+        if not self.stale:
+            return self.problems
+        told = tuple(replace(each, title="", field="", diagnostic=None) for each in self.problems)
+        return told if len(told) > 1 else ()

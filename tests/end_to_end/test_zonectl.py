@@ -1,6 +1,7 @@
 """`zonectl` against the real server: what plan, apply, drift and the guards do to what is there."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -182,8 +183,45 @@ def test_a_saved_plan_is_applied_as_it_was_approved_or_not_at_all(config: Config
         group = client.get(path).json()["items"][0]
         client.patch(f"{path}/{group['id']}", json={"name": "Changed since"}).raise_for_status()
 
-    config.server.zonectl("apply", str(saved), "--yes", expect=(4,))
+    done = config.server.zonectl("apply", str(saved), "--yes", expect=(4,))
     assert config.groups() == {"staff": "Changed since"}
+    (told,) = done.stderr.splitlines()
+    assert re.fullmatch(
+        r"error: the plan is stale: Group `staff` was changed by \w+ `[^`]+` at \S+ \(groups\.update\)"
+        r" \(\S*staff\.yaml:1\); nothing was applied: plan again",
+        told,
+    )
+
+
+def test_all_that_changed_since_a_plan_is_listed(config: Config, tmp_path: Path):
+    """Each object once, with its manifest and who changed it; JSON has the same problems."""
+    for name in ("staff", "guests"):
+        config.group(name, "First")
+    config.apply()
+    for name in ("staff", "guests"):
+        config.group(name, "Second")
+    saved = tmp_path / "plan.json"
+    config.plan("--out", str(saved), expect=2)
+    with config.server.management() as client:
+        path = f"/zones/{config.server.zone(config.zone)['id']}/groups"
+        for group in client.get(path).json()["items"]:
+            client.patch(f"{path}/{group['id']}", json={"name": "Changed since"}).raise_for_status()
+
+    first, *listed = config.server.zonectl("apply", str(saved), "--yes", expect=(4,)).stderr.splitlines()
+    assert re.fullmatch(
+        r"error: the plan is stale: 2 objects have changed since it was made, at revision \d+;"
+        r" nothing was applied: plan again",
+        first,
+    )
+    assert [
+        re.match(r"\s+\S*(\w+\.yaml):1: Group `(\w+)` was changed by \w+", each) is not None
+        for each in listed
+    ] == [True, True]
+    done = config.server.zonectl("apply", str(saved), "--yes", "--output", "json", expect=(4,))
+    assert [each["object"].rsplit("/")[-1] for each in json.loads(done.stdout)["problems"]] == [
+        "guests",
+        "staff",
+    ]
 
 
 def test_a_plan_sent_twice_is_applied_once(config: Config, tmp_path: Path):

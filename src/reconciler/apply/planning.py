@@ -1,7 +1,7 @@
 """Makes a plan from files and a server: one snapshot, and one dry run when there is something to do."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,9 +84,18 @@ def objection(error: Rejected, plan: Plan, configuration: Configuration | None =
     """A refusal of the server in words, with the manifests that it is about."""
     problems = tuple(explain_rejection(error, plan, configuration))
     if isinstance(error, Conflicting):
-        return Objection(f"the plan is stale: {error.message}", problems, stale=True)
+        return Objection(_stale(problems, plan), problems, stale=True)
     message = f"the server refuses the plan ({error.code}); nothing was changed"
     return Objection(message, problems, stale=False)
+
+
+def _stale(problems: Sequence[Problem], plan: Plan) -> str:
+    """What has changed since a plan was made, and what to do."""
+    first, *more = problems
+    what = f"{first.message} ({first.reason})" if first.reason else first.message
+    if more:
+        what = f"{len(problems)} objects have changed since it was made, at revision {plan.base_revision}"
+    return f"the plan is stale: {what}; nothing was applied: plan again"
 
 
 def changeset(plan: Plan, operations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from .building import PlanImpossible, build_plan
 from .guards import Refusal, check_guards
 from .losses import Loss, Losses
-from .model import Action, FieldChange, Plan, Unmanaged, read_plan
+from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
 
 __all__ = [
     "Action",
@@ -13,6 +13,7 @@ __all__ = [
     "Plan",
     "PlanImpossible",
     "Refusal",
+    "SimilarOwner",
     "Unmanaged",
     "build_plan",
     "check_guards",

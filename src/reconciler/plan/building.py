@@ -12,6 +12,7 @@ from .matching import Match, Matcher
 from .model import Action, FieldChange, Op, Plan, Unmanaged
 from .neighbours import Unresolved
 from .operations import Operations, unlink
+from .similar_owners import find_similar_owner
 from .unmanaged import Search
 
 
@@ -69,6 +70,7 @@ def build_plan(
         budgets=dict(budgets or {}),
         unmanaged=builder.unmanaged(),
         undelivered=builder.undelivered(),
+        similar_owner=find_similar_owner(manifests, builder.index, owner),
     )
 
 

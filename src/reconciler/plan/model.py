@@ -9,11 +9,18 @@ from typing import Any, cast
 
 import orjson
 
-from reconciler.documents import PLAN, ActionDocument, ChangeDocument, PlanDocument, UnmanagedDocument
+from reconciler.documents import (
+    PLAN,
+    ActionDocument,
+    ChangeDocument,
+    PlanDocument,
+    SimilarOwnerDocument,
+    UnmanagedDocument,
+)
 from reconciler.kinds import InForce, Part, Write
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
-_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged", "undelivered")
+_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged", "undelivered", "similar_owner")
 
 
 class State(StrEnum):
@@ -209,6 +216,18 @@ class Unmanaged:
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class SimilarOwner:
+    """An owner for whom a plan may be meant. `objects`: how many manifests are named as what it manages."""
+
+    owner: str
+    objects: int
+
+    def as_json(self) -> SimilarOwnerDocument:
+        """As a JSON object."""
+        return {"owner": self.owner, "objects": self.objects}
+
+
 @dataclass(frozen=True)
 class Plan:
     """What to do, in order, bound to the revision it was made from.
@@ -224,6 +243,7 @@ class Plan:
         unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
             so of no saved plan.
         undelivered: titles of what has a secret that was shown once and never arrived, and keeps it.
+        similar_owner: who manages most of what the manifests name, where this owner manages nothing.
     """
 
     tool_version: str
@@ -240,6 +260,7 @@ class Plan:
     budgets: Mapping[str, int | str] = field(default_factory=dict)
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     undelivered: tuple[str, ...] = field(default=(), compare=False)
+    similar_owner: SimilarOwner | None = field(default=None, compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
@@ -262,6 +283,8 @@ class Plan:
             }
             if self.undelivered:
                 content["undelivered"] = list(self.undelivered)
+            if self.similar_owner is not None:
+                content["similar_owner"] = self.similar_owner.as_json()
             if self.budgets:
                 content["delete_budgets"] = dict(self.budgets)
             self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.documents import DRIFT, ActionDocument, DriftDocument
-from reconciler.plan import Action, Plan, Unmanaged
+from reconciler.plan import Action, Plan, SimilarOwner, Unmanaged
 from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled
 
@@ -22,12 +22,14 @@ class Drift:
         deleted: what is gone, as what an apply makes again.
         attached: objects in no configuration that belong to a managed one: grants, credentials.
         unmanaged: all else in these zones that is in no configuration.
+        similar_owner: for whom this may be meant, where the owner of the run manages nothing.
     """
 
     changed: tuple[Action, ...]
     deleted: tuple[Action, ...]
     attached: tuple[Unmanaged, ...]
     unmanaged: tuple[Unmanaged, ...]
+    similar_owner: SimilarOwner | None = None
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.deleted or self.attached)
@@ -43,6 +45,8 @@ class Drift:
         }
         if unmanaged:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
+        if self.similar_owner is not None:
+            told["similar_owner"] = self.similar_owner.as_json()
         return told
 
 
@@ -62,7 +66,7 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
             changed.append(replace(action, op=Op.UPDATE, changes=changes))
     attached = tuple(each for each in plan.unmanaged if each.attached_to and each.kind not in ignored)
     rest = tuple(each for each in plan.unmanaged if each not in attached)
-    return Drift(tuple(changed), tuple(deleted), attached, rest)
+    return Drift(tuple(changed), tuple(deleted), attached, rest, plan.similar_owner)
 
 
 def _action_json(action: Action) -> ActionDocument:

@@ -46,6 +46,19 @@ def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | No
             f"{title}: its secret was shown once and never arrived; `--renew-lost` makes a new one",
         )
     yield from refusal_lines(refusals)
+    yield from similar_owner_lines(plan)
+
+
+def similar_owner_lines(plan: Plan) -> Iterator[Line]:
+    """The warning that a plan may be meant for another owner."""
+    if (found := plan.similar_owner) is not None:
+        named = "is named as an object" if found.objects == 1 else "are named as objects"
+        told = (
+            f": `{plan.owner}` manages nothing yet, and {found.objects} of {counted(plan.wanted, 'manifest')}"
+            f" {named} that `{found.owner}` manages; is the owner right? It is said by `--owner`,"
+            " ZONECTL_OWNER or `owner` in `zonectl.yaml`"
+        )
+        yield Styled("warning", "yellow"), told
 
 
 def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
@@ -57,7 +70,7 @@ def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
 def objection_lines(found: Objection) -> Sequence[Line]:
     """What the server has against a plan: each problem with the line of its manifest."""
     lines: list[Line] = [found.message]
-    for each in found.problems:
+    for each in found.listed:
         if each.diagnostic is None:
             lines.append(f"  {each}")
         else:

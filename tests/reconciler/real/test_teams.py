@@ -299,6 +299,6 @@ def test_two_first_applies(
     assert zonectl("apply", plans[0], "--root", tmp_path / "one").exit_code == 0
     done = zonectl("apply", plans[1], "--root", tmp_path / "two")
     assert done.exit_code == 4, done.err
-    assert "changed since revision" in done.err
+    assert "the plan is stale" in done.err
     zones = httpx.get(f"{served.url}/zones", params={"limit": 100}, headers=served.headers, trust_env=False)
     assert [each["name"] for each in zones.json()["items"]].count(name) == 1

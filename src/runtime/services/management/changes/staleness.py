@@ -46,7 +46,7 @@ async def require_base(
     """
     base, newest = changeset.base_revision, await unit.revision() - 1
     if base > newest:
-        raise PreconditionFailed(f"revision {base} is yet to come; make the plan again")
+        raise PreconditionFailed(f"revision {base} is yet to come: the newest is {newest}")
     if base == newest or all(operation.op == "delivered" for operation in changeset.operations):
         return
     stale = await _made_meanwhile(unit, changeset)
