@@ -53,6 +53,11 @@ MEMORY: tuple[Memory, ...] = (
         "refusals that were only counted, by zone, grant type and code",
         "zones there are, for a minute",
     ),
+    Memory(
+        "runtime.storage.sql.database.Database._at_one_instant",
+        "requests that read the database at one instant",
+        _REQUESTS,
+    ),
     Memory("runtime.services.epochs._Moved._newer", "epochs that have moved lately", epochs.MOST_MOVED),
     Memory("runtime.services.epochs._Moved._older", "the same, of before", epochs.MOST_MOVED),
     Memory(

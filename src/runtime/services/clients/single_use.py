@@ -1,10 +1,26 @@
 """JWTs that work once: what names one is kept, as a digest, for as long as it could be shown again."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runtime.services.parts import Parts
+
+
+_used: ContextVar[set[str] | None] = ContextVar("used", default=None)
+
+
+@contextmanager
+def one_request() -> Iterator[None]:
+    """Count what is used in the block as used once, however often the request is worked on."""
+    before = _used.set(set())
+    try:
+        yield
+    finally:
+        _used.reset(before)
 
 
 async def is_first_use(
@@ -16,7 +32,7 @@ async def is_first_use(
     made_at: float,
     ttl_seconds: int,
 ) -> bool:
-    """Take note of a JWT while it lasts; tell whether it was never used there.
+    """Take note of a JWT while it lasts; tell whether it was never used there, but in the same request.
 
     Args:
         place: what sort of JWT it is, and the zone that it is shown to.
@@ -25,4 +41,10 @@ async def is_first_use(
     Raises: Unavailable when it cannot be told.
     """
     digest = sha256(f"{maker}\0{token_id}".encode("utf-8", "surrogatepass")).hexdigest()
-    return await parts.state.use_once(f"{place}:{digest}", made_at=made_at, ttl_seconds=ttl_seconds)
+    name, used = f"{place}:{digest}", _used.get()
+    if used is not None and name in used:
+        return True
+    is_first = await parts.state.use_once(name, made_at=made_at, ttl_seconds=ttl_seconds)
+    if is_first and used is not None:
+        used.add(name)
+    return is_first

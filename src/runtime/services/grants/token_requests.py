@@ -13,6 +13,7 @@ from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop
 from runtime.services.clients.guessing import GUESSING
+from runtime.services.clients.single_use import one_request
 from runtime.services.decisions import Decision
 from runtime.services.grants import (
     authorization_code,
@@ -76,9 +77,9 @@ async def respond(
         return await _granted(parts, view, form, decision, authorization, address, proof)
 
     try:
-        answer = await revalidation.on_current_zone(
-            parts, zone_id, attempt, may_repeat=_may_repeat(form, proof)
-        )
+        with one_request():
+            may_repeat = form.values.get("grant_type") == TOKEN_EXCHANGE
+            answer = await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=may_repeat)
     except OAuthError as refusal:
         if decision is not None:
             raise await parts.decisions.refused(decision, refusal, address=address) from None
@@ -87,12 +88,6 @@ async def respond(
         decision.issue()
         parts.decisions.record(decision)
     return answer
-
-
-def _may_repeat(form: Form, proof: str | None) -> bool:
-    """Tell whether a request may be worked on twice: an exchange, and nothing in it that works once."""
-    is_exchange = form.values.get("grant_type") == TOKEN_EXCHANGE
-    return is_exchange and proof is None and "client_assertion" not in form.values
 
 
 async def _granted(

@@ -36,6 +36,7 @@ from runtime.services.authority.subject import (
 )
 from runtime.services.clients import authenticate_client
 from runtime.services.clients.guessing import GUESSING
+from runtime.services.clients.single_use import one_request
 from runtime.services.grants import refresh_token
 from runtime.services.parties import Client
 from runtime.services.parts import Parts
@@ -48,8 +49,6 @@ async def respond(
     parts: Parts, zone_id: str, form: Form, *, authorization: str | None, address: str
 ) -> bytes:
     """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong with the token.
-
-    An assertion can be used only once, so a request with one begins on the zone as the database has it.
 
     Raises: OAuthError, InvalidClient for a caller that has not proved who it is; NotFound for an unknown
         zone; Unavailable.
@@ -66,9 +65,9 @@ async def respond(
             raise InvalidClient(internal="a public client proves nothing")
         return await _told_of(parts, view, client, token, parts.clock())
 
-    may_repeat = "client_assertion" not in form.values
     try:
-        return await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=may_repeat)
+        with one_request():
+            return await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=True)
     except _Inactive:
         return INACTIVE
 

@@ -52,6 +52,7 @@ class ZoneView:
         denied: the ids of those of them that may be alive.
         sealer: seals under the zone's data key.
         checked_at: seconds on the monotonic clock, when it was last found to be the newest.
+        is_apart: made for one request, of the database at one instant: no epoch puts that out of date.
         memo: what other modules worked out from this view and want to work out only once an epoch.
     """
 
@@ -80,6 +81,7 @@ class ZoneView:
         self.denials, self.denied = denied
         self.checked_at = monotonic()
         self._made_at = self.checked_at
+        self.is_apart = False
         self._era = era
         self.memo: dict[str, Any] = {}
         self.verified: Kept[Any] = Kept()

@@ -97,6 +97,16 @@ class Zones(Attached):
         await self.parts.epochs.remember(read)
         return view
 
+    async def apart(self, zone_id: str) -> ZoneView:
+        """A view for one request alone, of the zone as the database has it for this task. Raises NotFound."""
+        await self.parts.epochs.begin()
+        async with self.parts.database.reading() as conn:
+            view = await self._read(conn, zone_id, self.parts.epochs.era)
+        if view is None:
+            raise NotFound(f"there is no zone `{zone_id}`")
+        view.is_apart = True
+        return view
+
     @asynccontextmanager
     async def _loading_alone(self, zone_id: str) -> AsyncIterator[None]:
         """Be the one who reads a zone. Of one that is not known afterwards nothing is kept."""
@@ -147,6 +157,18 @@ class Zones(Attached):
 
     async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> ZoneView | None:
         """A new view of a zone, kept from now on; None when there is no such zone."""
+        view = await self._read(conn, zone_id, era)
+        if view is None:
+            return None
+        if len(self._views) >= KEPT_ZONES and zone_id not in self._views:
+            oldest = next(iter(self._views))
+            del self._views[oldest]
+            self._parsed_keys.pop(oldest, None)
+            self._loading.pop(oldest, None)
+        self._views[zone_id] = view
+        return view
+
+    async def _read(self, conn: AsyncConnection, zone_id: str, era: int) -> ZoneView | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
             return None
@@ -157,11 +179,4 @@ class Zones(Attached):
         now = self.parts.clock()
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
-        view = ZoneView(self.parts, zone, internals, sealer, ring, denied, era)
-        if len(self._views) >= KEPT_ZONES and zone.id not in self._views:
-            oldest = next(iter(self._views))
-            del self._views[oldest]
-            self._parsed_keys.pop(oldest, None)
-            self._loading.pop(oldest, None)
-        self._views[zone.id] = view
-        return view
+        return ZoneView(self.parts, zone, internals, sealer, ring, denied, era)

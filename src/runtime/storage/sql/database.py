@@ -57,6 +57,7 @@ class Database:
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
         self._takes_no_writes = False
+        self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
             self._writing = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
@@ -146,12 +147,35 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """A connection whose statements all see the database at one instant; it writes nothing."""
+        if (connection := self._held()) is not None:
+            yield connection
+            return
         async with self._connected(self._reading) as connection:
             yield connection
 
     @asynccontextmanager
+    async def at_one_instant(self) -> AsyncIterator[None]:
+        """Let all that this task reads until the block ends be of one instant: that of its first statement.
+
+        `reading` and `querying` give it one connection. What it writes meanwhile it does not see.
+        """
+        task = asyncio.current_task()
+        async with self._connected(self._reading) as connection:
+            self._at_one_instant[task] = connection
+            try:
+                yield
+            finally:
+                del self._at_one_instant[task]
+
+    def _held(self) -> AsyncConnection | None:
+        return self._at_one_instant.get(asyncio.current_task()) if self._at_one_instant else None
+
+    @asynccontextmanager
     async def querying(self) -> AsyncIterator[AsyncConnection]:
         """A connection without a transaction, for hot paths that run one small query. It cannot stream."""
+        if (held := self._held()) is not None:
+            yield held
+            return
         async with self._connected(self._querying) as connection:
             with _at_hand(connection) if self._writer else nullcontext():
                 yield connection
