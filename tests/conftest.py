@@ -4,7 +4,6 @@
 does not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
 """
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Any
 
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from tests.support.economy import economize
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.redis import RedisServer, running_redis
+from tests.support.server import migrated
 
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.migrate import migrate
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
@@ -27,8 +27,9 @@ _started = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests that say nothing else wait longer than httpx does by itself: a busy machine is no failure."""
+    """Share what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
     config.stash[_started] = {}
+    economize()
     for name in ("connect", "read", "write", "pool"):
         setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
 
@@ -70,10 +71,8 @@ def redis_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sqlite") / "template.db"
-    asyncio.run(migrate(f"sqlite+aiosqlite:///{path}"))
-    return path
+def _sqlite_template() -> Path:
+    return migrated()
 
 
 @pytest.fixture

@@ -1,11 +1,16 @@
 """A real server for tests: the whole application on its own socket, in a thread with its own event loop."""
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +46,17 @@ class Server:
         return {"Authorization": f"Bearer {self.api_key}"}
 
 
+@cache
+def migrated() -> Path:
+    """A SQLite database with all tables and nothing in them, of this process: to be copied."""
+    directory = tempfile.mkdtemp(prefix="zonewright-sqlite-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = Path(directory) / "template.db"
+    with ThreadPoolExecutor(1) as aside:  # a loop may run here already
+        aside.submit(asyncio.run, migrations.migrate(f"sqlite+aiosqlite:///{path}")).result()
+    return path
+
+
 @contextmanager
 def serve(
     data_dir: Path,
@@ -65,6 +81,8 @@ def serve(
     )
     data_dir.mkdir(parents=True, exist_ok=True)
     key_encryption_of(chosen, create=True)
+    if chosen.database_url is None and not chosen.database_file.exists():
+        shutil.copy(migrated(), chosen.database_file)
     ready: threading.Event = threading.Event()
     box: dict[str, Any] = {}
 

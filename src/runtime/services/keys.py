@@ -133,8 +133,8 @@ def key_ring(
     """The keys of a zone that count at *now*.
 
     Args:
-        parsed: kid -> key that was opened before; what is opened here is added, because parsing an RSA key
-            costs as much as a hundred signatures.
+        parsed: kid -> key that was opened before; what is opened here is added, because opening an RSA key
+            costs as much as signing with it.
     """
     verification: dict[str, VerificationKey] = {}
     signing: dict[str, SigningKey] = {}

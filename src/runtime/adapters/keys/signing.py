@@ -61,8 +61,11 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, algorithm: Algorithm) -> "SigningKey":
-        """The key that `to_pem` wrote. Raises ValueError when it does not fit the algorithm."""
-        key = serialization.load_pem_private_key(pem, password=None)
+        """The key that `to_pem` wrote. Raises ValueError when it does not fit the algorithm.
+
+        It comes out of a seal, unchanged: testing its primes again would take a hundred times as long.
+        """
+        key = serialization.load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=True)
         if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
             return cls._of(key, algorithm)
         raise ValueError("neither an RSA nor an EC key")

@@ -1,0 +1,100 @@
+"""What costs much and proves nothing by being made again: dear things that the tests of a process share.
+
+Nothing here is another mechanism than the product's. RSA keys are real and each is a new one, passwords are
+hashed by argon2id, connections over TLS are verified: only the cost is lower. Services that tests start as
+processes of their own know nothing of it.
+"""
+
+import os
+import ssl
+import threading
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import combinations
+from typing import Any
+
+import certifi
+from argon2 import PasswordHasher
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from runtime.adapters import passwords
+from runtime.adapters.keys.signing import Algorithm, SigningKey
+
+_EXPONENT = 65537
+_generate = SigningKey.generate
+_make_context = ssl.create_default_context
+
+
+def economize() -> None:
+    """Let this process share what it may.
+
+    A context of TLS takes longer to make than a request takes: it reads every authority's certificate.
+    """
+    SigningKey.generate = Keys().generate
+    passwords.PasswordHasher = partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
+    ssl.create_default_context = _context
+
+
+class Keys:
+    """New RSA keys without a search for primes: each is the product of two that other keys had.
+
+    The first ones are generated. Of the 96 primes of 48 keys 4,512 further keys can be made; after those they
+    are generated again.
+
+    Args:
+        generated: how many keys are generated first.
+    """
+
+    def __init__(self, generated: int = 48) -> None:
+        self._generated = generated
+        self._primes: list[int] = []
+        self._pairs: Iterator[tuple[int, int]] = iter(())
+        self._turn = threading.Lock()
+
+    def generate(self, algorithm: Algorithm) -> SigningKey:
+        """A new key that no test has had."""
+        if algorithm != "RS256":
+            return _generate(algorithm)
+        with self._turn:
+            if (pair := next(self._pairs, None)) is not None:
+                return SigningKey._of(_key_of(*pair), algorithm)
+            made = _generate(algorithm)
+            if len(self._primes) < 2 * self._generated:
+                self._keep(made)
+            return made
+
+    def _keep(self, key: SigningKey) -> None:
+        assert isinstance(key.private_key, rsa.RSAPrivateKey)
+        numbers = key.private_key.private_numbers()
+        self._primes += [numbers.p, numbers.q]
+        if len(self._primes) == 2 * self._generated:
+            own = set(zip(self._primes[::2], self._primes[1::2], strict=True))
+            self._pairs = (pair for pair in combinations(self._primes, 2) if pair not in own)
+
+
+def _key_of(p: int, q: int) -> rsa.RSAPrivateKey:
+    """The key of two primes. OpenSSL's have both upper bits set, so any two make one of full length."""
+    d = rsa.rsa_recover_private_exponent(_EXPONENT, p, q)
+    numbers = rsa.RSAPrivateNumbers(
+        p,
+        q,
+        d,
+        rsa.rsa_crt_dmp1(d, p),
+        rsa.rsa_crt_dmq1(d, q),
+        rsa.rsa_crt_iqmp(p, q),
+        rsa.RSAPublicNumbers(_EXPONENT, p * q),
+    )
+    return numbers.private_key(unsafe_skip_rsa_key_validation=True)
+
+
+def _context(*arguments: Any, **named: Any) -> ssl.SSLContext:
+    """A context for clients; one with nothing of its own is shared by all who ask for it."""
+    own = {name: value for name, value in named.items() if name != "cafile" or value != certifi.where()}
+    if arguments or own:
+        return _make_context(*arguments, **named)
+    return _shared(named.get("cafile"), os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _shared(cafile: str | None, *_environment: str | None) -> ssl.SSLContext:
+    return _make_context(cafile=cafile)
