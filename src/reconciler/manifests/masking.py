@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from .positions import Span
 
@@ -21,6 +22,7 @@ _TOKEN = re.compile(
 )
 
 
+@lru_cache(maxsize=16)  # a long line can have a thousand findings
 def mask_tokens(text: str) -> str:
     """The text with what looks like a credential by itself written out as asterisks."""
     return _TOKEN.sub(lambda found: "*" * len(found[0]), text)
