@@ -4,7 +4,10 @@
 does not care takes `sqlite_url`, `sqlite_database` or `memory_state`.
 """
 
+import compileall
+import gc
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,9 @@ from runtime.storage.state.redis import RedisState
 
 PATIENCE_SECONDS = 30.0
 
+# Where tests start processes, or wait for what only time brings.
+_LONG = ("tests/end_to_end", "tests/fuzz", "tests/runtime/nodes", "tests/reconciler/hostile")
+
 _started = pytest.StashKey[dict[str, str]]()
 
 
@@ -30,8 +36,24 @@ def pytest_configure(config: pytest.Config) -> None:
     """Share what is dear, and let tests wait longer than httpx does: a busy machine is no failure."""
     config.stash[_started] = {}
     economize()
+    if not hasattr(config, "workerinput"):  # for the processes that tests start
+        compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=2)
+        config.option.loadscopereorder = False  # by `pytest_collection_modifyitems`
     for name in ("connect", "read", "write", "pool"):
         setattr(DEFAULT_TIMEOUT_CONFIG, name, PATIENCE_SECONDS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes long for each test: no core idles in the end while another has a long file."""
+    if hasattr(config, "workerinput"):
+        count = Counter(item.path for item in items)
+        items.sort(key=lambda item: (not item.nodeid.startswith(_LONG), -count[item.path], item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays to the end: every module, and every test that there is."""
+    gc.freeze()
 
 
 def _note(config: pytest.Config, name: str, version: str) -> None:
