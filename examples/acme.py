@@ -126,13 +126,12 @@ class Server:
                 start_new_session=True,
             )
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                break
-            with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).status_code == 200:
-                    return
-            time.sleep(0.05)
+        with httpx.Client(timeout=2, trust_env=False) as client:
+            while time.monotonic() < deadline and self.process.poll() is None:
+                with contextlib.suppress(httpx.TransportError):
+                    if client.get(f"{self.url}/readyz").status_code == 200:
+                        return
+                time.sleep(0.05)
         self.stop()
         raise Unexpected(f"zoned does not become ready:\n{self.log.read_text()[-4000:]}")
 
