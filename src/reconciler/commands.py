@@ -33,6 +33,7 @@ from reconciler.objections import Objection
 from reconciler.plan import Losses, Plan, Refusal, check_guards, read_plan
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import PlanUnreadable, State
+from reconciler.report.consequences import consequence_lines
 from reconciler.report.differences import counted
 from reconciler.report.plans import (
     action_lines,
@@ -352,7 +353,7 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         trial = session.try_out(plan) if plan.destroying or not applies else Trial()
         refusals = guard(plan, options, sources, trial.losses)
         told = (line for action in plan.actions for line in action_lines(action, trial.losses))
-        _say(summary_line(plan), *told, *similar_owner_lines(plan))
+        _say(summary_line(plan), *consequence_lines(plan), *told, *similar_owner_lines(plan))
         _stop_if_refused(plan, refusals, trial)
         if applies:
             _carry_out(session.api, plan, options, sources, session.configuration)

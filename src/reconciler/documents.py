@@ -101,6 +101,40 @@ class UnmanagedDocument(TypedDict):
     write: NotRequired[WriteDocument]
 
 
+class WidenedDocument(TypedDict):
+    """A policy in force that holds back less than before, because what its text names is another.
+
+    `name` is written as in the text, and `rule` says how that goes by it: `forbid`, `permit unless`,
+    `forbid unless`; with `if` where it depends on more. `loses`, `gains`: who or what belongs to the name no
+    longer, or from now on. `empty`: nobody does any more. `gone`: nothing is called so; `now`: the new name.
+    """
+
+    zone: str
+    name: str
+    policy: str
+    place: str
+    rule: Literal["forbid", "forbid unless", "forbid if", "permit unless", "permit if"]
+    loses: NotRequired[Sequence[str]]
+    gains: NotRequired[Sequence[str]]
+    empty: NotRequired[bool]
+    gone: NotRequired[bool]
+    now: NotRequired[str]
+
+
+class DecidingDocument(TypedDict):
+    """Another policy set decides in a zone than before; `after` is null where none does.
+
+    `forbids` are policies with a `forbid` that decide no longer. `first` describes the policies that the zone
+    began with, where these decide again.
+    """
+
+    zone: str
+    before: str
+    after: str | None
+    forbids: NotRequired[Sequence[str]]
+    first: NotRequired[Sequence[str]]
+
+
 class GuardDocument(TypedDict):
     """Why a plan is not applied. `stale`: the server is not as it was; else a guard stands against it."""
 
@@ -166,6 +200,8 @@ class PlanDocument(TypedDict):
     refused: Sequence[str]
     digest: str
     delete_budgets: NotRequired[Mapping[str, int | str]]
+    deciding: NotRequired[Sequence[DecidingDocument]]
+    widened: NotRequired[Sequence[WidenedDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]

@@ -300,8 +300,8 @@ def test_the_words_are_those_of_the_schema() -> None:
 
 @pytest.mark.parametrize("default", [*all_defaults(), *user_defaults()], ids=lambda each: each.name)
 def test_the_default_policies_are_read(default: object) -> None:
-    """What every zone starts with has nothing wrong with it."""
-    assert read(default.text) == Reading((), ())
+    """What every zone starts with has nothing wrong with it, and forbids nothing."""
+    assert read(default.text) == Reading((), (), effects=frozenset({"permit"}))
 
 
 WORDS_USED = [
@@ -363,3 +363,39 @@ def test_no_valid_word_is_refused(condition: str, action: str) -> None:
     text = f'forbid (principal, action == Action::"{action}", resource) unless {{ {condition} }};'
     if not cedarpy.validate_policies(text, SCHEMA).errors:
         assert read(text).problems == ()
+
+
+# --- how a policy goes by what it names
+
+WAYS = [
+    ('forbid (principal in Group::"g", action, resource);', 1),
+    ('forbid (principal, action, resource == Resource::"g");', 1),
+    ('forbid (principal is User in Group::"g", action, resource);', 1),
+    ('forbid (principal, action, resource) when { principal in [Group::"g", Group::"h"] };', 1),
+    ('forbid (principal, action, resource) unless { principal in Group::"g" };', -1),
+    ('permit (principal, action, resource) unless { principal in Group::"g" };', -1),
+    ('permit (principal, action, resource) unless { !(principal in Group::"g") };', 1),
+    ('permit (principal, action, resource) unless { principal in Group::"g" } when { true };', -1),
+    ('forbid (principal, action, resource) when { !(principal in Group::"g" && !false) };', -1),
+    ('forbid (principal, action, resource) when { !!(principal in Group::"g") };', 1),
+    ('forbid (principal, action, resource) when { context.application != Application::"g" };', -1),
+    ('forbid (principal, action, resource) when { Application::"g" != context.application };', -1),
+    ('forbid (principal, action, resource) when { true || Application::"g" == context.application };', 1),
+    ('forbid (principal, action, resource) when { (principal in Group::"g") == false };', 0),
+    ('forbid (principal, action, resource) when { false != (principal in Group::"g") };', 0),
+    ('forbid (principal, action, resource) when { if principal in Group::"g" then false else true };', 0),
+    ('forbid (principal, action, resource) when { if true then principal in Group::"g" else false };', 1),
+    ('forbid (principal, action, resource) when { [Application::"g"].contains(context.application) };', 1),
+    ('forbid (principal, action, resource) when { ![Resource::"g"].contains(resource) };', -1),
+    ('forbid (principal, action, resource) when { [Resource::"g"].isEmpty() };', 0),
+    ('forbid (principal, action, resource) when { {a: principal in Group::"g"}.a };', 0),
+]
+
+
+@pytest.mark.parametrize(("text", "sense"), WAYS)
+def test_a_mention_says_how_the_policy_goes_by_it(text: str, sense: int) -> None:
+    """Whoever is left out by `unless`, `!` and `!=` is who the policy applies to."""
+    reading = read(text)
+    assert reading.readable
+    found = [each for each in reading.mentions if each.name.id == "g"]
+    assert [(each.effect, each.sense) for each in found] == [(text.split()[0], sense)]

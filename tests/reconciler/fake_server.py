@@ -17,9 +17,21 @@ from urllib.parse import parse_qs, urlsplit
 
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Kinds, Shape, Snapshot
+from runtime.domain.policy.defaults import all_defaults
 
 ORGANIZATION = "org00000000000000000000001"
 API_KEY = "zwk_test"
+
+
+# The policies that every zone begins with.
+FIRST = [
+    {
+        "name": each.name,
+        "description": each.description,
+        "cedar": each.text,
+    }
+    for each in all_defaults()
+]
 
 
 class Refused(Exception):
@@ -153,6 +165,9 @@ class World:
             self.add(
                 "Provider", {"identifier": issuer, "name": "Zone STS"}, entity["id"], owner_type="platform"
             )
+            first = [self.add("Policy", each, entity["id"], owner_type="platform")["id"] for each in FIRST]
+            default = {"name": "default-zone-policies", "policies": first, "active": True}
+            self.add("PolicySet", default, entity["id"], owner_type="platform")
         return entity
 
     def finish(self, entity: dict[str, Any]) -> None:
@@ -242,6 +257,8 @@ class World:
         before = dict(self.entities)
         self.revision += 1
         self.delete(gone)
+        if before[gone]["zone_id"]:
+            self.let_decide(before[gone]["zone_id"])
         self.bury(before[each] for each in before.keys() - self.entities.keys())
 
     def bury(self, gone: Iterable[Mapping[str, Any]]) -> None:
@@ -260,6 +277,16 @@ class World:
         self.secrets[entity_id, member] = "by hand"
         entity["secrets_overwritten"] = sorted({*entity.get("secrets_overwritten", ()), member})
         entity["revision"] = self.revision
+
+    def let_decide(self, zone_id: str, wanted: str | None = None) -> None:
+        """Let one policy set of a zone decide: the one that is wanted, the one that does, or the first."""
+        sets = [each for each in self.entities.values() if each["kind"] == "PolicySet"]
+        sets = [each for each in sets if each["zone_id"] == zone_id]
+        active = [each["id"] for each in sets if each["spec"].get("active") and each["id"] == wanted]
+        active += [each["id"] for each in sets if each["spec"].get("active")]
+        active += [each["id"] for each in sets if each["owner_type"] == "platform"]
+        for each in sets:
+            each["spec"] = {**each["spec"], "active": each["id"] == active[0]}
 
     def delete(self, gone: str) -> None:
         """Take an entity away, and what is in it."""
@@ -288,6 +315,7 @@ class _Run:
         self.index = 0
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
         self.before = dict(world.entities)
+        self.deciding: dict[str, str] = {}  # zone -> the policy set that is to decide
 
     def run(self) -> list[dict[str, Any]]:
         self.require_base()
@@ -300,6 +328,8 @@ class _Run:
                 error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
                 raise
         self.check_handles()
+        for zone_id in {each["zone_id"] for each in self.world.entities.values() if each["zone_id"]}:
+            self.world.let_decide(zone_id, self.deciding.get(zone_id))
         self.acknowledge()
         return results
 
@@ -430,6 +460,8 @@ class _Run:
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
         entity["spec"] = in_lower_case(kind.wire, self.world.merged(entity, resolved))
         self.world.finish(entity)
+        if entity["kind"] == "PolicySet" and entity["spec"]["active"] and "active" in resolved:
+            self.deciding[entity["zone_id"]] = entity["id"]
         if entity["handle"] is not None and kind.handle in kind.wire.members:
             self.handles.append((self.index, entity))
         before = entity["ownership"] or {"applied": {}, "fields": []}

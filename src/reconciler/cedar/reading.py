@@ -5,8 +5,9 @@ what only the engine knows (types, functions, sizes) is left to the server. No e
 expression is as good as the entity types that its value may have, which is what attributes are looked up by.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from .names import EntityName
@@ -20,6 +21,7 @@ _COMPARING = ("==", "!=", "<", "<=", ">", ">=", "in", "has", "like", "is")
 _RELATION, _SUM = 3, 4
 _RESERVED = frozenset({"true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"})
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_MEMBERSHIP = frozenset({"contains", "containsAll", "containsAny"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,11 +38,19 @@ class CedarProblem:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """An entity that the text names, between two offsets."""
+    """An entity that the text names, between two offsets.
+
+    Attributes:
+        effect: `permit` or `forbid`, of the policy that names it.
+        sense: 1 where the policy applies to what belongs to the entity, -1 where it applies to what does
+            not, 0 where that cannot be told.
+    """
 
     name: EntityName
     begin: int
     end: int
+    effect: str = ""
+    sense: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,7 @@ class Reading:
     mentions: tuple[Mention, ...]
     problems: tuple[CedarProblem, ...]
     readable: bool = True
+    effects: frozenset[str] = frozenset()  # `permit`, `forbid`, or both
 
 
 class _Unreadable(Exception):
@@ -69,7 +80,8 @@ def read_policies(text: str, words: Words) -> Reading:
     reader.run()
     if reader.broken:
         return Reading((), tuple(reader.broken), readable=False)
-    return Reading(tuple(reader.mentions), tuple(sorted(set(reader.problems))))
+    problems = tuple(sorted(set(reader.problems)))
+    return Reading(tuple(reader.mentions), problems, effects=frozenset(reader.effects))
 
 
 @dataclass
@@ -79,6 +91,9 @@ class _Reader:
     mentions: list[Mention] = field(default_factory=list)
     problems: list[CedarProblem] = field(default_factory=list)
     broken: list[CedarProblem] = field(default_factory=list)
+    effects: set[str] = field(default_factory=set)
+    effect: str = ""
+    sense: int = 1  # of what is being read, as mentions have it
 
     def __post_init__(self) -> None:
         self.tokens = tokens_of(self.text)
@@ -150,7 +165,8 @@ class _Reader:
             if self.take("("):
                 self.string("the annotation's value")
                 self.expect(")")
-        self.expect("permit", "forbid")
+        self.effect, self.sense = self.expect("permit", "forbid").text, 1
+        self.effects.add(self.effect)
         self.expect("(")
         for position, variable in enumerate(("principal", "action", "resource")):
             if position:
@@ -158,7 +174,9 @@ class _Reader:
             self.scope(variable)
         self.take(",")
         self.expect(")")
-        while self.take("when") or self.take("unless"):
+        while self.ahead("when") or self.ahead("unless"):
+            self.sense = -1 if self.ahead("unless") else 1
+            self.at += 1
             self.expect("{")
             self.inside(self.expression)
             self.expect("}")
@@ -189,7 +207,8 @@ class _Reader:
             return self.binary(1)
         branches = []
         while True:  # the last `else` may be another `if`, and so on
-            self.inside(self.expression)
+            with self.sensed(0):
+                self.inside(self.expression)
             self.expect("then")
             branches.append(self.inside(self.expression))
             self.expect("else")
@@ -201,6 +220,7 @@ class _Reader:
 
     def binary(self, weakest: int) -> Types:
         """An expression of operators that bind at least that strongly."""
+        first = len(self.mentions)
         found = self.unary()
         compared = False
         while True:
@@ -210,7 +230,7 @@ class _Reader:
                     return found
                 if compared:
                     raise _Unreadable(self.token, "comparisons in a row; put brackets around one of them")
-                self.compare(word, found)
+                self.compare(word, found, first)
                 found, compared = None, True
                 continue
             strength = _BINARY.get(word, 0)
@@ -223,7 +243,8 @@ class _Reader:
             found = None
             compared = compared and strength > _RELATION
 
-    def compare(self, word: str, left: Types) -> None:
+    def compare(self, word: str, left: Types, first: int) -> None:
+        """Read an operator and what follows it. *first*: of the mentions on its left."""
         self.at += 1
         if word == "has":
             self.has(left)
@@ -233,8 +254,29 @@ class _Reader:
             self.type_name()
             if self.take("in"):
                 self.binary(_SUM)
-        else:
+        elif word == "in":
             self.binary(_SUM)
+        else:
+            second = len(self.mentions)
+            right = self.binary(_SUM)
+            factor = {"==": 1, "!=": -1}.get(word, 0)
+            self.turn(first, second, factor if left is not None else 0)
+            self.turn(second, len(self.mentions), factor if right is not None else 0)
+
+    @contextmanager
+    def sensed(self, factor: int) -> Iterator[None]:
+        """What is read within counts the other way round (-1), or nobody knows how (0)."""
+        before, self.sense = self.sense, self.sense * factor
+        try:
+            yield
+        finally:
+            self.sense = before
+
+    def turn(self, begin: int, end: int, factor: int) -> None:
+        """The same for mentions that have been read."""
+        if factor != 1:
+            turned = [replace(each, sense=each.sense * factor) for each in self.mentions[begin:end]]
+            self.mentions[begin:end] = turned
 
     def has(self, left: Types) -> None:
         if self.token.kind == "string":
@@ -255,10 +297,12 @@ class _Reader:
                 count += 1
         if count > MAX_SIGNS:
             raise _Unreadable(sign, f"more than {MAX_SIGNS} `{sign.text}` in a row")
-        found = self.member()
+        with self.sensed(-1 if sign.text == "!" and count % 2 else 1):
+            found = self.member()
         return None if count else found
 
     def member(self) -> Types:
+        first = len(self.mentions)
         found = self.primary()
         while True:
             if self.take("."):
@@ -266,6 +310,7 @@ class _Reader:
                 if self.take("("):
                     self.listed(")")
                     found = None
+                    self.turn(first, len(self.mentions), 1 if token.text in _MEMBERSHIP else 0)
                 else:
                     found = self.attribute(found, token.text, token)
             elif self.take("["):
@@ -290,7 +335,8 @@ class _Reader:
         elif self.take("["):
             self.listed("]")
         elif self.take("{"):
-            self.record()
+            with self.sensed(0):
+                self.record()
         elif token.kind == "name" and token.text not in _RESERVED:
             return self.named()
         elif not (self.take("true") or self.take("false")):
@@ -321,7 +367,8 @@ class _Reader:
         if self.take("::"):
             return self.entity(path, first)
         if self.take("("):
-            self.listed(")")
+            with self.sensed(0):
+                self.listed(")")
             return None
         if path in self.words.variables:
             return self.words.variables[path]
@@ -346,7 +393,7 @@ class _Reader:
             if id_ not in self.words.actions:
                 self.tell(literal, "unknown-action", f"there is no action `{id_}`", id_, self.words.actions)
         elif self.check_type(type_, first):
-            self.mentions.append(Mention(name, first.offset, literal.end))
+            self.mentions.append(Mention(name, first.offset, literal.end, self.effect, self.sense))
         return frozenset((type_,)) if type_ in self.words.types else None
 
     def type_name(self) -> None:

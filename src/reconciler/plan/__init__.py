@@ -1,12 +1,14 @@
 """Wanted and found into an ordered plan. Everything here is pure."""
 
 from .building import PlanImpossible, build_plan
+from .consequences import Deciding, Widened
 from .guards import Refusal, check_guards
 from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
 
 __all__ = [
     "Action",
+    "Deciding",
     "FieldChange",
     "Loss",
     "Losses",
@@ -15,6 +17,7 @@ __all__ = [
     "Refusal",
     "SimilarOwner",
     "Unmanaged",
+    "Widened",
     "build_plan",
     "check_guards",
     "read_plan",

@@ -8,6 +8,7 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
 from .comparing import compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
+from .foreseeing import POLICY, TEXT, Foresight
 from .matching import Match, Matcher
 from .model import Action, FieldChange, Op, Plan, Unmanaged
 from .neighbours import Unresolved
@@ -55,6 +56,7 @@ def build_plan(
         builder.settle(match)
     builder.prune()
     builder.tell_moves()
+    deciding, widened = builder.foresight().of(builder.operations.in_order())
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -68,6 +70,8 @@ def build_plan(
         wanted=len(manifests),
         refused=tuple(builder.refused),
         budgets=dict(budgets or {}),
+        deciding=deciding,
+        widened=widened,
         unmanaged=builder.unmanaged(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
@@ -380,6 +384,25 @@ class _Builder:
                 self.actions[old] = replace(self.actions[old], moved_to=self.actions[new].zone)
                 self.actions[new] = replace(self.actions[new], moved_from=self.actions[old].zone)
 
+    def foresight(self) -> Foresight:
+        """What is known to work out what follows from the operations."""
+        written = {
+            match.found.id if match.found is not None else match.local_id: (
+                str(text),
+                match.manifest.files.get(TEXT),
+            )
+            for match in self.matches
+            if match.manifest.kind.name == POLICY and (text := match.wanted.get(TEXT))
+        }
+        return Foresight(
+            self.kinds,
+            self.index.in_zone,
+            self._zone_called,
+            {each.local_id: each.found.id for each in self.matches if each.replaced and each.found},
+            written,
+            lambda key: self._new_label(key) if key in self._by_local_id else self.shown(key),
+        )
+
     def unmanaged(self) -> tuple[Unmanaged, ...]:
         """What is in the zones of these manifests and in no configuration."""
         zones = {
@@ -392,8 +415,13 @@ class _Builder:
 
     def _zone_name(self, entity: Entity) -> str | None:
         """The name that manifests have for an entity's zone; its slug when none manages it."""
-        zone = self.index.by_id.get(entity.zone_id or "")
-        return zone.ownership.name if zone is not None and zone.ownership is not None else entity.zone
+        return self._zone_called(entity.zone_id) if entity.zone_id in self.index.by_id else entity.zone
+
+    def _zone_called(self, zone_id: str) -> str:
+        zone = self.index.by_id.get(zone_id)
+        if zone is None or zone.ownership is None:
+            return (zone.handle if zone is not None else None) or zone_id
+        return zone.ownership.name
 
     def shown(self, value: Any) -> Any:
         """A value for people and for review: references as `Kind/name` in place of ids."""

@@ -19,6 +19,8 @@ from reconciler.documents import (
 )
 from reconciler.kinds import InForce, Part, Write
 
+from .consequences import Deciding, Widened
+
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
 _BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged", "undelivered", "similar_owner")
 
@@ -240,6 +242,8 @@ class Plan:
         wanted: how many manifests there are.
         refused: what makes the plan impossible to apply, whatever is consented to.
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
+        deciding: zones in which other policies decide afterwards.
+        widened: policies in force that hold back less afterwards, though their texts stay as they are.
         unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
             so of no saved plan.
         undelivered: titles of what has a secret that was shown once and never arrived, and keeps it.
@@ -258,6 +262,8 @@ class Plan:
     wanted: int
     refused: tuple[str, ...] = ()
     budgets: Mapping[str, int | str] = field(default_factory=dict)
+    deciding: tuple[Deciding, ...] = ()
+    widened: tuple[Widened, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     undelivered: tuple[str, ...] = field(default=(), compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
@@ -281,6 +287,10 @@ class Plan:
                 "wanted": self.wanted,
                 "refused": list(self.refused),
             }
+            if self.deciding:
+                content["deciding"] = [each.as_json() for each in self.deciding]
+            if self.widened:
+                content["widened"] = [each.as_json() for each in self.widened]
             if self.undelivered:
                 content["undelivered"] = list(self.undelivered)
             if self.similar_owner is not None:
@@ -367,6 +377,8 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         wanted=content["wanted"],
         refused=tuple(content["refused"]),
         budgets=content.get("delete_budgets", {}),
+        deciding=tuple(Deciding.read(each) for each in content.get("deciding", ())),
+        widened=tuple(Widened.read(each) for each in content.get("widened", ())),
     )
 
 

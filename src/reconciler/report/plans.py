@@ -11,6 +11,7 @@ from reconciler.plan.losses import loss_json, loss_of
 from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled
 
+from .consequences import consequence_lines, consequences_told
 from .diagnostics import diagnostic_block
 from .differences import as_text, counted, difference_lines, whole_lines
 from .states import contents_lines, state_of, unmanaged_line, write_line
@@ -29,7 +30,8 @@ _STAYS = (State.CLAIM, State.RELEASE)
 
 
 def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None) -> Iterator[Line]:
-    """The whole plan, what goes with deletions, and what stands against it."""
+    """The whole plan, what follows from it, what goes with deletions, and what stands against it."""
+    yield from consequence_lines(plan)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, losses)
     yield summary_line(plan)
@@ -115,7 +117,7 @@ def summary_line(plan: Plan) -> str:
     }
     counts = plan.summary()
     parts = [f"{counts[op]} {word}" for op, word in words.items() if op in counts]
-    return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}"
+    return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}{consequences_told(plan)}"
 
 
 def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]:

@@ -19,6 +19,7 @@ MEMBERS = [f"user-{number}@acme.example" for number in range(61)]
 CONTRACTORS = (
     f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: contractors}}\nspec: {{name: Contractors}}\n'
 )
+GUARD = 'forbid (principal in Group::"contractors", action, resource);\n'
 CEDAR = (
     '@id("payroll")\n'
     "permit (\n"
@@ -117,6 +118,29 @@ def zone(company: Company) -> Result:
     return company.zonectl("plan", company.folder, "--allow-env", "CORP_SECRET")
 
 
+def widened(company: Company) -> Result:
+    """A group that a policy in force names is emptied; no policy changes."""
+    company.write("contractors.yaml", called_contractors("ann@acme.example", "bob@acme.example"))
+    company.write("rest.yaml", COMPANY["rest.yaml"].replace(f"---\n{CONTRACTORS}", ""))
+    text = "cedar: 'permit(principal, action, resource);'"
+    company.write("policies.yaml", COMPANY["policies.yaml"].replace(text, "cedar_file: reading.cedar"))
+    company.write("reading.cedar", f"permit (principal, action, resource);\n{GUARD}")
+    company.apply()
+    company.write("contractors.yaml", called_contractors())
+    return company.plan(expect=2)
+
+
+def called_contractors(*members: str) -> str:
+    """The group of that name with these members."""
+    return CONTRACTORS.replace("name: Contractors", f"name: Contractors, members: [{', '.join(members)}]")
+
+
+def deactivated(company: Company) -> Result:
+    """The policy set that decides is to decide no longer."""
+    company.write("policies.yaml", COMPANY["policies.yaml"].replace("[reading]", "[reading], active: false"))
+    return company.plan(expect=2)
+
+
 def in_force(company: Company) -> Result:
     """The newest version of the set is not the one that decides."""
     from tests.reconciler.real.test_drift import lets_an_older_text_decide
@@ -193,6 +217,8 @@ CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
     "replacement": (replacement, 2),
     "zone": (zone, 5),
     "swap": (swap, 2),
+    "widened": (widened, 2),
+    "deciding": (deactivated, 2),
     "in-force": (in_force, 3),
     "unmanaged": (unmanaged, 3),
     "release": (release, 2),

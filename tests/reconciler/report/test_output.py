@@ -153,6 +153,24 @@ class TestEveryExit:
         scene.by_hand(description="by hand")
         assert scene.says("drift", exit_code=3)[1]["drift"][0]["name"] == "reader"
 
+    def test_of_a_plan_that_widens(self, scene: Scene) -> None:
+        """What follows from it is in the document, as in the text."""
+        group = GROUPS.removeprefix("---\n").partition("---")[0]
+        cedar = 'forbid (principal in Group::"g0", action, resource);'
+        head = "apiVersion: zonewright/v1\nkind: {}\nmetadata: {{zone: workforce, name: main}}\nspec: {}\n"
+        scene.config.write("group.yaml", group.replace("G0", "G0, members: [ann@x.example]"))
+        scene.config.write("policy.yaml", head.format("Policy", f"{{cedar: '{cedar}'}}"))
+        scene.config.write("set.yaml", head.format("PolicySet", "{policies: [main]}"))
+        assert scene.zonectl("apply", scene.config, "--yes").exit_code == 0
+        scene.config.write("group.yaml", group)
+        _, content = scene.says("plan", exit_code=2)
+        (found,) = content["widened"]
+        assert (found["name"], found["loses"], found["empty"]) == ('Group::"g0"', ["ann@x.example"], True)
+        assert '! access is widened in zone workforce: Group::"g0"' in scene.zonectl("plan", scene.config).out
+        scene.config.write("set.yaml", head.format("PolicySet", "{policies: [main], active: false}"))
+        _, content = scene.says("plan", exit_code=2)
+        assert content["deciding"][0]["forbids"] == ["Policy/main"]
+
     def test_of_a_secret_that_is_missing(self, scene: Scene) -> None:
         """Allowed, and not there."""
         scene.config.write("okta.yaml", PROVIDER)

@@ -1,0 +1,121 @@
+"""What follows from a plan and stands in none of its actions: what widens, and which policies decide."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.documents import DecidingDocument, WidenedDocument
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """A policy in force that holds back less than before, because what it names is another.
+
+    Attributes:
+        zone: the zone's name for people.
+        name: as the policy writes it: `Group::"contractors"`.
+        policy: the policy's name for people.
+        place: `file:line:column` of the text where it has a file, else `line N of its text`.
+        effect, sense: how the policy goes by the name; see `reconciler.cedar.Mention`.
+        loses, gains: who or what belongs to the name no longer, or from now on; one of them is empty.
+        empty: nobody and nothing belongs to it afterwards.
+        gone: nothing is called so afterwards.
+        now: what it is called afterwards, where it was renamed.
+    """
+
+    zone: str
+    name: str
+    policy: str
+    place: str
+    effect: str
+    sense: int
+    loses: tuple[str, ...] = ()
+    gains: tuple[str, ...] = ()
+    empty: bool = False
+    gone: bool = False
+    now: str | None = None
+
+    def as_json(self) -> WidenedDocument:
+        """As a JSON object; what does not apply is left out."""
+        told: WidenedDocument = {
+            "zone": self.zone,
+            "name": self.name,
+            "policy": self.policy,
+            "place": self.place,
+            "rule": self.rule,
+        }
+        if self.loses:
+            told["loses"] = list(self.loses)
+        if self.gains:
+            told["gains"] = list(self.gains)
+        if self.empty:
+            told["empty"] = True
+        if self.gone:
+            told["gone"] = True
+        if self.now is not None:
+            told["now"] = self.now
+        return told
+
+    @property
+    def rule(self) -> Any:
+        """How the policy goes by the name, in a word or two."""
+        if self.sense == 0:
+            return f"{self.effect} if"
+        return self.effect if self.sense > 0 else f"{self.effect} unless"
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "Widened":
+        """What `as_json` made."""
+        effect, _, how = content["rule"].partition(" ")
+        return cls(
+            zone=content["zone"],
+            name=content["name"],
+            policy=content["policy"],
+            place=content["place"],
+            effect=effect,
+            sense={"if": 0, "unless": -1}.get(how, 1),
+            loses=tuple(content.get("loses", ())),
+            gains=tuple(content.get("gains", ())),
+            empty=content.get("empty", False),
+            gone=content.get("gone", False),
+            now=content.get("now"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """Another policy set decides in a zone than before.
+
+    Attributes:
+        zone: the zone's name for people.
+        before: the set that decides no longer.
+        after: the one that does; None when it is the set that the zone began with.
+        forbids: policies of the former that forbid something and decide no longer.
+        first: what the policies say that the zone began with, where they decide again.
+    """
+
+    zone: str
+    before: str
+    after: str | None
+    forbids: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+
+    def as_json(self) -> DecidingDocument:
+        """As a JSON object."""
+        told: DecidingDocument = {"zone": self.zone, "before": self.before, "after": self.after}
+        if self.forbids:
+            told["forbids"] = list(self.forbids)
+        if self.first:
+            told["first"] = list(self.first)
+        return told
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "Deciding":
+        """What `as_json` made."""
+        return cls(
+            content["zone"],
+            content["before"],
+            content["after"],
+            tuple(content.get("forbids", ())),
+            tuple(content.get("first", ())),
+        )

@@ -1,0 +1,131 @@
+"""A zone before and after a changeset, in what policies can name: worked out from the operations."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from reconciler.kinds import Entity, Kinds
+
+from .comparing import value_at
+
+GROUP, ROLE, ASSIGNMENT = "Group", "Role", "RoleAssignment"
+Operation = Mapping[str, Any]
+Item = tuple[str, str]
+"""Somebody or something that belongs to a name: a kind and a key, or nothing and an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """An object: what it is called in its zone, and what it says."""
+
+    kind: str
+    handle: str | None
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ZoneState:
+    """What is in a zone: key -> object. Keys are ids, and of what is new the changeset's own names."""
+
+    things: Mapping[str, Thing] = field(default_factory=dict)
+
+    @cached_property
+    def by_name(self) -> Mapping[tuple[str, str], str]:
+        """Kind and handle -> key."""
+        return {
+            (thing.kind, thing.handle): key for key, thing in self.things.items() if thing.handle is not None
+        }
+
+    def belonging(self, kind: str, handle: str) -> frozenset[Item]:
+        """Who or what policies mean by a name: a group's members, who has a role, or the object itself."""
+        key = self.by_name.get((kind, handle))
+        if key is None:
+            return frozenset()
+        if kind == GROUP:
+            return self._members(key)
+        return self._holders[key] if kind == ROLE else frozenset({(kind, key)})
+
+    def _members(self, group: str) -> frozenset[Item]:
+        thing = self.things.get(group)
+        addresses = thing.spec.get("members") or () if thing is not None else ()
+        return frozenset(("", each.lower()) for each in addresses)
+
+    @cached_property
+    def _holders(self) -> Mapping[str, frozenset[Item]]:
+        """Role -> who has it; a group has it for its members."""
+        found: dict[str, frozenset[Item]] = defaultdict(frozenset)
+        for thing in self.things.values():
+            if thing.kind != ASSIGNMENT:
+                continue
+            role = thing.spec.get("role_id")
+            group, application, user = (
+                value_at(thing.spec, f"principal.{each}") for each in ("group_id", "application_id", "user")
+            )
+            if group in self.things:
+                found[str(role)] |= {(GROUP, group)} | self._members(group)
+            elif application in self.things:
+                found[str(role)] |= {("Application", application)}
+            elif isinstance(user, str):
+                found[str(role)] |= {("", user.lower())}
+        return found
+
+
+def outcome(
+    entities: Iterable[Entity], operations: Iterable[Operation], kinds: Kinds, same: Mapping[str, str]
+) -> tuple[ZoneState, ZoneState]:
+    """A zone as it is, and as these operations leave it.
+
+    Args:
+        operations: those in the zone, in their order.
+        same: the changeset's name of what replaces something -> the key of that.
+    """
+    things = {each.id: Thing(each.kind, each.handle, each.spec) for each in entities}
+    before = ZoneState(dict(things))
+    for each in operations:
+        kind = kinds.by_name.get(each["kind"])
+        if kind is None:
+            continue
+        key = key_of(each, same)
+        if each["op"] == "delete":
+            things.pop(key, None)
+            continue
+        spec = _known(each.get("spec", {}), same)
+        there = things.get(key, Thing(kind.name, None, {}))
+        there = replace(there, spec=merged(there.spec, spec))
+        if kind.handle is not None and isinstance(spec.get(kind.handle), str):
+            there = replace(there, handle=spec[kind.handle])
+        things[key] = there
+    return before, ZoneState(things)
+
+
+def key_of(operation: Operation, same: Mapping[str, str]) -> str:
+    """The key of what an operation is about."""
+    local_id = operation.get("local_id", "")
+    key: str = operation["id"] if "id" in operation else same.get(local_id, local_id)
+    return key
+
+
+def _known(value: Any, same: Mapping[str, str]) -> Any:
+    """A value with keys in place of the changeset's pointers."""
+    if isinstance(value, list):
+        return [_known(each, same) for each in value]
+    if isinstance(value, dict):
+        if isinstance(local := value.get("local_id"), str):
+            return same.get(local, local)
+        return {name: _known(each, same) for name, each in value.items()}
+    return value
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """What a merge patch makes of a value. Spec: RFC 7396."""
+    if not isinstance(patch, Mapping):
+        return patch
+    found = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found

@@ -1,0 +1,76 @@
+"""What follows from a plan, in words: above its actions, for no action says it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from reconciler.plan import Deciding, Plan, Widened
+from reconciler.terminal import Line, Styled
+
+from .differences import as_text
+
+MOST_NAMED = 10
+_RULES = {
+    "forbid": "forbids what belongs to it",
+    "forbid unless": "forbids, except what belongs to it",
+    "permit unless": "permits, except what belongs to it",
+    "forbid if": "forbids on a condition that names it",
+    "permit if": "permits on a condition that names it",
+}
+
+
+def consequence_lines(plan: Plan) -> Iterator[Line]:
+    """Which other policies decide, and which that stay hold back less than before."""
+    for each in plan.deciding:
+        yield from _deciding_lines(each)
+    for _, found in groupby(plan.widened, key=lambda each: (each.zone, each.name, each.loses, each.gains)):
+        yield from _widened_lines(list(found))
+
+
+def consequences_told(plan: Plan) -> str:
+    """The end of a summary line; empty when nothing follows."""
+    told = []
+    if plan.deciding:
+        told.append("other policies decide")
+    if plan.widened:
+        count = len({(each.zone, each.policy) for each in plan.widened})
+        told.append(
+            f"{count} {'policy that stays holds' if count == 1 else 'policies that stay hold'} back less"
+        )
+    return "".join(f"; {each}" for each in told)
+
+
+def _deciding_lines(found: Deciding) -> Iterator[Line]:
+    head = Styled(f"! other policies decide in zone {found.zone}: ", "red")
+    if found.after is None:
+        yield head, f"{found.before} no longer does, and there is no other: everything is refused"
+    elif found.first:
+        yield head, f"{found.before} no longer does; those that the zone began with do again:"
+        yield from (f"      {each}" for each in found.first)
+    else:
+        yield head, f"{found.after} in place of {found.before}"
+    if found.forbids:
+        yield f"    no longer in force, and with a `forbid` in it: {', '.join(found.forbids)}"
+
+
+def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:
+    one = found[0]
+    yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_told(one)}"
+    for each in found:
+        yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]} ({each.place})"
+
+
+def _change_told(one: Widened) -> str:
+    if one.gains:
+        return f"gains {_listed(one.gains)}"
+    if one.now is not None:
+        return f"is called {as_text(one.now)} from now on"
+    if one.gone:
+        return "is gone, and nothing is called so any more"
+    return f"loses {_listed(one.loses)}" + ("; nobody is left in it" if one.empty else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row. Of many, the changes below show all."""
+    told = ", ".join(as_text(each) for each in names[:MOST_NAMED])
+    more = len(names) - MOST_NAMED
+    return f"{told} and {more:,} more (all are in the changes below)" if more > 0 else told

@@ -1,0 +1,202 @@
+"""What a plan widens without touching a policy: whoever a `forbid` names is told when they leave the name."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from tests.reconciler.factories import AnyWorld, changed, manifest, plan_for, settle, without, zone
+
+from reconciler.kinds import Manifest
+from reconciler.plan import Plan
+from reconciler.plan.model import read_plan
+
+PERMIT = "permit (principal, action, resource);\n"
+
+
+def company(cedar: str, **members: Any) -> list[Manifest]:
+    """A zone in which that text decides, among others; members of the groups, by name."""
+    groups = {"leavers": ["ann@x.example", "bob@x.example"], "staff": ["cy@x.example"], **members}
+    return [
+        zone(),
+        *(manifest("Group", name, name=name, members=each) for name, each in groups.items()),
+        manifest("Role", "auditor"),
+        manifest("Application", "agent", name="Agent"),
+        manifest("Resource", "payroll", name="Payroll", identifier="https://payroll.example"),
+        manifest("RoleAssignment", "staff-audits", role="auditor", principal={"group": "staff"}),
+        manifest("RoleAssignment", "agent-audits", role="auditor", principal={"application": "agent"}),
+        manifest("Policy", "guard", cedar=PERMIT + cedar),
+        manifest("Policy", "aside", cedar='forbid (principal in Group::"leavers", action, resource);\n'),
+        manifest("PolicySet", "main", policies=["guard"]),
+    ]
+
+
+def told(plan: Plan) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """What is widened: the name, how the policy goes by it, and who leaves or joins."""
+    return [(each.name, each.rule, each.loses, each.gains) for each in plan.widened]
+
+
+LEAVERS, AUDITOR = 'Group::"leavers"', 'Role::"auditor"'
+BOTH = ("ann@x.example", "bob@x.example")
+FORBID = 'forbid (principal in Group::"leavers", action, resource);\n'
+UNLESS = 'permit (principal, action, resource) unless { principal in Group::"leavers" };\n'
+EXCEPT = 'forbid (principal, action, resource) unless { principal in Group::"leavers" };\n'
+IF = 'forbid (principal, action, resource) when { if principal in Group::"leavers" then true else false };\n'
+
+
+class TestGroups:
+    @pytest.mark.threat("48h")
+    @pytest.mark.parametrize(
+        ("cedar", "rule"), [(FORBID, "forbid"), (UNLESS, "permit unless"), (IF, "forbid if")]
+    )
+    def test_an_emptied_group_that_a_policy_in_force_goes_by(
+        self, any_world: AnyWorld, cedar: str, rule: str
+    ) -> None:
+        """Nothing is told while all stay; emptied, the plan says who is let go, and after that nothing."""
+        before = company(cedar)
+        settle(any_world, before)
+        untouched = plan_for(any_world, changed(before, "Group", "leavers", name="Left"))
+        assert len(untouched.actions) == 1
+        assert not untouched.widened
+
+        wanted = company(cedar, leavers=[])
+        plan = plan_for(any_world, wanted)
+        assert told(plan) == [(LEAVERS, rule, BOTH, ())]
+        (found,) = plan.widened
+        assert (found.zone, found.policy, found.place) == ("workforce", "guard", "line 2 of its text")
+        assert found.empty
+        settle(any_world, wanted)
+        assert plan_for(any_world, wanted).empty
+
+    def test_one_of_two_members(self, any_world: AnyWorld) -> None:
+        """Only who leaves; a letter's case means nothing, and who comes is told by the list alone."""
+        settle(any_world, company(FORBID))
+        plan = plan_for(any_world, company(FORBID, leavers=["ANN@x.example", "dee@x.example"]))
+        assert told(plan) == [(LEAVERS, "forbid", ("bob@x.example",), ())]
+        assert not plan.widened[0].empty
+
+    def test_whoever_joins_those_that_a_forbid_excepts(self, any_world: AnyWorld) -> None:
+        """What `unless` takes out of a `forbid` widens with its members, and narrows when they leave."""
+        settle(any_world, company(EXCEPT))
+        joins = plan_for(any_world, company(EXCEPT, leavers=[*BOTH, "dee@x.example"]))
+        assert told(joins) == [(LEAVERS, "forbid unless", (), ("dee@x.example",))]
+        assert not plan_for(any_world, company(EXCEPT, leavers=[])).widened
+
+    def test_a_text_that_goes_by_it_no_longer_shows_that_itself(self, any_world: AnyWorld) -> None:
+        """The text is a change of its own; nor is a rule told that was not there before."""
+        settle(any_world, company(FORBID))
+        assert not plan_for(any_world, company("", leavers=[])).widened
+        settle(any_world, company(""))
+        assert not plan_for(any_world, company(FORBID, leavers=[])).widened
+
+    def test_a_policy_that_does_not_decide_holds_nothing_back(self, any_world: AnyWorld) -> None:
+        """A policy that is in no set that decides."""
+        settle(any_world, company(""))
+        assert not plan_for(any_world, company("", leavers=[])).widened
+
+    def test_two_that_exchange_their_names(self, any_world: AnyWorld) -> None:
+        """The policy means the other group from then on: whom the former had is let go."""
+        settle(any_world, company(FORBID))
+        swapped = [
+            manifest("Group", new, lifecycle={"previous_names": [old]}, name=old, members=members)
+            for new, old, members in (
+                ("leavers", "staff", ["cy@x.example"]),
+                ("staff", "leavers", list(BOTH)),
+            )
+        ]
+        plan = plan_for(any_world, [*without(company(FORBID), "leavers", "staff"), *swapped])
+        assert told(plan) == [(LEAVERS, "forbid", BOTH, ())]
+
+
+class TestOtherNames:
+    ROLE = 'forbid (principal in Role::"auditor", action, resource);\n'
+
+    @pytest.mark.threat("48h")
+    def test_who_has_a_role_no_longer(self, any_world: AnyWorld) -> None:
+        """By an assignment that goes, for all who had it by a group; or by a group that is emptied."""
+        settle(any_world, company(self.ROLE))
+        gone = plan_for(any_world, without(company(self.ROLE), "staff-audits", "agent-audits"))
+        assert told(gone) == [(AUDITOR, "forbid", ("Application/agent", "Group/staff", "cy@x.example"), ())]
+        emptied = plan_for(any_world, company(self.ROLE, staff=[]))
+        assert told(emptied) == [(AUDITOR, "forbid", ("cy@x.example",), ())]
+
+    def test_who_has_it_otherwise_still_has_it(self, any_world: AnyWorld) -> None:
+        """One assignment in place of another."""
+        settle(any_world, company(self.ROLE))
+        moved = changed(company(self.ROLE), "Group", "leavers", members=["ann@x.example", "cy@x.example"])
+        moved.append(manifest("RoleAssignment", "too", role="auditor", principal={"group": "leavers"}))
+        settle(any_world, moved)
+        plan = plan_for(any_world, without(moved, "staff-audits"))
+        assert told(plan) == [(AUDITOR, "forbid", ("Group/staff",), ())]
+
+    @pytest.mark.threat("48h")
+    @pytest.mark.parametrize("renamed", [True, False])
+    def test_a_resource_that_is_called_otherwise_or_gone(self, any_world: AnyWorld, renamed: bool) -> None:
+        """The policy says that the name may be absent, so the server takes that; the plan tells it."""
+        name = 'Resource::"https://payroll.example"'
+        before = changed(
+            company(f"forbid (principal, action, resource == {name});\n"),
+            "Policy",
+            "guard",
+            absent_names=[name],
+        )
+        settle(any_world, before)
+        wanted = without(before, "payroll")
+        if renamed:
+            wanted = changed(before, "Resource", "payroll", identifier="https://pay.example")
+        (found,) = plan_for(any_world, wanted).widened
+        assert (found.name, found.gone, found.now) == (name, True, "https://pay.example" if renamed else None)
+        settle(any_world, wanted)
+
+    def test_an_application_that_is_replaced_is_what_it_was(self, any_world: AnyWorld) -> None:
+        """What only changes otherwise is named as before."""
+        cedar = 'forbid (principal, action, resource) when { context.application == Application::"agent" };\n'
+        settle(any_world, company(cedar))
+        plan = plan_for(any_world, changed(company(cedar), "Application", "agent", description="Other"))
+        assert len(plan.actions) == 1
+        assert not plan.widened
+
+
+class TestDeciding:
+    @pytest.mark.parametrize("how", ["deleted", "deactivated"])
+    def test_the_first_policies_decide_again(self, any_world: AnyWorld, how: str) -> None:
+        """Said with what they are, and with what forbids no longer."""
+        before = company(FORBID)
+        settle(any_world, before)
+        assert not plan_for(any_world, changed(before, "Zone", "workforce", description="x")).deciding
+        wanted = (
+            without(before, "main")
+            if how == "deleted"
+            else changed(before, "PolicySet", "main", active=False)
+        )
+        plan = plan_for(any_world, wanted)
+        (found,) = plan.deciding
+        assert (found.zone, found.before, found.forbids) == ("workforce", "PolicySet/main", ("Policy/guard",))
+        assert found.after == "PolicySet/default-zone-policies"
+        assert "An application uses what a user granted it" in found.first
+        settle(any_world, wanted)
+        assert plan_for(any_world, wanted).empty
+
+    def test_another_set_takes_over(self, any_world: AnyWorld) -> None:
+        """Which one; what is in both is in force as before."""
+        before = company(FORBID)
+        settle(any_world, before)
+        other = manifest("PolicySet", "other", policies=["guard"])
+        (found,) = plan_for(any_world, [*changed(before, "PolicySet", "main", active=False), other]).deciding
+        assert (found.before, found.after, found.forbids) == ("PolicySet/main", "PolicySet/other", ())
+
+    def test_the_first_set_of_a_zone_is_its_own_change(self, any_world: AnyWorld) -> None:
+        """Where the first policies decided, the new set and its texts are in the plan."""
+        settle(any_world, [zone()])
+        assert not plan_for(any_world, company(FORBID)).deciding
+
+
+def test_it_is_part_of_the_plan(any_world: AnyWorld) -> None:
+    """The digest names it, and a saved plan says it."""
+    settle(any_world, company(FORBID))
+    plan = plan_for(any_world, without(company(FORBID, leavers=[]), "main"))
+    assert not plan.widened  # nothing goes by a text that decides no longer
+    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+    plan = plan_for(any_world, company(FORBID, leavers=[]))
+    assert read_plan(orjson.dumps(plan.as_json())).widened == plan.widened
+    assert replace(plan, widened=(), _json={}).digest != plan.digest
