@@ -230,7 +230,7 @@ def _carry_out(
         with held_interrupts(lambda: api.sent is Sent.ANSWERED):
             with (
                 rejections(plan, configuration),
-                show_progress(len(plan.operations)) as progress,
+                show_progress(len(plan.operations), "applying") as progress,
                 _unanswered(api),
             ):
                 done = apply_plan(

@@ -39,6 +39,7 @@ from reconciler.plan import Plan, PlanImpossible
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.differences import counted
 from reconciler.report.plans import objection_lines
+from reconciler.report.progress import show_progress
 
 Options = Mapping[str, Any]
 
@@ -93,7 +94,8 @@ class Session:
         """What the server says of a plan; nothing is asked about one that is empty, or incomplete."""
         if plan.empty or plan.refused or not plan.wanted:
             return Trial()
-        return try_plan(self.api, plan, self.configuration)
+        with show_progress(len(plan.operations), "checking") as progress:
+            return try_plan(self.api, plan, self.configuration, progress=progress)
 
 
 def load(path: Path) -> tuple[Configuration, Kinds, Configured]:

@@ -190,7 +190,20 @@ class World:
                 oauth2["issuer"] = after["identifier"]
         return after
 
-    def snapshot_body(self) -> bytes:
+    def zones_of_others(self, owner: str, names: Collection[str]) -> set[str]:
+        """The zones that others manage and this owner has nothing in, but for those of these names."""
+        zones = {
+            each["id"]
+            for each in self.entities.values()
+            if each["kind"] == "Zone"
+            and (record := each["ownership"]) is not None
+            and record["owner"] != owner
+            and {each["id"], each["handle"], record["name"]}.isdisjoint(names)
+        }
+        mine = (each for each in self.entities.values() if (each["ownership"] or {}).get("owner") == owner)
+        return zones - {each["zone_id"] for each in mine}
+
+    def snapshot_body(self, owner: str | None = None, zones: Collection[str] = ()) -> bytes:
         """The snapshot as JSON lines."""
         order = {kind.name: kind.order for kind in self.kinds.ordered}
         entities = sorted(self.entities.values(), key=lambda each: (order[each["kind"]], each["id"]))
@@ -201,6 +214,10 @@ class World:
             "revision": self.revision,
         }
         gone = sorted(self.tombstones, key=lambda each: (each["kind"], each["name"], each["id"]))
+        if owner is not None:
+            others = self.zones_of_others(owner, zones)
+            entities = [each for each in entities if each["zone_id"] not in others]
+            gone = [each for each in gone if each["zone_id"] not in others]
         if self.bound_zones is not None:
             entities = [each for each in entities if (each["zone_id"] or each["id"]) in self.bound_zones]
             gone = [each for each in gone if (each["zone_id"] or each["id"]) in self.bound_zones]
@@ -575,19 +592,22 @@ class FakeServer:
         elif parts.path == "/organizations":
             self.send(request, 200, {"items": [{"id": ORGANIZATION, "label": "acme"}]})
         elif parts.path == f"/organizations/{ORGANIZATION}/snapshot":
-            self.snapshot(request)
+            query = parse_qs(parts.query)
+            self.snapshot(request, *query.get("owner", ()), zones=query.get("zone", ()))
         elif parts.path == f"/organizations/{ORGANIZATION}/changesets":
             self.changeset(request, content, dry_run=parse_qs(parts.query).get("dry_run") == ["true"])
         else:
             self.send(request, 404, {"code": "not_found", "message": "nothing here", "status": 404})
 
-    def snapshot(self, request: BaseHTTPRequestHandler) -> None:
+    def snapshot(
+        self, request: BaseHTTPRequestHandler, owner: str | None = None, *, zones: Collection[str] = ()
+    ) -> None:
         """Answer a snapshot, or that it is as before."""
         etag = f'"{self.world.revision}"'
         if request.headers.get("If-None-Match") == etag:
             self.send(request, 304, None, {"ETag": etag})
         else:
-            self.send(request, 200, self.world.snapshot_body(), {"ETag": etag})
+            self.send(request, 200, self.world.snapshot_body(owner, zones), {"ETag": etag})
 
     def changeset(self, request: BaseHTTPRequestHandler, content: bytes, *, dry_run: bool) -> None:
         """Answer a changeset, as lines when the caller takes them."""

@@ -24,7 +24,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import BY_NAME, Verb
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
-from runtime.services.management.changes.snapshot import open_snapshot
+from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class RealWorld:
     async def _snapshot(self) -> bytes:
         body, company = bytearray(), self.company
         async with open_snapshot(
-            company.parts, company.caller, company.organization_id, (), "test"
+            company.parts, company.caller, company.organization_id, Wanted(), "test"
         ) as opened:
             async for chunk in opened.chunks:
                 body += chunk

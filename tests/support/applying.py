@@ -14,7 +14,7 @@ from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
-from runtime.services.management.changes.snapshot import open_snapshot
+from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA
 
@@ -182,11 +182,12 @@ class Git:
         """The id of something that was created by `apply`."""
         return self.ids[local(kind, name)]
 
-    async def snapshot(self, *zones: str) -> list[dict[str, Any]]:
+    async def snapshot(self, *zones: str, owner: str | None = None) -> list[dict[str, Any]]:
         """The lines of a snapshot."""
+        wanted = Wanted(zones, owner)
         chunks = bytearray()
         parts, caller = self.company.parts, self.company.caller
-        async with open_snapshot(parts, caller, self.company.organization_id, zones, "test") as opened:
+        async with open_snapshot(parts, caller, self.company.organization_id, wanted, "test") as opened:
             async for chunk in opened.chunks:
                 chunks += chunk
         return [json.loads(line) for line in chunks.splitlines()]

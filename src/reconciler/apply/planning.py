@@ -7,6 +7,7 @@ from typing import Any
 
 import reconciler
 from reconciler.client import Api, Conflicting, Rejected
+from reconciler.client.api import Progress
 from reconciler.kinds import Kinds
 from reconciler.manifests import Configuration
 from reconciler.manifests.diagnostics import suggest
@@ -44,7 +45,7 @@ def make_plan(
     """The plan from one snapshot. Raises ApiError, PlanImpossible."""
     return build_plan(
         configuration.manifests,
-        api.snapshot(),
+        api.snapshot(owner, configuration.zones),
         kinds,
         owner=owner,
         tool_version=reconciler.__version__,
@@ -57,14 +58,22 @@ def make_plan(
     )
 
 
-def try_plan(api: Api, plan: Plan, configuration: Configuration | None = None) -> Trial:
+def try_plan(
+    api: Api,
+    plan: Plan,
+    configuration: Configuration | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Trial:
     """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
 
     Args:
         configuration: what the plan was made from, to say where in it something is wrong.
+        progress: called with operations done and all operations.
     """
+    operations = [_without_secrets(operation) for operation in plan.operations]
     try:
-        done = api.dry_run(changeset(plan, [_without_secrets(operation) for operation in plan.operations]))
+        done = api.dry_run(changeset(plan, operations), progress)
     except Rejected as error:
         if not error.about_body:
             raise

@@ -1,11 +1,11 @@
 """The calls: find the organization, take a snapshot, try a changeset, send a changeset."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 import orjson
@@ -80,21 +80,27 @@ class Api:
         with http_client(connection.server, writes=writes, inner=inner) as client:
             yield cls(connection, client, cache, accepted)
 
-    def snapshot(self) -> Snapshot:
-        """Everything the caller may read. Raises ApiError."""
+    def snapshot(self, owner: str, zones: Iterable[str] = ()) -> Snapshot:
+        """What has to do with a configuration, of what the caller may read. Raises ApiError.
+
+        Args:
+            zones: zones of other configurations that this one has to do with, as those call them.
+        """
         organization = self.organization()
-        cached = self._cache.find(self._connection, organization) if self._cache else None
+        query = urlencode([("owner", owner), *(("zone", zone) for zone in sorted(zones))])
+        path = f"/organizations/{quote(organization, safe='')}/snapshot?{query}"
+        cached = self._cache.find(self._connection, path) if self._cache else None
         headers = {"Accept": NDJSON}
         if cached is not None:
             headers["If-None-Match"] = cached.etag
-        answer = self._send("GET", f"/organizations/{quote(organization, safe='')}/snapshot", headers=headers)
+        answer = self._send("GET", path, headers=headers)
         if answer.status_code == 304 and cached is not None:
             self._note_accepted()
             return read_snapshot(cached.body)
         self._check(answer)
         found = read_snapshot(answer.content)
         if self._cache is not None and (etag := answer.headers.get("ETag")):
-            self._cache.keep(self._connection, organization, etag, answer.content)
+            self._cache.keep(self._connection, path, etag, answer.content)
         return found
 
     def organization(self) -> str:
@@ -110,9 +116,13 @@ class Api:
             self._organization = str(items[0]["id"])
         return self._organization
 
-    def dry_run(self, body: Mapping[str, Any]) -> ChangesetOutcome:
-        """Let the server check a changeset without applying it. Raises ApiError."""
-        return self._changeset(body, {}, {"dry_run": "true"}, None)
+    def dry_run(self, body: Mapping[str, Any], progress: Progress | None = None) -> ChangesetOutcome:
+        """Let the server check a changeset without applying it. Raises ApiError.
+
+        Args:
+            progress: called with operations done and all operations.
+        """
+        return self._changeset(body, {}, {"dry_run": "true"}, progress or _unheard)
 
     def apply(
         self, body: Mapping[str, Any], key: str, progress: Progress | None = None, *, default: Any = None
@@ -262,6 +272,10 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
     return body
 
 
+def _unheard(_done: int, _total: int) -> None:
+    """Progress that nobody watches: lines come even so, and no wait for the answer is long."""
+
+
 def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, Any]:
     """The line that is not about progress. Raises NotReached for what is no such stream."""
     for text in _lines(parts):
@@ -279,12 +293,16 @@ def _last_line(parts: Iterator[bytes], progress: Progress | None) -> dict[str, A
 
 def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
     """Lines that end in a line feed, and not in what else Unicode counts as an end of one."""
-    rest = b""
+    begun: list[bytes] = []  # of a line that may be long
     for part in parts:
-        *lines, rest = (rest + part).split(b"\n")
-        yield from (line for line in lines if line.strip())
-    if rest.strip():
-        yield rest
+        *ended, rest = part.split(b"\n")
+        for end in ended:
+            if (line := b"".join([*begun, end])).strip():
+                yield line
+            begun.clear()
+        begun.append(rest)
+    if (line := b"".join(begun)).strip():
+        yield line
 
 
 def read_snapshot(body: bytes) -> Snapshot:

@@ -17,26 +17,26 @@ class CachedSnapshot(NamedTuple):
 
 
 class SnapshotCache:
-    """Snapshots in a directory, one file for each server, caller and organization; this user's only."""
+    """Snapshots in a directory, one file for each server, caller and path; this user's only."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "snapshots"
 
-    def find(self, connection: Connection, organization: str) -> CachedSnapshot | None:
-        """The last snapshot of that organization, as that caller saw it."""
+    def find(self, connection: Connection, path: str) -> CachedSnapshot | None:
+        """The last snapshot under that path, as that caller saw it."""
         try:
-            etag, _, body = read_private(self._file(connection, organization)).partition(b"\n")
+            etag, _, body = read_private(self._file(connection, path)).partition(b"\n")
             return CachedSnapshot(etag.decode("ascii"), body)
         except (OSError, UnicodeDecodeError):
             return None
 
-    def keep(self, connection: Connection, organization: str, etag: str, body: bytes) -> None:
+    def keep(self, connection: Connection, path: str, etag: str, body: bytes) -> None:
         """Remember a snapshot. One that cannot be written is fetched again next time."""
         try:
-            write_private(self._file(connection, organization), etag.encode("ascii") + b"\n" + body)
+            write_private(self._file(connection, path), etag.encode("ascii") + b"\n" + body)
         except (OSError, UnicodeEncodeError):
             return
 
-    def _file(self, connection: Connection, organization: str) -> Path:
-        key = hashlib.sha256(f"{connection.server}\0{connection.caller}\0{organization}".encode()).hexdigest()
+    def _file(self, connection: Connection, path: str) -> Path:
+        key = hashlib.sha256(f"{connection.server}\0{connection.caller}\0{path}".encode()).hexdigest()
         return self._directory / f"{key[:40]}.ndjson"

@@ -3,43 +3,58 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from reconciler.client.api import Progress
 from reconciler.terminal import has_styles, say
 
+SECONDS_BEFORE_BAR = 0.5
 SECONDS_BETWEEN_LINES = 2.0
 
 
 @contextmanager
-def show_progress(total: int, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """Something to report progress to, on standard error."""
-    if quiet:
-        yield None
-    elif sys.stderr.isatty() and has_styles():
-        with _bar(total) as report:
-            yield report
+def show_progress(total: int, doing: str) -> Iterator[Progress]:
+    """Something to report progress to, on standard error, once it takes a while.
+
+    Args:
+        total: how many operations there are.
+        doing: what is done to them, "applying" for one.
+    """
+    if sys.stderr.isatty() and has_styles():
+        with ExitStack() as stack:
+            yield _bar(stack, total, doing)
     else:
-        yield _lines()
+        yield _lines(doing)
 
 
-@contextmanager
-def _bar(total: int) -> Iterator[Progress]:
+def _bar(stack: ExitStack, total: int, doing: str) -> Progress:
+    since, shown = time.monotonic(), list[Progress]()
+
+    def report(done: int, of: int) -> None:
+        if not shown and time.monotonic() - since >= SECONDS_BEFORE_BAR:
+            shown.append(_shown(stack, total, doing))
+        for show in shown:
+            show(done, of)
+
+    return report
+
+
+def _shown(stack: ExitStack, total: int, doing: str) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("applying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("applying", total=total)
+    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True), transient=True))
+    task = bar.add_task(doing, total=total)
 
-        def report(done: int, of: int) -> None:
-            bar.update(task, completed=done, total=of)
+    def report(done: int, of: int) -> None:
+        bar.update(task, completed=done, total=of)
 
-        yield report
+    return report
 
 
-def _lines() -> Progress:
+def _lines(doing: str) -> Progress:
     last = time.monotonic()
 
     def report(done: int, of: int) -> None:
@@ -47,6 +62,6 @@ def _lines() -> Progress:
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_LINES:
             last = now
-            say(f"applying: {done:,} of {of:,}", err=True)
+            say(f"{doing}: {done:,} of {of:,}", err=True)
 
     return report

@@ -57,5 +57,8 @@ SIZES: tuple[tuple[str, str], ...] = (
     ("a changeset of a caller who may write", _cap(changeset_bodies.WRITERS)),
     ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
     ("changesets of an organization under way in a process", f"{places.OF_ORGANIZATION}, then 429"),
-    ("dry runs of it besides", f"{places.OF_ORGANIZATION}, {places.OF_CALLER} of one caller; then 429"),
+    (
+        "dry runs of it besides",
+        f"{places.OF_ORGANIZATION}, {places.OF_CALLER} of one caller; {_bytes(places.BYTES)}; then 429",
+    ),
 )

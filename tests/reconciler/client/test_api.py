@@ -89,14 +89,14 @@ class TestRetries:
         """429 and 5xx are asked again, after `Retry-After`."""
         server.failures = [(429, {"Retry-After": "0"}), (503, {"Retry-After": "0"})]
 
-        assert api.snapshot().revision == 1
+        assert api.snapshot("acme/identity").revision == 1
 
     def test_does_not_insist(self, api: Api, server: FakeServer) -> None:
         """`x-should-retry: false` ends it."""
         server.failures = [(503, {"x-should-retry": "false"})]
 
         with pytest.raises(Rejected) as caught:
-            api.snapshot()
+            api.snapshot("acme/identity")
         assert caught.value.status == 503
 
     def test_a_lost_answer_is_safe(self, api: Api, server: FakeServer, world: World) -> None:
@@ -122,13 +122,13 @@ class TestRetries:
             Api.open(Connection("https://id.example", api_key="x"), writes=False, inner=transport) as api,
             pytest.raises(NotReached, match=r"no management API at https://id\.example"),
         ):
-            api.snapshot()
+            api.snapshot("acme/identity")
 
 
 class TestSnapshots:
     def test_finds_its_organization(self, api: Api) -> None:
         """A caller belongs to one organization."""
-        assert api.snapshot().organization_id == ORGANIZATION
+        assert api.snapshot("acme/identity").organization_id == ORGANIZATION
 
     def test_is_not_sent_twice(
         self, connection: Connection, server: FakeServer, tmp_path: Path, world: World
@@ -138,10 +138,10 @@ class TestSnapshots:
         seen = []
         for _ in range(2):
             with Api.open(connection, writes=False, cache=SnapshotCache(tmp_path)) as api:
-                seen.append(api.snapshot())
+                seen.append(api.snapshot("acme/identity"))
         world.revision += 1
         with Api.open(connection, writes=False, cache=SnapshotCache(tmp_path)) as api:
-            assert api.snapshot().revision == 2
+            assert api.snapshot("acme/identity").revision == 2
 
         assert seen[0] == seen[1]
         (file,) = tmp_path.rglob("*.ndjson")
@@ -154,9 +154,24 @@ class TestSnapshots:
         """Who may see less must not get what somebody else saw."""
         cache = SnapshotCache(tmp_path)
         with Api.open(connection, writes=False, cache=cache) as api:
-            api.snapshot()
+            api.snapshot("acme/identity")
 
-        assert cache.find(Connection(connection.server, api_key="zwk_other"), ORGANIZATION) is None
+        path = f"/organizations/{ORGANIZATION}/snapshot?owner=acme%2Fidentity"
+        assert cache.find(connection, path) is not None
+        assert cache.find(Connection(connection.server, api_key="zwk_other"), path) is None
+
+    def test_is_kept_for_each_question(self, connection: Connection, tmp_path: Path, world: World) -> None:
+        """What one configuration has asked for is no answer for another, though nothing has changed."""
+        zone_id = world.add("Zone", {"name": "Acme"}, owner="acme/other", name="acme")["id"]
+        world.add("Role", {"identifier": "auditor"}, zone_id=zone_id)
+        with Api.open(connection, writes=False, cache=SnapshotCache(tmp_path)) as api:
+            for owner, zones, count in (
+                ("a", (), 1),
+                ("acme/other", (), 2),
+                ("a", ("acme",), 2),
+                ("a", (), 1),
+            ):
+                assert len(api.snapshot(owner, zones).entities) == count
 
     @pytest.mark.parametrize("cut", [1, 2])
     def test_that_was_cut_off_is_refused(self, world: World, cut: int) -> None:
@@ -198,7 +213,7 @@ class TestChangesets:
     def test_signs_in_with_a_service_account(self, server: FakeServer) -> None:
         """Client credentials become a token once."""
         with Api.open(Connection(server.url, client_id="a", client_secret="b"), writes=False) as api:
-            api.snapshot()
+            api.snapshot("acme/identity")
 
         assert [path for _, path in server.requests].count("/service-account-token") == 1
 
@@ -379,5 +394,5 @@ class TestKnownServers:
                 known.remember(key, server.url)
 
             with Api.open(connection, writes=False, accepted=remember) as api, suppress(Rejected):
-                api.snapshot()
+                api.snapshot("acme/identity")
             assert known.find(key) == expected

@@ -71,7 +71,7 @@ class Team:
         """The plan; the zone is somebody else's."""
         return build_plan(
             tuple(self.described.values()),
-            self.api.snapshot(),
+            self.api.snapshot(self.owner, [self.zone]),
             load_kinds(),
             owner=self.owner,
             tool_version="test",
@@ -91,7 +91,7 @@ class Team:
         """What this owner manages, by id."""
         return {
             each.id: each
-            for each in self.api.snapshot().entities
+            for each in self.api.snapshot(self.owner).entities
             if each.ownership is not None and each.ownership.owner == self.owner
         }
 

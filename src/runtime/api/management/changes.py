@@ -1,10 +1,14 @@
 """Snapshots and changesets over HTTP: streams of lines, and answers that can be asked for again."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import orjson
+from sanic import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.management.answering import send, send_page
@@ -20,18 +24,19 @@ from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes import budget, changesets, receipts, rights
 from runtime.services.management.changes.places import place
-from runtime.services.management.changes.snapshot import open_snapshot
+from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 LINES = "application/x-ndjson"
+QUIET_SECONDS = 5.0
 _NO_STORE = {"Cache-Control": "no-store"}
 _REPLAYED = {"Idempotent-Replay": "true"}
 
 
 async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
-    zones = call.query.get("zone", ())
+    wanted = Wanted(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
-    async with open_snapshot(call.parts, call.caller, organization, zones, call.request_id) as opened:
+    async with open_snapshot(call.parts, call.caller, organization, wanted, call.request_id) as opened:
         headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
         if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
@@ -53,9 +58,10 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     if dry_run:  # before its body is read, and again by the operation itself
         budget.require(call.parts, call.caller)
     announced = call.request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > cap.size:
+    size = int(announced) if announced.isdecimal() else cap.size
+    if size > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    with place(call.parts, call.caller, dry_run=dry_run):
+    with place(call.parts, call.caller, size, dry_run=dry_run):
         if call.request.stream is not None:
             call.request.stream.request_max_size = cap.size
         yield
@@ -100,29 +106,61 @@ async def _applied(
 
 async def _in_lines(call: Call, changeset: Changeset, *, dry_run: bool) -> HTTPResponse | None:
     """The answer as lines. What is refused before the first line keeps its status."""
-    stream: Any = None
-
-    async def progress(done: int, total: int) -> None:
-        nonlocal stream
-        if stream is None:
-            stream = await call.request.respond(headers=_NO_STORE, content_type=LINES)
-        await stream.send(_line({"type": "progress", "done": done, "total": total}))
-
+    lines = _Lines(call.request, len(changeset.operations))
     try:
-        outcome = await _applied(call, changeset, dry_run=dry_run, progress=progress)
+        async with lines.at_least_every(QUIET_SECONDS):
+            outcome = await _applied(call, changeset, dry_run=dry_run, progress=lines.progress)
     except Exception as failure:  # noqa: BLE001 - told and logged as any other, but on a line
         refused = answer_failure(call.request, failure)
         line = _line({"type": "error", **orjson.loads(refused.body or b"{}")})
-        if stream is None:
-            return HTTPResponse(line, status=refused.status, headers=refused.headers, content_type=LINES)
+        status, headers = refused.status, dict(refused.headers)
     else:
         line = _line({"type": "result", **outcome.answer})
-        if stream is None:
-            headers = {**_NO_STORE, **(_REPLAYED if outcome.replayed else {})}
-            return HTTPResponse(line, headers=headers, content_type=LINES)
-    await stream.send(line)
-    await stream.eof()
+        status, headers = 200, {**_NO_STORE, **(_REPLAYED if outcome.replayed else {})}
+    if lines.stream is None:
+        return HTTPResponse(line, status=status, headers=headers, content_type=LINES)
+    await lines.stream.send(line)
+    await lines.stream.eof()
     return None
+
+
+@dataclass
+class _Lines:
+    """Lines about the progress of a changeset, which begin the answer."""
+
+    request: Request
+    total: int
+    stream: Any = None
+    _done: int = 0
+    _last: float = field(default_factory=monotonic)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def progress(self, done: int, total: int) -> None:
+        """Tell how many operations are done."""
+        async with self._turn:
+            if self.stream is None:
+                self.stream = await self.request.respond(headers=_NO_STORE, content_type=LINES)
+            self._done, self._last = done, monotonic()
+            await self.stream.send(_line({"type": "progress", "done": done, "total": total}))
+
+    @asynccontextmanager
+    async def at_least_every(self, seconds: float) -> AsyncIterator[None]:
+        """While the block runs, say again how far it is when nothing was said for so long.
+
+        Nobody between here and the caller takes the connection for one that hangs.
+        """
+        repeating = asyncio.create_task(self._repeat(seconds))
+        try:
+            yield
+        finally:
+            repeating.cancel()
+            await asyncio.gather(repeating, return_exceptions=True)  # the last line fails where this did
+
+    async def _repeat(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(max(0.0, self._last + seconds - monotonic()))
+            if monotonic() - self._last >= seconds:
+                await self.progress(self._done, self.total)
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

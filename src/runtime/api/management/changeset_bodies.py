@@ -22,7 +22,8 @@ class Cap:
     Attributes:
         size: bytes of its body.
         operations: how many.
-        values: JSON values in all operations together, which is what they take in memory.
+        values: JSON values in all operations together, which is what they take in memory; in a shorter
+            body, no more of them than one for each eight bytes.
     """
 
     size: int
@@ -30,9 +31,10 @@ class Cap:
     values: int
 
 
-WRITERS = Cap(MAX_CHANGESET_BYTES, 50_000, 4_000_000)
-# Whoever may only read has no more than a plan to try out.
-READERS = Cap(16 * 1024 * 1024, 20_000, 1_000_000)
+WRITERS = Cap(MAX_CHANGESET_BYTES, 200_000, 6_000_000)
+# Whoever may only read has no more than a plan to try out: one that creates 100,000 objects, say.
+READERS = Cap(64 * 1024 * 1024, 150_000, 4_000_000)
+_VALUES, _BYTES_A_VALUE = 100_000, 8
 MAX_OPERATION_BYTES = MAX_BODY_BYTES
 # Checking one operation is one step: whatever else the process does waits for it.
 MAX_OPERATION_VALUES = 30_000
@@ -143,7 +145,7 @@ class _Split:
         self.operations.append((begin, end))
 
     def _require_few(self) -> None:
-        most = self.cap.values
+        most = min(self.cap.values, _VALUES + len(self.body) // _BYTES_A_VALUE)
         if self.values > most:
             raise TooLarge(f"the operations have more than {most} values; send them in several parts")
 

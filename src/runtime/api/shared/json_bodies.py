@@ -10,7 +10,7 @@ from runtime.domain import strict_json
 from runtime.domain.errors import BadRequest, TooLarge
 
 MAX_BODY_BYTES = 1024 * 1024
-MAX_CHANGESET_BYTES = 64 * 1024 * 1024
+MAX_CHANGESET_BYTES = 96 * 1024 * 1024
 MAX_DEPTH = 64
 # One that is not closed ends with the body: trying again at each quote in it would take hours.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)

@@ -15,7 +15,14 @@ ROUTES: tuple[Route, ...] = (
         f"{_ORGANIZATION}/snapshot",
         200,
         "Stream everything the caller may read, with who owns it, one JSON object a line",
-        query=(Query("zone", many=True, about="slugs or ids; every zone when absent"),),
+        query=(
+            Query("zone", many=True, about="slugs or ids; every zone when absent"),
+            Query(
+                "owner",
+                about="a configuration: all zones, and what is in those that it or nobody manages, or that"
+                " it manages something in, and in each `zone`, which may be named as its owner calls it",
+            ),
+        ),
         response=(
             changes.SnapshotStart,
             changes.SnapshotEntity,

@@ -1,6 +1,6 @@
 """What applications depend on, and selections by their traits."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, String, and_, cast, delete, func, insert, or_, select, update
@@ -69,6 +69,15 @@ async def put_dependency(
             created_at=now,
         )
     )
+
+
+async def add_dependencies(
+    conn: AsyncConnection, application_id: str, resource_ids: Iterable[str], *, zone_id: str, now: datetime
+) -> None:
+    """Declare dependencies without a condition; none of them is declared yet."""
+    same = {"zone_id": zone_id, "application_id": application_id, "when_accessing": [], "created_at": now}
+    if rows := [{**same, "resource_id": resource_id} for resource_id in resource_ids]:
+        await conn.execute(insert(_dependencies), rows)
 
 
 async def remove_dependency(

@@ -28,6 +28,7 @@ _providers = TABLES["Provider"]
 _users = TABLES["User"]
 _groups = TABLES["Group"]
 _assignments = TABLES["RoleAssignment"]
+_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +151,14 @@ async def users_by_email(
     conn: AsyncConnection, emails: Collection[str], *, zone_id: str
 ) -> list[tuple[str, str, bool]]:
     """(user id, address in lower case, whether it is verified) of everyone with one of these addresses."""
-    if not emails:
-        return []
-    lowered = func.lower(_users.c.email)
-    found = await conn.execute(
-        select(_users.c.id, lowered, _users.c.email_verified).where(
-            _users.c.zone_id == zone_id, lowered.in_(emails)
+    lowered, ordered = func.lower(_users.c.email), sorted(emails)
+    found: list[tuple[str, str, bool]] = []
+    for start in range(0, len(ordered), _BATCH):
+        query = select(_users.c.id, lowered, _users.c.email_verified).where(
+            _users.c.zone_id == zone_id, lowered.in_(ordered[start : start + _BATCH])
         )
-    )
-    return [(user_id, email, bool(verified)) for user_id, email, verified in found]
+        found += [(user_id, email, bool(verified)) for user_id, email, verified in await conn.execute(query)]
+    return found
 
 
 async def count_members(conn: AsyncConnection, group_ids: Collection[str], *, zone_id: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.domain.kinds import Kind
+from runtime.domain.kinds import ZONE, Kind
 from runtime.storage.sql.tables import TABLES, ownerships
 
 _BATCH = 500
@@ -66,6 +66,18 @@ def record_of(row: Row[Any]) -> Record:
     for name in ("source", "secret_stamps"):
         values[name] = values[name] or {}
     return Record(**{**values, "fields": tuple(values["fields"])})
+
+
+async def zones_of_others(
+    conn: AsyncConnection, organization_id: str, owner: str, names: Collection[str]
+) -> set[str]:
+    """The zones that other owners manage and this one has nothing in, but for those of these names."""
+    columns = ownerships.c
+    here = columns.organization_id == organization_id
+    zones = select(columns.entity_id, columns.owner, columns.name).where(here, columns.kind == ZONE.name)
+    others = {row[0] for row in await conn.execute(zones) if row[1] != owner and row[2] not in names}
+    mine = (columns.owner == owner, columns.zone_id.is_not(None))
+    return others - set(await conn.scalars(select(columns.zone_id).distinct().where(here, *mine)))
 
 
 def stamp_of(sealed: bytes) -> str:

@@ -30,9 +30,11 @@ def changeset(api: Any, *operations: dict[str, Any], **more: Any) -> dict[str, A
     }
 
 
-def post(api: Any, body: Any, **more: Any) -> httpx.Response:
+def post(api: Any, body: Any, query: str = "", **more: Any) -> httpx.Response:
     """Send a changeset."""
-    response: httpx.Response = api("POST", f"/organizations/{api.organization_id}/changesets", body, **more)
+    response: httpx.Response = api(
+        "POST", f"/organizations/{api.organization_id}/changesets{query}", body, **more
+    )
     return response
 
 
@@ -97,6 +99,21 @@ def test_changeset_in_lines(api: Any) -> None:
     again = post(api, body, headers=LINES)
     assert again.headers["idempotent-replay"] == "true"
     assert json.loads(again.text)["type"] == "result"
+
+
+def test_lines_come_while_nothing_is_done(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looks up, copies and finishes says so, too: nobody takes the connection for one that hangs."""
+    body = changeset(api, a_zone())
+    alone = [
+        json.loads(line) for line in post(api, body, headers=LINES, query="?dry_run=true").text.splitlines()
+    ]
+    assert [line["type"] for line in alone] == ["progress", "result"]
+    monkeypatch.setattr("runtime.api.management.changes.QUIET_SECONDS", 0.001)
+    lines = [
+        json.loads(line) for line in post(api, body, headers=LINES, query="?dry_run=true").text.splitlines()
+    ]
+    assert lines[0] == {"type": "progress", "done": 0, "total": 1}
+    assert [line["type"] for line in lines[-2:]] == ["progress", "result"]
 
 
 def test_refusal_in_lines(api: Any) -> None:

@@ -12,7 +12,7 @@ from tests.support.factories import found_company, opened_parts
 from runtime.contract.changes import SnapshotEntity
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import ALL
-from runtime.services.management.changes.snapshot import open_snapshot
+from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 ORDER = [kind.name for kind in ALL if kind.manifest]
 
@@ -96,6 +96,27 @@ async def test_one_zone(git: Git, by: str) -> None:
     assert [line["handle"] for line in lines if line["kind"] == "ServiceAccount"] == ["ci"]
 
 
+async def test_what_concerns_an_owner(git: Git) -> None:
+    """All zones; the inside of its own, of those it has something in, of nobody's, and of those it names."""
+    others = git.as_owner("acme/others")
+    for name in ("shared", "theirs", "named"):
+        zone = create("Zone", name, name=name.title())
+        await others.apply(zone, create("Role", "auditor", ref("Zone", name), identifier="auditor"))
+    shared = (await others.found("Zone", "shared"))["id"]
+    await git.apply(create("Role", "ours", shared, identifier="ours"))
+    loose = await git.company.zone("Loose")
+
+    lines = (await git.snapshot("named", owner=git.owner))[1:-1]
+    slugs = {line["handle"] for line in lines if line["kind"] == "Zone"}
+    assert slugs >= {"acme", "shared", "theirs", "named", loose.slug}
+    inside = {line["zone"] for line in lines}
+    assert inside >= {None, "acme", "shared", "named", loose.slug}
+    assert "theirs" not in inside
+    by_id = (await git.found("Zone", "theirs"))["id"]
+    assert "theirs" in {line["zone"] for line in await git.snapshot(by_id, owner=git.owner) if "zone" in line}
+    assert "theirs" in {line.get("zone") for line in await git.snapshot(owner="acme/others")}
+
+
 async def test_unknown_zone(git: Git) -> None:
     """A zone of nobody, and a zone of somebody else, are both not there."""
     other = await found_company(git.company.parts, "Other")
@@ -111,7 +132,7 @@ async def test_other_organizations_are_not_in_it(git: Git) -> None:
     await other.apply(create("Zone", "hidden", name="Hidden"))
     assert "Hidden" not in str(await git.snapshot())
     with pytest.raises(NotFound):
-        async with open_snapshot(git.company.parts, git.company.caller, "other", (), "r"):
+        async with open_snapshot(git.company.parts, git.company.caller, "other", Wanted(), "r"):
             pass
 
 
@@ -163,7 +184,7 @@ async def test_cost_does_not_grow_with_entities(git: Git) -> None:
 async def test_stream_is_one_instant(git: Git) -> None:
     """What is written while a snapshot is read is not in it."""
     company = git.company
-    async with open_snapshot(company.parts, company.caller, "example", (), "r") as opened:
+    async with open_snapshot(company.parts, company.caller, "example", Wanted(), "r") as opened:
         revision = opened.revision
         await git.apply(create("Zone", "late", name="Late"))
         text = b"".join([chunk async for chunk in opened.chunks])

@@ -43,7 +43,8 @@ from runtime.services.parts import Parts
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Applied
 
-DRY_RUN_SECONDS = 120
+# How long a dry run may take: a minute, and for each operation many times what one takes.
+DRY_RUN_SECONDS, OPERATION_SECONDS = 60.0, 0.015
 MANIFEST_KINDS = {kind.name: kind for kind in ALL if kind.manifest}
 _PROGRESS_EVERY = 100
 
@@ -124,8 +125,9 @@ async def _tried(
     progress: Progress | None,
 ) -> Outcome:
     """What a changeset would come to, tried out where nobody sees it and nobody waits for it."""
+    seconds = DRY_RUN_SECONDS + OPERATION_SECONDS * len(changeset.operations)
     try:
-        async with asyncio.timeout(DRY_RUN_SECONDS):
+        async with asyncio.timeout(seconds):
             async with reading_unit(parts, acting, request_id) as unit:
                 own_zone = (await entities.organization_of(unit, organization)).zone_id
                 zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
@@ -148,7 +150,7 @@ async def _tried(
                 return Outcome(part_answer(losses.told(answer, gone)))
     except TimeoutError:
         raise TooLarge(
-            f"trying out {len(changeset.operations)} operations takes longer than {DRY_RUN_SECONDS} seconds;"
+            f"trying out {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"
             " plan fewer zones at a time"
         ) from None
 

@@ -1,7 +1,8 @@
 """What manifests say beside an entity's members: a policy's text, what a set holds, dependencies, members."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from runtime.contract.changes import Operation
@@ -13,7 +14,9 @@ from runtime.services.management.people import groups
 from runtime.services.management.policies import composition, policy_versions
 from runtime.services.management.unit import Unit
 from runtime.services.management.zones import applications
-from runtime.storage.sql import bindings, changes
+from runtime.storage.sql import bindings, changes, directory
+
+JOINED = (APPLICATION, GROUP)  # what else there is of them joins them to others
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Later:
     kind: Kind
     target: Target
     extras: Mapping[str, Any]
+    made: Entity | None = None  # what was created in this changeset, and nothing is joined to it yet
 
 
 @dataclass
@@ -34,6 +38,7 @@ class Extras:
     unit: Unit
     _pairs: list[Later] = field(default_factory=list)
     _contents: list[Later] = field(default_factory=list)
+    _users: dict[str, dict[str, list[groups.Known]]] = field(default_factory=dict)  # zone -> address -> users
     _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies whose text is to decide
 
     async def take(self, said: Later, entity: Entity | None) -> None:
@@ -53,7 +58,7 @@ class Extras:
             self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
         elif said.kind is POLICY_SET:
             self._contents.append(said)
-        elif said.kind in (APPLICATION, GROUP):
+        elif said.kind in JOINED:
             self._pairs.append(said)
 
     def remaining(self) -> list[Later]:
@@ -67,13 +72,38 @@ class Extras:
         if kind is POLICY_SET:
             await self._compose(target, extras)
         elif kind is APPLICATION:
-            application = await entity_of(self.unit, kind, target)
-            await applications.set_dependencies(self.unit, application, extras.get("dependencies") or [])
+            application = later.made or await entity_of(self.unit, kind, target)
+            wanted = extras.get("dependencies") or []
+            await applications.set_dependencies(
+                self.unit, application, wanted, has_none=later.made is not None
+            )
         elif kind is GROUP:
-            group = await entity_of(self.unit, kind, target)
+            group = later.made or await entity_of(self.unit, kind, target)
             if not isinstance(group, Group):
                 raise TypeError("an operation on groups returned something else")
-            await groups.set_members(self.unit, group, extras.get("members") or [])
+            await groups.set_members(
+                self.unit,
+                group,
+                extras.get("members") or [],
+                is_empty=later.made is not None,
+                known=partial(self._known, group.zone_id),
+            )
+
+    async def _known(self, zone_id: str, emails: Collection[str]) -> Iterable[groups.Known]:
+        """The users of a zone with these addresses, looked up once for all groups of the changeset."""
+        if zone_id not in self._users:
+            found: dict[str, list[groups.Known]] = {}
+            asked = {
+                email.lower()
+                for each in self._pairs
+                if each.kind is GROUP and each.target.zone_id == zone_id
+                for email in each.extras.get("members") or ()
+            }
+            for user in await directory.users_by_email(self.unit.conn, asked, zone_id=zone_id):
+                found.setdefault(user[1], []).append(user)
+            self._users[zone_id] = found
+        known = self._users[zone_id]
+        return [user for email in emails for user in known.get(email, ())]
 
     async def _compose(self, target: Target, extras: Mapping[str, Any]) -> None:
         zone_id = str(target.zone_id)

@@ -11,6 +11,7 @@ import orjson
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, members
+from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType, rfc3339
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
@@ -42,44 +43,74 @@ class Snapshot:
         return f'"{_FORM}.{self.revision}"'
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a snapshot is asked to hold, of what the caller may read.
+
+    Attributes:
+        zones: ids or slugs of zones; empty for all.
+        owner: a configuration. Then it is all zones, and what is in those that have to do with it: it manages
+            them, or something in them, or nobody manages them, or they are among *zones*, which may name them
+            as their owners do, too.
+    """
+
+    zones: Collection[str] = ()
+    owner: str | None = None
+
+
 @asynccontextmanager
 async def open_snapshot(
-    parts: Parts, caller: Caller, organization: str, zones: Collection[str], request_id: str
+    parts: Parts, caller: Caller, organization: str, wanted: Wanted, request_id: str
 ) -> AsyncIterator[Snapshot]:
     """The organization at one instant.
 
     Args:
         organization: id or label.
-        zones: ids or slugs of the zones that are wanted; empty for all.
     Raises: NotFound, for an organization or a zone that the caller does not see; Forbidden.
     """
     async with reading_unit(parts, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await ledger.revision(unit.conn, found.id)
-        slugs = await _wanted(unit, found.id, zones)
-        yield Snapshot(found.id, found.label, revision, _chunks(unit, found.id, found.label, revision, slugs))
+        zones = await _zones(unit, found.id, wanted)
+        yield Snapshot(found.id, found.label, revision, _chunks(unit, found, revision, zones))
 
 
-async def _wanted(unit: Unit, organization_id: str, zones: Collection[str]) -> dict[str, str]:
-    """The zones of the snapshot: id -> slug."""
+@dataclass(frozen=True)
+class _Zones:
+    """The zones of a snapshot, id -> slug: all of them, and those that it has the inside of."""
+
+    told: Mapping[str, str]
+    inside: Mapping[str, str]
+
+
+async def _zones(unit: Unit, organization_id: str, wanted: Wanted) -> _Zones:
     found = await changes.zones(unit.conn, organization_id)
     known = {zone_id: slug for zone_id, slug in found.items() if unit.caller.bound.reaches(zone_id)}
-    if not zones:
-        return known
+    if wanted.owner is not None:
+        others = await ownership.zones_of_others(unit.conn, organization_id, wanted.owner, wanted.zones)
+        inside = {
+            zone_id: slug
+            for zone_id, slug in known.items()
+            if zone_id not in others or not {zone_id, slug}.isdisjoint(wanted.zones)
+        }
+        return _Zones(known, inside)
+    if not wanted.zones:
+        return _Zones(known, known)
     by_slug = {slug: zone_id for zone_id, slug in known.items()}
-    wanted = {}
-    for zone in zones:
+    chosen = {}
+    for zone in wanted.zones:
         zone_id = zone if zone in known else by_slug.get(zone)
         if zone_id is None:
             raise NotFound(f"there is no Zone `{zone}`")
-        wanted[zone_id] = known[zone_id]
-    return wanted
+        chosen[zone_id] = known[zone_id]
+    return _Zones(chosen, chosen)
 
 
 async def _chunks(
-    unit: Unit, organization_id: str, label: str, revision: int, slugs: Mapping[str, str]
+    unit: Unit, organization: Organization, revision: int, zones: _Zones
 ) -> AsyncIterator[bytes]:
+    organization_id, label = organization.id, organization.label
     lines = [
         orjson.dumps(
             {"type": "snapshot", "organization_id": organization_id, "label": label, "revision": revision}
@@ -89,13 +120,14 @@ async def _chunks(
     for kind in KINDS:
         if not _sees(unit, kind):
             continue
+        slugs = zones.told if kind is ZONE else zones.inside
         async for line in _lines(unit, kind, organization_id, slugs):
             lines.append(line)
             count += 1
             if len(lines) == _LINES_A_CHUNK:
                 yield b"\n".join(lines) + b"\n"
                 lines.clear()
-    async for line in _gone(unit, organization_id, slugs):
+    async for line in _gone(unit, organization_id, zones.inside):
         lines.append(line)
         count += 1
     lines.append(orjson.dumps({"type": "end", "count": count}))

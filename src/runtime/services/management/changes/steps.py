@@ -1,7 +1,7 @@
 """The operations of a changeset, one after the other, through the same functions as single calls."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from runtime.contract.changes import Operation
@@ -23,7 +23,7 @@ from runtime.domain.kinds.policy import PolicySet
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import bounds, entities
 from runtime.services.management.changes import entity_specs
-from runtime.services.management.changes.extras import Extras, Later
+from runtime.services.management.changes.extras import JOINED, Extras, Later
 from runtime.services.management.changes.handles import Handles, handle_in
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pointers import has_pointers
@@ -54,7 +54,7 @@ class Steps:
     owners: Owners
     checked: Mapping[int, Parts]
     standing: Mapping[tuple[str, str], Standing]
-    _own: set[str] = field(default_factory=set)
+    _own: dict[str, Entity | None] = field(default_factory=dict)  # what it has created; None once joined
     _last: list[Later] = field(default_factory=list)
     _named: list[Later] = field(default_factory=list)
     _found: dict[tuple[str, str], entity_specs.Extras] = field(default_factory=dict)
@@ -153,12 +153,18 @@ class Steps:
                 made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, parts.late)
         target = Target(made.id, zone_id)
         self._references.add(operation.local_id, target)
-        self._own.add(made.id)
-        await self.extras.take(Later(index, operation, kind, target, parts.extras), made)
+        self._own[made.id] = made if kind in JOINED else None
+        await self._take(Later(index, operation, kind, target, parts.extras), made)
         written = {**parts.body, **parts.late, **parts.extras}
         shown = made.id in unit.shown_once
         self.owners.claim(kind, made.id, zone_id, operation, written, {}, shown=shown)
         return target
+
+    async def _take(self, said: Later, written: Entity | None) -> None:
+        """Write the extras of an operation, or see to it that they are written in the end."""
+        if said.extras and (made := self._own.get(said.target.id)) is not None:
+            said, self._own[made.id] = replace(said, made=made), None
+        await self.extras.take(said, written)
 
     async def _assign(self, zone_id: str, extras: Mapping[str, Any]) -> Entity:
         given = {name: value for name, value in extras["principal"].items() if value is not None}
@@ -188,10 +194,12 @@ class Steps:
             changed = await update(unit, kind, parents, target.id, patch)
             if handle is not None:
                 self.handles.settle(kind, target.id)
-        await self.extras.take(Later(index, operation, kind, target, parts.extras), changed)
+        await self._take(Later(index, operation, kind, target, parts.extras), changed)
         written = {**_pruned(operation.spec), **patch, **parts.extras}
         known = self.owners.fields_of(kind, target.id)
-        found = {} if known.issuperset(operation.fields) else await self._as_it_is(kind, target)
+        # What was created just now is what was written.
+        is_known = target.id in self._own or known.issuperset(operation.fields)
+        found = {} if is_known else await self._as_it_is(kind, target)
         self.owners.claim(kind, target.id, target.zone_id, operation, written, found)
         if operation.op == "adopt":
             await self._record("adopt", kind, target, operation.name)

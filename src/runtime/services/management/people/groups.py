@@ -1,7 +1,8 @@
 """Groups and their members, known to the zone or only invited by e-mail address."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from runtime.contract.answers import GroupMember
@@ -17,6 +18,7 @@ from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as storage
 
 MEMBERS = "group_members"
+Known = tuple[str, str, bool]  # user id, address in lower case, whether it is verified
 
 
 async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
@@ -138,29 +140,35 @@ async def remove_member(unit: Unit, parents: Parents, group_id: str, user_id: st
 
 async def emails(unit: Unit, group: Group) -> list[str]:
     """The addresses of a group's members and of those invited to it, in lower case, sorted."""
-    members = await directory.member_emails(unit.conn, group.id, zone_id=group.zone_id)
-    invited = await directory.invited(unit.conn, group.id, zone_id=group.zone_id)
-    return sorted({email.lower() for email in members.values()} | invited)
+    present, invited = await _members(unit, group)
+    return sorted(set(present.values()) | invited)
 
 
-async def set_members(unit: Unit, group: Group, wanted_emails: Iterable[str]) -> None:
+async def set_members(
+    unit: Unit,
+    group: Group,
+    wanted_emails: Iterable[str],
+    *,
+    is_empty: bool = False,
+    known: Callable[[Collection[str]], Awaitable[Iterable[Known]]] | None = None,
+) -> None:
     """Make the people with these addresses, and nobody else, the members of a group.
 
     Whoever is not known to the zone, or has not verified the address, joins once they have.
+
+    Args:
+        is_empty: the group is known to have no members, and to invite nobody.
+        known: looks up users of the zone by address; by itself, the operation asks for this group alone.
     """
     await entities.require_in(unit, MEMBERS, Verb.CREATE, group.zone_id)
     if group.external:
         raise Forbidden(f"Group `{group.id}` is kept by an external directory")
     zone_id = group.zone_id
     wanted = {email.lower() for email in wanted_emails}
-    present = {
-        user_id: email.lower()
-        for user_id, email in (await directory.member_emails(unit.conn, group.id, zone_id=zone_id)).items()
-    }
-    invited = await directory.invited(unit.conn, group.id, zone_id=zone_id)
+    present, invited = ({}, set()) if is_empty else await _members(unit, group)
     missing = wanted - set(present.values())
-    known = await directory.users_by_email(unit.conn, missing, zone_id=zone_id)
-    joining = {user_id: email for user_id, email, verified in known if verified}
+    known = known or partial(directory.users_by_email, unit.conn, zone_id=zone_id)
+    joining = {user_id: email for user_id, email, verified in await known(missing) if verified}
     pending = missing - set(joining.values())
     leaving = [user_id for user_id, email in present.items() if email not in wanted]
     if not (joining or leaving or pending != invited):
@@ -175,6 +183,13 @@ async def set_members(unit: Unit, group: Group, wanted_emails: Iterable[str]) ->
     await _record(unit, "set", group, before={"members": before}, after={"members": sorted(wanted)})
 
 
+async def _members(unit: Unit, group: Group) -> tuple[dict[str, str], set[str]]:
+    """The members of a group by their id, and who is invited; addresses in lower case."""
+    found = await directory.member_emails(unit.conn, group.id, zone_id=group.zone_id)
+    present = {user_id: email.lower() for user_id, email in found.items()}
+    return present, await directory.invited(unit.conn, group.id, zone_id=group.zone_id)
+
+
 async def _record(
     unit: Unit,
     what: str,
@@ -184,5 +199,7 @@ async def _record(
     after: Mapping[str, Any] | None = None,
 ) -> None:
     # A plan that was made before may not overwrite the members it has not seen.
-    await changes.touch(unit.conn, GROUP, group.id, zone_id=group.zone_id, revision=await unit.revision())
+    revision = await unit.revision()
+    if group.revision != revision:
+        await changes.touch(unit.conn, GROUP, group.id, zone_id=group.zone_id, revision=revision)
     await unit.record(f"{MEMBERS}.{what}", GROUP.name, group.id, group.zone_id, before=before, after=after)

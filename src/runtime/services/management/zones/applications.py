@@ -60,7 +60,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     _check_addresses(unit, made)
     await entities.add(unit, APPLICATION, made)
     if wanted := body.get("dependencies"):
-        await set_dependencies(unit, made, [entry["id"] for entry in wanted], field="dependencies")
+        await set_dependencies(unit, made, [entry["id"] for entry in wanted], has_none=True)
         return (await counted(unit, scope["zone_id"], [made]))[0]
     return made
 
@@ -109,22 +109,34 @@ async def counted(unit: Unit, zone_id: str, found: Sequence[Entity]) -> list[Ent
 
 
 async def set_dependencies(
-    unit: Unit, application: Entity, resource_ids: Iterable[str], *, field: str = "dependencies"
+    unit: Unit,
+    application: Entity,
+    resource_ids: Iterable[str],
+    *,
+    has_none: bool = False,
 ) -> None:
     """Make these, and no others, the resources that an application depends on.
 
     What stays keeps the condition under which it is available. Raises ValidationFailed, Forbidden.
+
+    Args:
+        has_none: the application is known to have no dependencies yet.
     """
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
     await entities.require_in(unit, DEPENDENCIES, Verb.CREATE, zone_id)
     entities.refuse_platform_owned(APPLICATION, application)
     wanted = set(resource_ids)
-    await entities.require_in_zone(unit, RESOURCE, zone_id, sorted(wanted), field=field)
-    present = await storage.dependencies_of(unit.conn, application.id, zone_id=zone_id)
-    for resource_id in sorted(wanted - present.keys()):
-        await _put(unit, application, resource_id, ())
-    for resource_id in sorted(present.keys() - wanted):
-        await _remove(unit, application, resource_id)
+    await entities.require_in_zone(unit, RESOURCE, zone_id, sorted(wanted), field="dependencies")
+    present: Mapping[str, Any] = {}
+    if not has_none:
+        present = await storage.dependencies_of(unit.conn, application.id, zone_id=zone_id)
+    if missing := sorted(wanted - present.keys()):
+        await _touch(unit, application)
+        await storage.add_dependencies(unit.conn, application.id, missing, zone_id=zone_id, now=unit.now)
+        for resource_id in missing:
+            await _record(unit, application, "add", after=_told(resource_id))
+    if gone := sorted(present.keys() - wanted):
+        await _remove(unit, application, gone)
 
 
 async def list_dependencies(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:
@@ -178,7 +190,7 @@ async def remove_dependency(unit: Unit, parents: Parents, application_id: str, r
     present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
     if resource_id not in present:
         raise NotFound(f"there is no Resource `{resource_id}`")
-    await _remove(unit, application, resource_id)
+    await _remove(unit, application, [resource_id])
 
 
 async def _application_scope(unit: Unit, parents: Parents, application_id: str, verb: Verb) -> dict[str, str]:
@@ -194,30 +206,41 @@ def _conditional(resource: Entity, when_accessing: tuple[str, ...]) -> Entity:
 
 
 async def _put(unit: Unit, application: Entity, resource_id: str, when_accessing: tuple[str, ...]) -> None:
-    zone_id: str = application.zone_id  # type: ignore[attr-defined]
-    await unit.revision()
+    zone_id = await _touch(unit, application)
     await storage.put_dependency(
         unit.conn, application.id, resource_id, zone_id=zone_id, when_accessing=when_accessing, now=unit.now
     )
-    await _touch(unit, application, zone_id)
-    after = {"resource_id": resource_id, "when_accessing": list(when_accessing)}
-    await unit.record(
-        f"{DEPENDENCIES}.add", APPLICATION.name, application.id, zone_id, before=None, after=after
-    )
+    await _record(unit, application, "add", after=_told(resource_id, when_accessing))
 
 
-async def _remove(unit: Unit, application: Entity, resource_id: str) -> None:
+async def _remove(unit: Unit, application: Entity, resource_ids: Iterable[str]) -> None:
+    zone_id = await _touch(unit, application)
+    for resource_id in resource_ids:
+        await storage.remove_dependency(unit.conn, application.id, resource_id, zone_id=zone_id)
+        await _record(unit, application, "remove", before={"resource_id": resource_id})
+
+
+def _told(resource_id: str, when_accessing: Sequence[str] = ()) -> dict[str, Any]:
+    return {"resource_id": resource_id, "when_accessing": list(when_accessing)}
+
+
+async def _record(
+    unit: Unit,
+    application: Entity,
+    what: str,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
-    await unit.revision()
-    await storage.remove_dependency(unit.conn, application.id, resource_id, zone_id=zone_id)
-    await _touch(unit, application, zone_id)
-    before = {"resource_id": resource_id}
-    await unit.record(
-        f"{DEPENDENCIES}.remove", APPLICATION.name, application.id, zone_id, before=before, after=None
-    )
+    action = f"{DEPENDENCIES}.{what}"
+    await unit.record(action, APPLICATION.name, application.id, zone_id, before=before, after=after)
 
 
-async def _touch(unit: Unit, application: Entity, zone_id: str) -> None:
-    """A plan that was made before may not overwrite the dependencies it has not seen."""
+async def _touch(unit: Unit, application: Entity) -> str:
+    """A plan that was made before may not overwrite the dependencies it has not seen. The zone's id."""
+    zone_id: str = application.zone_id  # type: ignore[attr-defined]
     revision = await unit.revision()
-    await changes.touch(unit.conn, APPLICATION, application.id, zone_id=zone_id, revision=revision)
+    if application.revision != revision:
+        await changes.touch(unit.conn, APPLICATION, application.id, zone_id=zone_id, revision=revision)
+    return zone_id
