@@ -1,19 +1,25 @@
 """`zonectl` over generated configurations: validate, apply of creates, a plan that finds nothing changed."""
 
+import os
+import re
 import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from acme import Server
+from acme import Server, Unexpected, clean_environment, command
 
 from benchmarks.exchange import put
 from benchmarks.load import Load
 from benchmarks.servers import empty_sanic
 from benchmarks.table import Row
 
-SIZES = (1_000, 10_000)
+SIZES = (1_000, 10_000, 100_000)
 _PER_FILE = 25
+_CHANGES, _REFUSED, _BEYOND_BUDGET = 2, 1, 5  # exit codes of `zonectl plan`
 
 _HEAD = "apiVersion: zonewright/v1\nkind: {kind}\nmetadata: {{zone: bench, name: {name}}}\nspec:\n"
 _SPECS = {
@@ -40,6 +46,7 @@ _SPECS = {
   members: [ada-{n}@acme.example, grace-{n}@acme.example]
 """,
 }
+_WRONG = "  description: The same name as another\n  identifier: role-2\n"
 
 
 def generate(directory: Path, count: int) -> None:
@@ -58,45 +65,92 @@ def generate(directory: Path, count: int) -> None:
 
 
 def measure(directory: Path, only: set[str]) -> Iterator[Row]:
-    """Rows of validate, apply and plan for each size, those of them that *only* names."""
+    """Rows of validate, plan and apply for each size, those of them that *only* names."""
     with empty_sanic() as url:
         empty = put(Load(f"{url}/empty", "a=b", seconds=3)).rate
     for size in SIZES:
         config = directory / f"manifests-{size}"
         generate(config, size)
-        server = Server(directory / f"server-{size}")
-        cache = directory / f"cache-{size}"
+        run = _Runs(Server(directory / f"server-{size}"), directory / f"cache-{size}", size, empty)
         if "validate" in only:
             for state in ("cold", "warm"):
-                seconds = _timed(server, cache, "validate", str(config))
-                yield _row(f"validate, {state}, {size:,} manifests", size, seconds, empty)
+                yield run.row(f"validate, {state}, {size:,} manifests", "validate", str(config))
         if only & {"apply", "plan"}:
-            server.init()
-            server.start()
+            run.server.init()
+            run.server.start()
             try:
-                yield from _against(server, cache, config, size, empty, only)
+                yield from _against(run, config, size, only)
             finally:
-                server.stop()
+                run.server.stop()
 
 
-def _against(
-    server: Server, cache: Path, config: Path, size: int, empty: float, only: set[str]
-) -> Iterator[Row]:
-    seconds = _timed(server, cache, "apply", str(config), "--yes")
-    if "apply" in only:
-        yield _row(f"apply, {size:,} creates", size, seconds, empty)
+def _against(run: "_Runs", config: Path, size: int, only: set[str]) -> Iterator[Row]:
+    creating = None
     if "plan" in only:
-        shutil.rmtree(cache, ignore_errors=True)
+        creating = run.row(f"plan, {size:,} creates", "plan", str(config), expect=_CHANGES)
+    apply = run.row(f"apply, {size:,} creates", "apply", str(config), "--yes")
+    if creating is not None:
+        share = apply.rate / creating.rate
+        yield replace(creating, note=f"{creating.note}, {share:.2f} of the apply")
+    if "apply" in only:
+        yield apply
+    if "plan" in only:
+        shutil.rmtree(run.cache, ignore_errors=True)
         for state in ("cold", "warm"):
-            seconds = _timed(server, cache, "plan", str(config))
-            yield _row(f"plan, nothing changed, {state}, {size:,}", size, seconds, empty)
+            yield run.row(f"plan, nothing changed, {state}, {size:,}", "plan", str(config))
+        wrong = config / "wrong.yaml"
+        wrong.write_text(_HEAD.format(kind="Role", name="wrong") + _WRONG, "utf-8")
+        _touch_all(config)
+        yield run.row(f"plan, {size // 4:,} updates and one refused", "plan", str(config), expect=_REFUSED)
+        for file in config.glob("[0-9w]*.yaml"):
+            if file.name != "0000.yaml":
+                file.unlink()
+        yield run.row(f"plan, {size:,} deletions", "plan", str(config), expect=_BEYOND_BUDGET)
 
 
-def _timed(server: Server, cache: Path, *arguments: str) -> float:
-    started = time.perf_counter()
-    server.zonectl(*arguments, ZONECTL_CACHE_DIR=str(cache))
-    return time.perf_counter() - started
+def _touch_all(config: Path) -> None:
+    """Change every application."""
+    for file in config.glob("[0-9]*.yaml"):
+        file.write_text(file.read_text("utf-8").replace("One of many", "One of very many"), "utf-8")
 
 
-def _row(what: str, size: int, seconds: float, empty: float) -> Row:
-    return Row(what, size / seconds, empty, f"{seconds:.2f} s")
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of `zonectl` against one server, each a row: how long, and what was held in memory at most."""
+
+    server: Server
+    cache: Path
+    size: int
+    empty: float
+
+    def row(self, what: str, *arguments: str, expect: int = 0) -> Row:
+        """Run a command. Raises Unexpected when it exits otherwise."""
+        settings = self.server.client_settings | {"ZONECTL_CACHE_DIR": str(self.cache)}
+        with tempfile.TemporaryFile() as said:
+            started = time.perf_counter()
+            process = subprocess.Popen(
+                [*command("zonectl"), *arguments],
+                env=clean_environment(**settings),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+            _, status, used = os.wait4(process.pid, 0)
+            seconds = time.perf_counter() - started
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode != expect:
+                said.seek(0)
+                raise Unexpected(f"{what}: exit {process.returncode}\n{said.read().decode()[-2000:]}")
+        held = [f"{used.ru_maxrss // 1024:,}"]
+        if (of_server := _most_memory(self.server)) is not None:
+            held.append(f"{of_server:,}")
+        return Row(what, self.size / seconds, self.empty, f"{seconds:.2f} s, {' + '.join(held)} MiB")
+
+
+def _most_memory(server: Server) -> int | None:
+    """MiB that the server's process has held at most; None where the system does not say so."""
+    try:
+        status = Path(f"/proc/{server.process.pid}/status").read_text("ascii") if server.process else ""
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) // 1024 if found else None

@@ -37,4 +37,4 @@ def show(rows: list[Row]) -> None:
     table.add_column("", no_wrap=True)
     for row in rows:
         table.add_row(row.what, f"{row.rate:,.0f}", f"{row.ratio:.3f}", row.note)
-    Console(width=110, highlight=False).print(table)
+    Console(width=130, highlight=False).print(table)

@@ -152,23 +152,25 @@ class Server:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(10)
 
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """What `zonectl` is told in its environment to work against this server."""
+        return {
+            "ZONECTL_SERVER": self.url,
+            "ZONECTL_API_KEY": self.api_key,
+            "ZONECTL_CACHE_DIR": str(self.directory / "cache"),
+            "ZONECTL_STATE_DIR": str(self.directory / "state"),
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+        }
+
     def zonectl(
         self, *arguments: str, expect: Iterable[int] = (0,), **settings: str
     ) -> "subprocess.CompletedProcess[str]":
         """Run a `zonectl` command against this server. Raises Unexpected when it exits otherwise."""
         done = subprocess.run(
             [*command("zonectl"), *arguments],
-            env=clean_environment(
-                **{
-                    "ZONECTL_SERVER": self.url,
-                    "ZONECTL_API_KEY": self.api_key,
-                    "ZONECTL_CACHE_DIR": str(self.directory / "cache"),
-                    "ZONECTL_STATE_DIR": str(self.directory / "state"),
-                    "NO_COLOR": "1",
-                    "COLUMNS": "120",
-                }
-                | settings
-            ),
+            env=clean_environment(**(self.client_settings | settings)),
             capture_output=True,
             text=True,
             timeout=300,

@@ -120,7 +120,7 @@ async def _tried(
     acting: Caller,
     organization: str,
     changeset: Changeset,
-    checked: Mapping[int, SpecParts],
+    checked: dict[int, SpecParts],
     request_id: str,
     progress: Progress | None,
 ) -> Outcome:
@@ -272,7 +272,7 @@ def _replayed(applied: Applied, digest: str) -> Outcome:
 async def _run(
     unit: Unit,
     changeset: Changeset,
-    checked: Mapping[int, SpecParts],
+    checked: dict[int, SpecParts],
     progress: Progress | None,
     refusals: Refusals | None = None,
 ) -> list[Target]:

@@ -52,7 +52,7 @@ class Steps:
 
     unit: Unit
     owners: Owners
-    checked: Mapping[int, Parts]
+    checked: dict[int, Parts]
     standing: Mapping[tuple[str, str], Standing]
     _own: dict[str, Entity | None] = field(default_factory=dict)  # what it has created; None once joined
     _last: list[Later] = field(default_factory=list)
@@ -120,7 +120,7 @@ class Steps:
         return Target(found.id, found.zone_id)
 
     async def _parts(self, index: int, operation: Operation, kind: Kind, target: Target | None) -> Parts:
-        if (checked := self.checked.get(index)) is not None:
+        if (checked := self.checked.pop(index, None)) is not None:  # it is large, and asked for once
             return checked
         type_ = None
         if kind.variants and target is not None:
