@@ -1,5 +1,6 @@
 """`zoned` as operators use it: set up once, looked after, and refusals in one line."""
 
+import asyncio
 import base64
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from acme import Application, Server, Unexpected, command, written_secret
+from tests.support.postgres import PostgresServer
 
 CONFIG = {
     "zonectl.yaml": "owner: acme/keys\n",
@@ -140,15 +142,57 @@ def test_wants_the_key_that_the_database_was_set_up_with(tmp_path: Path):
     [
         ({"ZONED_DATABASE_URL": "mysql://127.0.0.1/x"}, "ZONED_DATABASE_URL: unknown database `mysql`"),
         ({"ZONED_DATABASE_URL": "nonsense"}, "ZONED_DATABASE_URL: "),
-        ({"ZONED_DATABASE_URL": "sqlite:////not/there/x.db"}, "the database cannot be used"),
-        ({"ZONED_DATABASE_URL": "postgresql://127.0.0.1:1/x"}, "the database cannot be reached"),
+        (
+            {"ZONED_DATABASE_URL": "sqlite:////not/there/x.db"},
+            "the database cannot be used.*is its directory",
+        ),
+        ({"ZONED_DATABASE_URL": "postgresql://127.0.0.1:1/x"}, "cannot be reached.*nothing listens there"),
+        ({"ZONED_DATABASE_URL": "postgresql:///x?host=/not/there"}, "cannot be reached.*no such socket"),
+        (
+            {"ZONED_DATABASE_URL": "postgresql://not.there.invalid/x"},
+            "cannot be reached.*the host is not known",
+        ),
     ],
 )
 def test_settings_that_do_not_work_are_one_line(server: Server, settings: dict[str, str], told: str):
-    """Which setting it is, not where the program stood."""
+    """Which setting it is, and what to do, not where the program stood."""
     with pytest.raises(Unexpected, match=told) as refused:
         Server(server.directory, settings).run("serve")
     assert len(str(refused.value).splitlines()) == 2
+
+
+def test_postgresql_that_refuses_is_told_with_what_to_do(server: Server, postgres: PostgresServer):
+    """A database that is not there, an account that is not let in, and a database without tables."""
+    url, empty = postgres.url("not_there"), asyncio.run(postgres.empty())
+    for address, told in (
+        (url, "database .not_there. does not exist; create the database, then run `zoned init`"),
+        (
+            empty.replace("postgres@", "nobody@"),
+            "role .nobody. does not exist; correct the user in ZONED_DATABASE_URL",
+        ),
+        (empty, "the database has no tables of this service yet: run `zoned init`"),
+    ):
+        with pytest.raises(Unexpected, match=told) as refused:
+            Server(server.directory, {"ZONED_DATABASE_URL": address}).run("doctor")
+        assert len(str(refused.value).splitlines()) == 2
+
+
+def test_a_database_that_a_newer_program_has_migrated(tmp_path: Path):
+    """`serve`, `doctor` and `migrate` name both versions, change nothing, and say what to do."""
+    server = Server(tmp_path)
+    server.init()
+    with closing(sqlite3.connect(tmp_path / "zonewright.db")) as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.commit()
+    for each in ("serve", "doctor", "migrate"):
+        with pytest.raises(
+            Unexpected, match=r"at version 9999, which this zoned does not know: .* is \d+\."
+        ) as refused:
+            server.run(each)
+        assert "Run the newer zoned that has migrated it, or restore a back-up from before" in str(
+            refused.value
+        )
+        assert len(str(refused.value).splitlines()) == 2
 
 
 def test_a_port_that_cannot_be_listened_on_is_one_line(server: Server):

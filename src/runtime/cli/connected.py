@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import close_parts, make_parts
+from runtime.cli.away import explained
 from runtime.cli.private_files import close_private_files
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.parts import Parts
@@ -32,11 +33,10 @@ def in_one_line() -> Iterator[None]:
     try:
         yield
     except Unavailable as refusal:
-        why = f": {refusal.internal}" if refusal.internal else ""
-        raise Refused(refusal.detail + why) from None
+        raise Refused(explained(refusal)) from None
     except ServiceError as refusal:
         raise Refused(refusal.detail) from None
-    except KeyUnusable as refusal:
+    except (KeyUnusable, migrations.VersionUnusable) as refusal:
         raise Refused(str(refusal)) from None
     except SealBroken:
         raise Refused("the key-encryption key is not the one that this database was set up with") from None
@@ -71,10 +71,7 @@ def with_parts(
         )
 
     async def run() -> _T:
-        if not await migrations.is_current(settings.resolved_database_url):
-            raise Refused(
-                "the database is not up to date: run `zoned migrate` (or `zoned init` on a new one)"
-            )
+        await migrations.require_current(settings.resolved_database_url)
         parts = await make_parts(settings)
         try:
             return await work(parts)

@@ -1,4 +1,4 @@
-"""The record of every token decision: queued in memory, written in batches, never dropped.
+"""The record of every token decision: queued in memory, written in batches, never dropped unseen.
 
 A full queue means that the database does not keep up: then requests are answered 503, because a token
 that nobody can account for is not issued.
@@ -6,6 +6,9 @@ that nobody can account for is not issued.
 Anybody can be refused as often as they like. So refusals of clients that prove nothing, or that registered
 themselves, have a row each only up to so many a minute in a zone; what is beyond is counted, and one row a
 minute tells how many of a sort there were.
+
+What the database does not take before the process ends stands in the log, each with all that its row would
+have.
 """
 
 import asyncio
@@ -32,6 +35,8 @@ _MAX_BATCH = 2_000
 _GATHER_SECONDS = 0.05
 _RETRY_SECONDS = 0.5
 _TALLY_SECONDS = 60
+LAST_SECONDS = 5.0  # for a database that is away when the process ends
+_FAILURES = (DBAPIError, OSError, Unavailable)
 
 # In each process: beyond it refusals are still counted, and their sum is recorded.
 RECORDED = Meter(
@@ -117,13 +122,18 @@ class Decisions(Attached):
             self._writer = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Write everything that is queued, and end."""
+        """Write everything that is queued, and end. What the database does not take goes to the log."""
         self._stopping = True
         self._wake.set()
-        if self._writer is not None:
-            await self._writer
+        try:
+            async with asyncio.timeout(LAST_SECONDS):
+                if self._writer is not None:
+                    await self._writer
+                await self._write_last()
+        except TimeoutError:
+            self._tell_lost()
+        finally:
             self._writer = None
-        await self.flush()
 
     def record(self, decision: Decision) -> None:
         """Queue a decision. Raises TemporarilyUnavailable when the queue is full."""
@@ -172,6 +182,32 @@ class Decisions(Attached):
         self._queue_tallies()
         await self._write_queued()
 
+    async def _write_last(self) -> None:
+        while True:
+            try:
+                return await self.flush()
+            except _FAILURES as failure:
+                self._told_of(failure)
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _tell_lost(self) -> None:
+        """Give up what is queued: say how much that is, and what."""
+        self._queue_tallies()
+        lost, self._queued = self._queued, []
+        log.error(
+            "token events are not recorded: the database did not take them before this process ended;"
+            " each follows here",
+            events=len(lost),
+        )
+        for row in lost:
+            told = {name: value for name, value in zip(storage.COLUMNS, row, strict=True) if value}
+            told["at"] = told["at"].isoformat()
+            log.error("token event not recorded", token_event=told)
+
+    def _told_of(self, failure: BaseException) -> None:
+        reason = failure.internal or failure.detail if isinstance(failure, Unavailable) else repr(failure)
+        log.error("decisions not written yet", queued=len(self._queued), reason=reason)
+
     async def _write_queued(self) -> None:
         while self._queued:
             async with self._writing:
@@ -194,8 +230,8 @@ class Decisions(Attached):
                 told_at = monotonic()
             try:
                 await self._write_queued()
-            except (DBAPIError, OSError, Unavailable) as failure:
-                log.error("decisions not written yet", queued=len(self._queued), reason=repr(failure))
+            except _FAILURES as failure:
+                self._told_of(failure)
                 self._wake.set()
                 await asyncio.sleep(_RETRY_SECONDS)
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 from tests.support.factories import App, Person
+from tests.support.logs import logged_lines
 from tests.support.scene import Scene
 
 from runtime.domain.errors import (
@@ -23,6 +25,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.services import limits
 from runtime.services.decisions import RECORDED, Decision, Decisions
 from runtime.services.parts import Parts
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
 
@@ -93,6 +96,49 @@ async def test_full_queue_answers_503_and_loses_nothing(
     assert await _count(scene) == before + 3
     assert await scene.exchange(agent, subject, api, parts=parts)
     await decisions.flush()
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    """Each event with what its row would have, and their number; one that comes back in time gets them."""
+    monkeypatch.setattr("runtime.services.decisions.LAST_SECONDS", 1.5)
+    database = Database.open("sqlite+aiosqlite:////not/there/zonewright.db")
+    decisions = Decisions()
+    decisions.attach(replace(scene.parts, database=database))
+    await decisions.start()
+    at, before = scene.parts.clock(), await _count(scene)
+    for number in range(2):
+        decision = Decision(scene.zone.organization_id, scene.zone.id, at, f"request-{number}")
+        decision.user_id = "ann"
+        decision.issue()
+        decisions.record(decision)
+
+    with logged_lines() as logged:
+        if comes_back:
+            decisions.attach(scene.parts)
+        await decisions.stop()
+    await database.close()
+
+    told = [line["token_event"] for line in logged if line["event"] == "token event not recorded"]
+    if comes_back:
+        assert (await _count(scene), told) == (before + 2, [])
+        return
+    assert await _count(scene) == before
+    assert [each["request_id"] for each in told] == ["request-0", "request-1"]
+    assert (
+        told[0].items()
+        >= {
+            "outcome": "issued",
+            "user_id": "ann",
+            "zone_id": scene.zone.id,
+            "at": at.isoformat(),
+        }.items()
+    )
+    assert any(line.get("events") == 2 for line in logged)
+    await decisions.flush()
+    assert await _count(scene) == before
 
 
 async def test_large_batches_are_written(scene: Scene) -> None:

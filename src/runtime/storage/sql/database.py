@@ -1,14 +1,14 @@
 """The database: the ways to hold a connection of it, each for one sort of work."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from sqlite3 import OperationalError
 from typing import Any
 from urllib.parse import quote
 
 import orjson
-from sqlalchemy import event, text
+from sqlalchemy import event, literal_column, select, text
 from sqlalchemy.engine import URL, Connection, ExceptionContext, make_url
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -16,6 +16,7 @@ from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
 from runtime.storage.sql import away, hung
+from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.sqlite import Driver
 
@@ -33,6 +34,7 @@ _DRY_RUN_PATIENCE_SECONDS = 60
 _DRY_RUN_PAGES = 65_536  # of 4 KiB: what SQLite keeps in memory for one of them
 
 _BEGIN = "zonewright_begin"
+_READS = "zonewright_reads"
 
 
 class DatabaseUnknown(ValueError):
@@ -56,7 +58,7 @@ class Database:
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
         self._holder: asyncio.Task[Any] | None = None
-        self._takes_no_writes = False
+        self._takes_no_writes = self._lacks_tables = False
         self._at_one_instant: dict[asyncio.Task[Any] | None, AsyncConnection] = {}
         # The same connections, each used in another way; made once, since making one takes time.
         if self._writer:
@@ -115,7 +117,13 @@ class Database:
         reading = address.set(
             database=f"file:{quote(address.database or '')}", query={"mode": "ro", "uri": "true"}
         )
-        for_dry_runs = _sqlite(reading, DRY_RUNS, more=0, timeout=_DRY_RUN_PATIENCE_SECONDS)
+        for_dry_runs = _sqlite(
+            reading,
+            DRY_RUNS,
+            more=0,
+            timeout=_DRY_RUN_PATIENCE_SECONDS,
+            execution_options={_READS: True},
+        )
         event.listen(for_dry_runs.sync_engine, "connect", _on_sqlite_dry_run_connect)
         return cls(engine, for_dry_runs)
 
@@ -236,17 +244,28 @@ class Database:
             try:
                 yield connection
             except Exception as error:  # the driver's own, where no statement of the engine met it
-                told = away.of_using(error, for_reading=engine is self._reading)
+                for_reading = _is_for_reading(engine.sync_engine.get_execution_options())
+                told = away.of_using(error, for_reading=for_reading)
                 self._takes_no_writes |= told is not None and told.detail == away.TAKES_NO_WRITES
+                self._lacks_tables |= told is not None and told.detail == away.LACKS_TABLES
                 _raise_if_away(error, told)
                 raise
 
     async def ping(self) -> None:
-        """Return when the database answers, and takes writes, if it refused one. Raises `Unavailable`."""
+        """Return when the database answers, and does again what it has refused. Raises `Unavailable`."""
         async with self.querying() as connection:
             await connection.execute(text("SELECT 1"))
+        if self._lacks_tables:
+            await self.try_tables()
         if self._takes_no_writes:
             await self.try_write()
+
+    async def try_tables(self) -> None:
+        """Return when every table is there. Raises `Unavailable`."""
+        async with self.querying() as connection:
+            for table in METADATA.sorted_tables:
+                await connection.execute(select(literal_column("1")).select_from(table).limit(0))
+        self._lacks_tables = False
 
     async def try_write(self) -> None:
         """Return when the database has committed a write, one that changes nothing. Raises `Unavailable`."""
@@ -331,7 +350,12 @@ def _on_error(context: ExceptionContext) -> None:
         _cut_off(context)
         raise Unavailable("the database does not answer", internal=told) from failure
     options = context.connection.get_execution_options() if context.connection is not None else {}
-    _raise_if_away(failure, away.of_using(failure, for_reading=bool(options.get("postgresql_readonly"))))
+    _raise_if_away(failure, away.of_using(failure, for_reading=_is_for_reading(options)))
+
+
+def _is_for_reading(options: Mapping[str, Any]) -> bool:
+    """Tell whether these are execution options of connections that are to write nothing."""
+    return bool(options.get("postgresql_readonly") or options.get(_READS))
 
 
 def _cut_off(context: ExceptionContext) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql.records import token_events as _events
 
-_COLUMNS = (
+COLUMNS = (
     "id",
     "organization_id",
     "zone_id",
@@ -39,10 +39,10 @@ _TYPES = {
     "determining": "json",
 }
 # Rows whose organization has gone meanwhile have nobody left to read them.
-_INTO = f"INSERT INTO token_events ({', '.join(_COLUMNS)})"
-_FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(_COLUMNS)))
+_INTO = f"INSERT INTO token_events ({', '.join(COLUMNS)})"
+_FROM_JSON_ARRAYS = ", ".join(f"json_extract(value, '$[{place}]')" for place in range(len(COLUMNS)))
 _FROM_JSONB_ARRAYS = ", ".join(
-    f"CAST(value ->> {place} AS {_TYPES.get(name, 'text')})" for place, name in enumerate(_COLUMNS)
+    f"CAST(value ->> {place} AS {_TYPES.get(name, 'text')})" for place, name in enumerate(COLUMNS)
 )
 # Constants alone go into the text of these.
 _SQLITE = text(

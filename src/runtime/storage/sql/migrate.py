@@ -17,6 +17,10 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK = 7_286_193_001
 
 
+class VersionUnusable(Exception):
+    """The database is at another version than this build works with; the message says what to do."""
+
+
 # Is told the version before and the one after, inside the transaction of the migration.
 Then = Callable[[AsyncConnection, str, str], Awaitable[None]]
 
@@ -27,6 +31,7 @@ async def migrate(url: str, *, then: Then | None = None) -> None:
     Args:
         then: what belongs to it, done once the tables are those of the newest version; not for a new
             database, nor for one that is at that version already.
+    Raises: VersionUnusable for a database that a newer build has migrated.
     """
     database = Database.open(url, migrating=True)
     try:
@@ -34,6 +39,7 @@ async def migrate(url: str, *, then: Then | None = None) -> None:
             if database.dialect == "postgresql":
                 await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             before = await connection.run_sync(_version)
+            _refuse_unknown(before)
             await connection.run_sync(_upgrade)
             after = await connection.run_sync(_version)
             if (
@@ -47,14 +53,30 @@ async def migrate(url: str, *, then: Then | None = None) -> None:
         await database.close()
 
 
-async def is_current(url: str) -> bool:
-    """Tell whether the database is at the newest version this build knows."""
+async def require_current(url: str) -> None:
+    """Raise VersionUnusable unless the database is at the newest version this build knows."""
     database = Database.open(url)
     try:
         async with database.reading() as connection:
-            return await connection.run_sync(_version) == newest()
+            found = await connection.run_sync(_version)
     finally:
         await database.close()
+    _refuse_unknown(found)
+    if found is None:
+        raise VersionUnusable("the database has no tables of this service yet: run `zoned init`")
+    if found != newest():
+        raise VersionUnusable(
+            f"the database is at version {found}, and this zoned works with {newest()}: run `zoned migrate`"
+        )
+
+
+def _refuse_unknown(found: str | None) -> None:
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if found is not None and found not in known:
+        raise VersionUnusable(
+            f"the database is at version {found}, which this zoned does not know: the newest that it works"
+            f" with is {newest()}. Run the newer zoned that has migrated it, or restore a back-up from before"
+        )
 
 
 def newest() -> str | None:

@@ -1,0 +1,48 @@
+"""What an operator can do about a database, or a short-lived state, that is away."""
+
+from collections.abc import Iterator
+from socket import gaierror
+
+from runtime.domain.errors import Unavailable
+
+# The state that PostgreSQL gives -> what to do.
+_REFUSALS: dict[str, str] = {
+    "28P01": "correct the user or the password in ZONED_DATABASE_URL",
+    "28000": "correct the user in ZONED_DATABASE_URL, or let it in: `pg_hba.conf`, and LOGIN of the role",
+    "3D000": "create the database, then run `zoned init`; or correct its name in ZONED_DATABASE_URL",
+    "53300": "raise `max_connections` of PostgreSQL, or run fewer workers",
+    "57P03": "PostgreSQL is starting, stopping or recovering: try again shortly",
+}
+
+
+def explained(refusal: Unavailable) -> str:
+    """A refusal in one line: what is wrong, why, and what to do where that follows from the cause."""
+    causes = list(_causes(refusal))
+    told = next(filter(None, map(_advice, causes)), "")
+    why = refusal.internal or str(causes[-1] if len(causes) > 1 else "")
+    return refusal.detail + (f": {why}" if why else "") + (f"; {told}" if told else "")
+
+
+def _advice(cause: BaseException) -> str:
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return _REFUSALS.get(str(state), "")
+    if isinstance(cause, ConnectionRefusedError):
+        return "nothing listens there: start the server, or correct the address in the settings"
+    if isinstance(cause, FileNotFoundError):
+        return "there is no such socket: start the server, or correct the address in the settings"
+    if isinstance(cause, gaierror):
+        return "the host is not known: correct the address in the settings"
+    if isinstance(cause, TimeoutError):
+        return "no answer came: is the address right, and does a firewall let this machine through?"
+    if "unable to open database file" in str(cause):
+        return "is its directory there, and may this account write in it?"
+    return ""
+
+
+def _causes(failure: BaseException) -> Iterator[BaseException]:
+    """A failure, and what it was raised for."""
+    found: BaseException | None = failure
+    while found is not None:
+        yield found
+        found = found.__cause__ or getattr(found, "orig", None)
