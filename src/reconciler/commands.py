@@ -20,6 +20,7 @@ from reconciler.apply import (
     nothing_done,
     secret_refusals,
     try_plan,
+    unset_variables,
 )
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
@@ -136,7 +137,7 @@ def plan_command(path: Path, options: Options) -> int:
     if options["output"] == "json":
         say_json(plan_json(made, refusals, trial.objection, trial.losses))
     else:
-        say(*plan_lines(made, refusals, trial.losses))
+        say(*plan_lines(made, refusals, trial.losses), *_unset_lines(made, sources))
         if trial.objection is not None:
             say_error(*objection_lines(trial.objection))
     return plan_exit_code(made, refusals, trial.objection)
@@ -156,12 +157,17 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         trial = session.try_out(plan) if asks or plan.destroying else Trial()
         refusals = guard(plan, options, sources, trial.losses)
         if options["output"] == "text":
-            say(*plan_lines(plan, refusals, trial.losses))
+            say(*plan_lines(plan, refusals, trial.losses), *_unset_lines(plan, sources))
         _expect(plan, options, plan_json(plan, refusals, trial.objection, trial.losses))
         _stop_if_refused(plan, refusals, trial)
         if not plan.empty and asks and not ask(session):
             raise Failure(FAILED, "nothing was changed")
         _carry_out(session.api, plan, options, sources, session.configuration)
+
+
+def _unset_lines(plan: Plan, sources: SecretSources) -> Iterator[Line]:
+    for each in unset_variables(plan, sources):
+        yield Styled("note", "yellow"), f": {each}"
 
 
 def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:

@@ -213,7 +213,7 @@ def _budgets_problem(value: Any) -> str:
     return ""
 
 
-def find_owner(option: str | None, configured: Configured) -> str:
+def find_owner(option: str | None, configured: Configured, source: Source) -> str:
     """The id of the configuration set.
 
     Raises:
@@ -223,12 +223,28 @@ def find_owner(option: str | None, configured: Configured) -> str:
     outside = named_owner(option)
     owner = outside or configured.owner
     if not owner:
-        raise SettingsWrong(
-            f"no owner: give `--owner NAME`, set ZONECTL_OWNER, or write `owner: NAME` into {SETTINGS_FILE} "
-            f"in the directory you plan{variables.misspelt()}"
-        )
+        raise SettingsWrong(f"no owner: {_where_to_say_it(source)}{variables.misspelt()}")
     require_owner(owner, configured.owner, f"its {SETTINGS_FILE}")
     return owner
+
+
+def _where_to_say_it(source: Source) -> str:
+    """What to do about an owner that nobody says: the first directory that was named is where it belongs."""
+    named = source.named[0] if source.named[0].is_dir() else source.named[0].parent
+    file = named / SETTINGS_FILE
+    outside = "or give `--owner NAME`, or set ZONECTL_OWNER"
+    if file.is_file():
+        return f"{_shown(named)} does not say whose the manifests are: write `owner: NAME` into it, {outside}"
+    for above in named.parents:
+        if not above.is_relative_to(source.root):
+            break
+        if (above / SETTINGS_FILE).is_file():
+            inside, whole = seen_from_here(named), seen_from_here(above)
+            return f"`{inside}` is part of the configuration that {_shown(above)} describes: name `{whole}`"
+    return (
+        f"there is no {_shown(named)}, which would say whose the manifests are: write one with"
+        f" `owner: NAME`, a name of your choice that stays, as in `acme/identity`; {outside}"
+    )
 
 
 def named_owner(option: str | None) -> str | None:

@@ -62,7 +62,7 @@ class Session:
         """Read PATH, and connect. Raises Failure."""
         configuration, kinds, settings = load(path)
         root = configuration.source.opener
-        owner = _usage(find_owner, options.get("owner"), settings)
+        owner = _usage(find_owner, options.get("owner"), settings, configuration.source)
         _usage(require_other_owners, configuration.source, owner)
         claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)

@@ -220,6 +220,16 @@ def test_a_settings_file_is_checked(server: Server, tmp_path: Path, text: str, t
     assert "Traceback" not in str(refused.value)
 
 
+def test_a_wrong_setting_is_named_as_it_was_written(server: Server, tmp_path: Path):
+    """The variable of the environment, or the member and its file."""
+    with pytest.raises(Unexpected, match=r"settings: `ZONED_WORKERS`: Input should be a valid integer"):
+        Server(server.directory, {"ZONED_WORKERS": "many"}).run("doctor")
+    file = tmp_path / "zoned.yaml"
+    file.write_text("workers: many\n")
+    with pytest.raises(Unexpected, match=rf"settings: `workers` in {file}: Input should be a valid integer"):
+        server.run("--config", str(file), "doctor")
+
+
 def test_two_workers_want_redis(server: Server):
     """A combination that cannot be correct is refused with what to set."""
     with pytest.raises(Unexpected, match="ZONED_REDIS_URL"):

@@ -445,25 +445,24 @@ def invited(search: Search) -> None:
 
 
 def fail(search: Search, client: Client) -> None:
-    """What nobody has foreseen: tables are gone, and what could not be done is logged."""
+    """What nobody has foreseen: columns are gone, and what could not be done is logged."""
     site = search.site
     token = next(word for word, what in search.canaries.secrets.items() if what == "invitation token")
     refresh = next(word for word, what in search.canaries.secrets.items() if what == "refresh: refresh_token")
-    gone = ("invitations", "refresh_families")
 
     async def rename(there: str, here: str) -> None:
         async with site.parts.database.transaction() as conn:
-            for name in gone:
-                await conn.execute(text(f"ALTER TABLE {there}{name} RENAME TO {here}{name}"))
+            for table in ("invitations", "refresh_families"):
+                await conn.execute(text(f"ALTER TABLE {table} RENAME COLUMN {there} TO {here}"))
 
-    site.run(rename("", "gone_"))
+    site.run(rename("id", "gone"))
     try:
         for method in ("GET", "POST"):
             path = f"/invitations/{token}" + ("/accept" if method == "POST" else "")
             search.refused(httpx.request(method, site.server.url + path), 500, 503)
         search.refused(client.refresh(refresh), 500, 503)
     finally:
-        site.run(rename("gone_", ""))
+        site.run(rename("gone", "id"))
 
 
 def _code(search: Search, browser: Browser, client: Client) -> str:

@@ -5,7 +5,7 @@ from .delivery import DeliveryImpossible
 from .environment import AllowedNames, PatternWrong
 from .interrupts import held_interrupts
 from .planning import Trial, explain_rejection, make_plan, objection, try_plan
-from .secrets import SecretMissing, SecretSources, secret_refusals
+from .secrets import SecretMissing, SecretSources, secret_refusals, unset_variables
 
 __all__ = [
     "AllowedNames",
@@ -23,4 +23,5 @@ __all__ = [
     "objection",
     "secret_refusals",
     "try_plan",
+    "unset_variables",
 ]

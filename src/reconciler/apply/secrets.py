@@ -121,6 +121,22 @@ def secret_refusals(plan: Plan, sources: SecretSources) -> Iterator[Refusal]:
                 yield Refusal("secret", message)
 
 
+def unset_variables(plan: Plan, sources: SecretSources) -> Iterator[str]:
+    """The variables that the plan's secrets come from, may come from, and that are not set here; once each.
+
+    That is nothing against a plan: it may be made where no secrets are.
+    """
+    names = {
+        str(change.after["secret"].get("from_env") or ""): f"{action.title} `{change.path}`"
+        for action in reversed(plan.actions)
+        for change in reversed(action.changes)
+        if isinstance(change.after, dict) and isinstance(change.after.get("secret"), dict)
+    }
+    for name, first in sorted(names.items()):
+        if name and not sources.environment.problem_of(name) and not os.environ.get(name):
+            yield f"the environment variable `{name}` is not set here, and `apply` reads it for {first}"
+
+
 def _problem_of(reference: Mapping[str, Any], sources: SecretSources) -> str:
     if name := str(reference.get("from_env") or ""):
         return sources.environment.problem_of(name)

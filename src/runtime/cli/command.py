@@ -33,15 +33,17 @@ def main(context: click.Context, config: Path | None) -> None:
         context.obj = Settings.load(config)
         check(context.obj)
     except ValidationError as failure:
-        raise Refused("settings: " + "; ".join(_told(each) for each in failure.errors())) from None
+        raise Refused("settings: " + "; ".join(_told(each, config) for each in failure.errors())) from None
     except (UnsafeSettings, SettingsUnreadable) as failure:
         raise Refused(str(failure)) from None
 
 
-def _told(error: ErrorDetails) -> str:
+def _told(error: ErrorDetails, config: Path | None) -> str:
     name = ".".join(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
-        return f"{name}: {error['msg']}"
+        variable = f"ZONED_{name.upper()}"
+        where = f"`{variable}`" if variable in os.environ else f"`{name}` in {config}" if config else name
+        return f"{where}: {error['msg']}"
     setting = meant(name)
     return f"unknown setting `{name}`" + (f"; did you mean `{setting}`?" if setting else "")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from runtime.domain.errors import OAuthError, TemporarilyUnavailable, Unavailable
+from runtime.domain.errors import InvalidClient, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services import refusals
@@ -160,6 +160,13 @@ class Decisions(Attached):
         decision.refuse(refusal)
         if decision.is_known or not RECORDED.count(self.parts, decision.zone_id):
             self.record(decision)
+            if isinstance(refusal, InvalidClient):
+                log.info(
+                    "client refused",
+                    zone_id=decision.zone_id,
+                    request_id=decision.request_id,
+                    reason=decision.reason,
+                )
         else:
             self._tally(decision, refusal.code)
         return refusal

@@ -134,7 +134,13 @@ class TestPlan:
         config.write("zonectl.yaml", "")
         config.write("zone.yaml", ZONE)
 
-        assert "no owner" in zonectl("plan", config).err
+        assert "no owner: " in zonectl("plan", config).err
+        (config.path / "zonectl.yaml").unlink()
+        told = zonectl("plan", config)
+        assert told.exit_code == 64
+        assert (
+            "zonectl.yaml, which would say whose the manifests are: write one with `owner: NAME`" in told.err
+        )
         assert zonectl("plan", config, "--owner", "acme").exit_code == 2
 
     @pytest.mark.parametrize("text", ["ownr: x\n", "owner: 1\n", "[1]\n", "a: [\n"])

@@ -45,6 +45,23 @@ class TestSecrets:
         assert "Provider okta: the environment variable `OKTA` is not set" in result.err
         assert not server.bodies
 
+    def test_that_are_not_set_where_a_plan_is_made_are_told(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The plan is none the worse for it; what may not be read at all is refused, as before."""
+        config.write("all.yaml", ZONE + "---\n" + PROVIDER)
+        told = (
+            "note: the environment variable `OKTA` is not set here, and `apply` reads it for"
+            " Provider workforce/okta `client_secret`"
+        )
+        unset = zonectl("plan", config, "--allow-env", "OKTA")
+        assert (unset.exit_code, told in unset.out) == (2, True), unset.out
+        refused = zonectl("plan", config)
+        assert (refused.exit_code, "note: " in refused.out) == (5, False)
+        assert "allow it with `--allow-env OKTA`" in refused.out
+        monkeypatch.setenv("OKTA", "s3cr3t-value")
+        assert "note: " not in zonectl("plan", config, "--allow-env", "OKTA").out
+
     def test_come_from_files_beside_the_manifest(
         self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
     ) -> None:

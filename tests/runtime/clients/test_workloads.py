@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.runtime.clients.signing import FORM, RSA, STRANGER, Signer, form, refused
 from tests.runtime.tokens.conftest import ask
+from tests.support.logs import logged_lines
 from tests.support.publisher import Publisher
 from tests.support.scene import Scene, claims_of
 
@@ -89,6 +90,33 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
     assert found is not None
     assert found.application.identifier == "deployer"
     await refused(scene, [*FORM, ("client_id", made.id)])
+
+
+async def test_refused_clients_are_in_the_log_with_the_reason(
+    scene: Scene, signer: Signer, workloads: Provider
+) -> None:
+    """Of a workload with what its token says, in one line. The answer tells nobody."""
+    await workload(scene, workloads, "logged", subject="repo:acme/app:logged")
+    issuer = workloads.identifier
+
+    async def reason(fields: list[tuple[str, str]]) -> str:
+        with logged_lines() as logged:
+            await refused(scene, fields)
+        (line,) = [each for each in logged if each["event"] == "client refused"]
+        assert line["zone_id"] == scene.zone.id
+        return str(line["reason"])
+
+    def token(**changes: Any) -> str:
+        return signer.sign(RSA, **{"iss": issuer, "sub": "repo:acme/app:logged", "jti": None, **changes})
+
+    assert await scene.post(form(token()))
+    assert await reason(form(token(sub="repo:\n" + "x" * 500))) == (
+        f"invalid_client: no credential is for the issuer '{issuer}' and the subject 'repo:\\n{'x' * 114}'"
+    )
+    assert "`aud` is not this server" in await reason(form(token(aud="https://elsewhere.example")))
+    secret = "a wrong secret"
+    wrong = [*FORM, ("client_id", signer.client_id), ("client_secret", secret)]
+    assert await reason(wrong) == "invalid_client: unknown client, or another secret"
 
 
 @pytest.mark.threat("33c", "33f")

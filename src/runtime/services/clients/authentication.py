@@ -70,7 +70,7 @@ async def _proved(
         if client is not None:
             return client
     await guessing.failed(parts, view.id, claimed, address, now=now)
-    raise InvalidClient(basic=bool(basic))
+    raise InvalidClient(internal="unknown client, or another secret", basic=bool(basic))
 
 
 async def _asserted(

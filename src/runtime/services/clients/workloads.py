@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # What platforms write, where they write anything: SPIFFE allows the second, RFC 7523's successor the third.
 _TYPES = ("JWT", "JOSE", "client-authentication+jwt")
+_MOST_SHOWN = 120
 
 
 async def workload_of(
@@ -59,6 +60,11 @@ async def workload_of(
     return client
 
 
+def _shown(claim: str) -> str:
+    """What a stranger has written, for the log: in one line, and not all of it."""
+    return repr(claim[:_MOST_SHOWN])
+
+
 async def _meant(
     view: ZoneView, issuer: str, subject: str, client_id: str | None
 ) -> tuple[ApplicationClient, ProviderSettings]:
@@ -79,5 +85,8 @@ async def _meant(
             found[credential.subject == subject].append((client, settings))
     fitting = found[True] or found[False]
     if len(fitting) != 1:
-        raise InvalidClient(internal="no credential, or no single one, for that issuer and subject")
+        number = "more than one credential is" if fitting else "no credential is"
+        raise InvalidClient(
+            internal=f"{number} for the issuer {_shown(issuer)} and the subject {_shown(subject)}"
+        )
     return fitting[0]
