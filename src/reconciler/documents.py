@@ -44,7 +44,7 @@ class ChangeDocument(TypedDict):
     field: str
     before: Any
     after: Any
-    state: NotRequired[Literal["pending", "drift", "conflict", "claim", "release"]]
+    state: NotRequired[Literal["pending", "drift", "conflict", "claim", "release", "keep"]]
     applied: NotRequired[Any]
     in_force: NotRequired[InForceDocument]
 
@@ -64,7 +64,7 @@ class ActionDocument(TypedDict):
     `deleted`: others have deleted what is made again. `write`, in drift alone: who wrote or deleted last.
     """
 
-    op: Literal["create", "update", "adopt", "rename", "replace", "delete"]
+    op: Literal["create", "update", "adopt", "rename", "replace", "release", "delete"]
     kind: str
     name: str
     reason: str

@@ -64,7 +64,7 @@ class PolicyNames:
         if kind is None:
             if member == ABSENT:
                 return None
-            return "unused-name", f"no manifest describes a {name.type}, so none has to be listed here"
+            return "unused-name", f"manifests describe no {name.type}, so none has to be listed here"
         if (found := self._of(manifest, kind, name)) is not None:
             return "unused-name", f"`{written}` is described at {found.origin}; take it out"
         return None

@@ -1,16 +1,16 @@
 """Builds the plan: match, compare, order."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
-from .comparing import compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
+from .comparing import PROTECT, compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
 from .foreseeing import POLICY, TEXT, Foresight
 from .matching import Match, Matcher
-from .model import Action, FieldChange, Op, Plan, Unmanaged
+from .model import CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
 from .neighbours import Unresolved
 from .operations import Operations, unlink
 from .similar_owners import find_similar_owner
@@ -114,6 +114,7 @@ class _Builder:
         }
         self._by_local_id = {match.local_id: match for match in self.matches}
         self._gone_first: frozenset[str] = frozenset()
+        self._unlinked: dict[str, Mapping[str, Any]] = {}  # id -> references that it loses
         self.operations = Operations()
         self.actions: list[Action] = []
         self.refused: list[str] = []
@@ -163,6 +164,7 @@ class _Builder:
             cleared = unlink(match.found, match.manifest.kind, self._gone_first)
             if cleared:
                 self.operations.first.append(_unlinking(match.found, cleared))
+                self._unlinked[match.found.id] = cleared
         for entity in going:
             self.operations.delete(entity, first=True)
 
@@ -246,6 +248,8 @@ class _Builder:
                 FieldChange(path, None, self.shown(value))
                 for path, value in sorted(_all_values(match).items())
             )
+        if match.manifest.lifecycle.get("protect"):
+            changes = (*changes, FieldChange(PROTECT, None, True))
         self.operations.create(match, zone)
         kind = match.manifest.kind
         self.actions.append(self._action(match, op, changes, shown_once=kind.shows_once(match.manifest.spec)))
@@ -266,10 +270,15 @@ class _Builder:
             )
             return
         old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)}
+        gone = dict.fromkeys(_owned(found) & old.keys())
         changes = tuple(
-            FieldChange(path, self.shown(old.get(path)), self.shown(value))
-            for path, value in sorted(_all_values(match).items())
-            if old.get(path) != value
+            FieldChange(
+                path,
+                self.shown(old.get(path)),
+                self.shown(value),
+                State.KEEP if old.get(path) == value else None,
+            )
+            for path, value in sorted({**gone, **_all_values(match)}.items())
         )
         self._create(match, zone, Op.REPLACE, changes)
 
@@ -293,6 +302,7 @@ class _Builder:
         if changes or match.adopted:
             self.operations.change("adopt" if match.adopted else "update", match, zone, changes)
         op = Op.ADOPT if match.adopted else Op.RENAME if match.previous_name else Op.UPDATE
+        changes = sorted([*changes, *self._besides(match, found, changes)], key=lambda each: each.path)
         if changes or op is not Op.UPDATE:
             shown = tuple(
                 replace(
@@ -304,6 +314,18 @@ class _Builder:
                 for each in changes
             )
             self.actions.append(self._action(match, op, shown))
+
+    def _besides(self, match: Match, found: Entity, changes: Sequence[FieldChange]) -> Iterator[FieldChange]:
+        """What is written besides what git changes: references to what goes, and what would follow others."""
+        told = {each.path for each in changes}
+        kind = match.manifest.kind
+        for path, _, value in leaves(kind.wire, self._unlinked.get(found.id, {})):
+            if path not in told:
+                yield FieldChange(path, value_at(found.spec, path), value, State.PENDING)
+        moved = {each.path for each in changes if each.state in CHANGING}
+        for path, value in match.wanted.items():
+            if path not in told and kind.leaf(path).default_from in moved:
+                yield FieldChange(path, value, value, State.KEEP)
 
     def _action(
         self, match: Match, op: Op, changes: tuple[FieldChange, ...], *, shown_once: bool = False
@@ -496,6 +518,10 @@ def _place(
         return kind.name, zone_id, identity(kind, values)
     handle = values.get(kind.handle) if kind.leaf(kind.handle).fixed else None
     return (kind.name, zone_id, handle) if isinstance(handle, str) else None
+
+
+def _owned(found: Entity) -> frozenset[str]:
+    return found.ownership.fields if found.ownership is not None else frozenset()
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -127,8 +127,8 @@ def compare(
             changes.append(_compare_removed(path, shape, value, applied))
     moved = {change.path for change in changes if change.state not in (State.RELEASE, State.CLAIM)}
     changes.extend(_compare_secrets(kind, secrets, found, moved))
-    if record is not None and record.protect != protect:
-        changes.append(FieldChange(PROTECT, record.protect, protect, State.PENDING))
+    if (record is not None and record.protect) != protect:
+        changes.append(FieldChange(PROTECT, record is not None and record.protect, protect, State.PENDING))
     return sorted(changes, key=lambda change: change.path)
 
 

@@ -10,6 +10,7 @@ from reconciler.kinds import load_kinds
 from .budgets import budget_of
 from .losses import Losses, loss_of
 from .model import Action, Op, Plan, State
+from .telling import untold
 
 CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
@@ -48,15 +49,8 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
 
     zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
     """
-    deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
-    told = Counter((action.kind, action.id) for action in plan.destroying)
-    if deleted != told:
-        yield Refusal("untold", "the operations delete something else than the plan says; plan again")
-    for op in (Op.ADOPT, Op.RELEASE):
-        done = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == op)
-        told = Counter((action.kind, action.id) for action in plan.actions if action.op is op)
-        if done != told:
-            yield Refusal("untold", f"the operations {op} something else than the plan says; plan again")
+    if plan.saved:
+        yield from (Refusal("untold", each) for each in untold(plan))
     sent = {
         (action.kind, action.name, change.path, str(change.after))
         for action in plan.actions
@@ -130,8 +124,11 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     for kind, count in sorted(destroyed.items()):
         budget = budget_of(kind, plan.owned.get(kind, 0), plan.budgets)
         if count > budget:
-            over.append(f"{count} of {plan.owned.get(kind, 0)} {kind} (budget {budget})")
-    yield from _needs_consent("deletes", total, consents, f"this deletes {', '.join(over)}" if over else "")
+            objects = "object" if plan.owned.get(kind, 0) == 1 else "objects"
+            over.append(f"{count} of {plan.owned.get(kind, 0)} {objects} of kind {kind} (budget: {budget})")
+    yield from _needs_consent(
+        "deletes", total, consents, f"this deletes {' and '.join(over)}" if over else ""
+    )
 
 
 def _in_use(plan: Plan, consents: Mapping[str, int], losses: Losses) -> Iterator[Refusal]:

@@ -33,6 +33,7 @@ class State(StrEnum):
     CONFLICT = "conflict"  # both
     CLAIM = "claim"  # the value is there already; from now on it is ours
     RELEASE = "release"  # no longer in git, and at its default already
+    KEEP = "keep"  # written again as it is: what is replaced has it anew, or it would follow another member
 
 
 class Op(StrEnum):
@@ -161,7 +162,7 @@ class Action:
     def is_drift(self) -> bool:
         """Tell whether it does nothing but put back what others changed."""
         if self.op is Op.UPDATE:
-            return all(change.state is State.DRIFT for change in self.changes)
+            return all(change.state in (State.DRIFT, State.KEEP) for change in self.changes)
         return self.deleted and self.op in (Op.CREATE, Op.ADOPT)
 
     @property
@@ -246,6 +247,7 @@ class Plan:
         widened: policies in force that hold back less afterwards, though their texts stay as they are.
         unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
             so of no saved plan.
+        saved: it was read from a file, which somebody else may have written.
         undelivered: titles of what has a secret that was shown once and never arrived, and keeps it.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
     """
@@ -266,6 +268,7 @@ class Plan:
     widened: tuple[Widened, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     undelivered: tuple[str, ...] = field(default=(), compare=False)
+    saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
@@ -379,6 +382,7 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         budgets=content.get("delete_budgets", {}),
         deciding=tuple(Deciding.read(each) for each in content.get("deciding", ())),
         widened=tuple(Widened.read(each) for each in content.get("widened", ())),
+        saved=True,
     )
 
 

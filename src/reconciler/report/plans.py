@@ -26,7 +26,7 @@ _SIGNS = {
     Op.CREATE: ("+", "green"),
 }
 _ORDER = tuple(_SIGNS)
-_STAYS = (State.CLAIM, State.RELEASE)
+_STAYS = (State.CLAIM, State.RELEASE, State.KEEP)
 
 
 def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None) -> Iterator[Line]:

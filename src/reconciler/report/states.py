@@ -14,6 +14,7 @@ _STATES = {
     State.CONFLICT: "conflict: changed both in git and on the server",
     State.CLAIM: "managed from now on, the value stays",
     State.RELEASE: "no longer managed, the value stays",
+    State.KEEP: "stays, and is written again",
 }
 
 

@@ -232,7 +232,7 @@ def test_what_is_said_is_no_mistake(validated: Validated, member: str) -> None:
         ("absent_names: ['Role::\"leavers\"']", "unused-name", "the policy does not name"),
         ("absent_names: ['Group::\"contractors\"']", "unused-name", "is described at company.yaml:"),
         ("external_names: ['Group::\"contractors\"']", "unused-name", "is described at company.yaml:"),
-        ("external_names: ['User::\"ada\"']", "unused-name", "no manifest describes a User"),
+        ("external_names: ['User::\"ada\"']", "unused-name", "manifests describe no User"),
         ("absent_names: ['Group::\"\\q\"']", "invalid", "is not the name of an entity"),
         ("absent_names: [leavers]", "wrong-format", "must be the name of an entity, written as in policies"),
         ("absent_names: ['Group::\"a\" ']", "wrong-format", "as in policies"),

@@ -1,5 +1,6 @@
 """What left git is deleted, within limits."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.reconciler.factories import changed, manifest, plan_for, settle, with
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
-from reconciler.plan import Loss, check_guards
+from reconciler.plan import Loss, Plan, check_guards
 from reconciler.plan.model import Op, read_plan
 
 
@@ -64,7 +65,7 @@ class TestPruning:
         settle(world, [zone(), *groups])
         plan = plan_for(world, [zone(), *groups[:4]])
 
-        assert "6 of 10 Group (budget 5)" in check_guards(plan, {})[0].message
+        assert "6 of 10 objects of kind Group (budget: 5)" in check_guards(plan, {})[0].message
         assert check_guards(plan, {"deletes": 6}) == []
         assert check_guards(plan, {"deletes": 7})[0].code == "deletes"
         assert check_guards(plan_for(world, [zone(), *groups[:5]]), {}) == []
@@ -74,7 +75,7 @@ class TestPruning:
         settle(world, [zone(), zone("other")])
         plan = plan_for(world, [zone("other")])
 
-        assert "1 of 2 Zone (budget 0)" in check_guards(plan, {})[0].message
+        assert "1 of 2 objects of kind Zone (budget: 0)" in check_guards(plan, {})[0].message
         assert check_guards(plan, {"deletes": 1}) == []
 
     @pytest.mark.parametrize(("budget", "refused"), [(2, True), (3, False), ("20%", True), ("30%", False)])
@@ -136,6 +137,13 @@ class TestSavedPlans:
             {"op": "delete", "kind": "Zone", "id": "z"},
             {"op": "release", "kind": "Zone", "id": "z"},
             {"op": "adopt", "kind": "Zone", "id": "z", "name": "z", "spec": {}, "fields": []},
+            {"op": "rename", "kind": "Group", "id": "g", "name": "staff"},
+            {"op": "update", "kind": "Group", "id": "g", "name": "staff", "spec": {}, "protect": False},
+            {"op": "update", "kind": "Group", "local_id": "group-6", "name": "staff", "spec": {"name": ""}},
+            {"op": "create", "kind": "Group", "local_id": "g", "name": "g", "spec": {}, "fields": []},
+            {"op": "delivered", "kind": "ApplicationCredential", "id": "a"},
+            {"op": "purge", "kind": "Zone", "id": "z"},
+            {"op": "delete", "kind": "ApiKey", "id": "k"},
             _sent({"name": {"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}}),
             _sent({"metadata": {"docs": {"secret": {"from_file": "notes.txt", "version": "1"}}}}),
             _sent({"traits": [{"secret": {"from_env": "AWS_SECRET_ACCESS_KEY", "version": "1"}}]}),
@@ -157,3 +165,53 @@ class TestSavedPlans:
         refused = check_guards(read_plan(orjson.dumps(forged.as_json())), {})
 
         assert {each.code for each in refused} == {"untold"}
+
+    @pytest.mark.threat("49q")
+    @pytest.mark.parametrize("made", [True, False])
+    def test_every_value_that_is_written_is_told(
+        self, world: World, company: list[Manifest], made: bool
+    ) -> None:
+        """Of creations and of updates: another value, one more, none, or no operation at all."""
+        if not made:
+            settle(world, company)
+            company = changed(company, "Group", "staff", members=["c@example.com"])
+            company = changed(company, "Resource", "calendar-api", scopes=["all"], application=None)
+            company = changed(company, "ServiceAccount", "ci", description="builds")
+            company = changed(company, "ApplicationCredential", "agent-key", type="public")
+            company = without(company, "staff-views")
+        plan = plan_for(world, company)
+        done = {"create"} if made else {"update", "delete", "create"}
+        assert {operation["op"] for operation in plan.operations} >= done
+        forged = 0
+        for operations in _forgeries(plan):
+            other = replace(plan, operations=operations, _json={})
+            refused = check_guards(read_plan(orjson.dumps(other.as_json())), {"deletes": 2})
+            assert "untold" in {each.code for each in refused}, str(
+                [each for each in zip(plan.operations, operations, strict=False) if each[0] != each[1]]
+            )
+            forged += 1
+        assert forged > len(plan.operations)
+        for action in plan.actions:
+            rest = tuple(each for each in plan.actions if each is not action)
+            other = replace(plan, actions=rest, _json={})
+            assert "untold" in {
+                each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
+            }
+
+
+def _forgeries(plan: Plan) -> Iterator[tuple[dict[str, Any], ...]]:
+    """The operations without one, and with one value of one that is another."""
+    for index, operation in enumerate(plan.operations):
+        around = plan.operations[:index], plan.operations[index + 1 :]
+        yield tuple(dict(each) for each in (*around[0], *around[1]))
+        spec = operation.get("spec") or {}
+        others = [{**spec, "description": "forged"}]
+        for name in spec:
+            others.append({each: value for each, value in spec.items() if each != name})
+            forged = {"local_id": "zone-1"} if isinstance(spec[name], dict) else "forged"
+            others.append({**spec, name: forged})
+        for other in others if spec else ():
+            yield tuple(dict(each) for each in (*around[0], {**operation, "spec": other}, *around[1]))
+        if operation["op"] == "update":
+            changed_protection = {**operation, "protect": not operation["protect"]}
+            yield tuple(dict(each) for each in (*around[0], changed_protection, *around[1]))

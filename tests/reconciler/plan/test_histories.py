@@ -13,6 +13,7 @@ from tests.reconciler.real_server import RealWorld, told
 from reconciler.kinds import Kinds, Manifest
 from reconciler.plan import Plan
 from reconciler.plan.model import State
+from reconciler.plan.telling import untold
 
 # Shrinking would take minutes on a real server; what fails says which plan it was.
 SOME = settings(
@@ -27,6 +28,7 @@ def histories(before: list[list[Manifest]], wanted: list[Manifest], world: AnyWo
     """Apply one configuration after the other; none of them conflicts, and after each nothing is left."""
     for manifests in [*before, wanted]:
         plan = settle(world, manifests)
+        assert not list(untold(plan))
         left = plan_for(world, manifests)
         assert not plan.count(State.CONFLICT), str([each.as_json() for each in plan.actions])
         assert left.empty, str([each.as_json() for each in (*left.actions, *plan.actions)])

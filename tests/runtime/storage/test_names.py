@@ -41,7 +41,7 @@ class TestOneNamespace:
         await stored(conn, APPLICATION, make.application(zone, identifier="billing"))
         await users.add(conn, make.user(zone, identifier="bill"))
 
-        with pytest.raises(Conflict, match="there is already a Application with the identifier `billing`"):
+        with pytest.raises(Conflict, match="there is already an Application with the identifier `billing`"):
             await users.add(conn, make.user(zone, identifier=name))
 
     async def test_two_of_a_kind_differ_by_more_than_case(self, conn, zone):

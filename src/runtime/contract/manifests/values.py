@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from runtime.contract import schema
 from runtime.contract.bodies import is_mixed
 from runtime.contract.schema import Schema
+from runtime.domain.kinds.base import article
 from runtime.domain.kinds.marks import Mark, Member, Ref, members
 from runtime.domain.kinds.values import OwnerName, OwnerType
 from runtime.domain.kinds.zone import ADDRESSES
@@ -107,7 +108,8 @@ def _reference(member: Member, ref: Ref) -> Schema:
             },
             {
                 "type": "object",
-                "description": f"A {ref.kind} of another configuration: its owner, and its name there.",
+                "description": f"{article(ref.kind).title()} {ref.kind} of another configuration:"
+                " its owner, and its name there.",
                 "properties": {"owner": schema.of(OwnerName, _part), "name": NAME},
                 "required": ["owner", "name"],
                 "additionalProperties": False,

@@ -5,9 +5,9 @@ from pydantic import BaseModel
 from runtime.contract import answers
 from runtime.contract.bodies import bodies
 from runtime.contract.queries import Query, list_query, retrieve_query
-from runtime.contract.routes.route import METHODS, Route, article, words
+from runtime.contract.routes.route import METHODS, Route, words
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Kind, Verb
+from runtime.domain.kinds.base import Kind, Verb, article
 
 _SUMMARIES = {
     Verb.LIST: "List {many}",

@@ -79,9 +79,5 @@ def words(name: str) -> str:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
-def article(words: str) -> str:
-    return "an" if words[0] in "aeio" else "a"
-
-
 def by_hand(operation_id: str, method: str, path: str, status: int, summary: str, **more: Any) -> Route:
     return Route(operation_id, method, path, status, summary, **{"errors": (400, 403, 404), **more})

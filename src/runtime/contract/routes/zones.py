@@ -9,10 +9,10 @@ from runtime.contract.bodies.written import (
     ZoneRoleBody,
 )
 from runtime.contract.queries import OF_SECRETS, SCOPE, ZONE_ROLE, Query, paging
-from runtime.contract.routes.route import Route, Wrap, article, by_hand, words
+from runtime.contract.routes.route import Route, Wrap, by_hand, words
 from runtime.contract.secrets import SecretWithData
 from runtime.domain import kinds
-from runtime.domain.kinds.base import Envelope, Kind
+from runtime.domain.kinds.base import Envelope, Kind, article
 
 _APPLICATION = kinds.APPLICATION.item_path
 _GROUP = kinds.GROUP.item_path

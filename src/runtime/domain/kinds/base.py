@@ -86,6 +86,11 @@ class Listing:
     ordered: bool = False
 
 
+def article(words: str) -> str:
+    """`a` or `an`, as stands before these words."""
+    return "an" if words[0] in "aeioAEIO" else "a"
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
     """One management kind: everything else about it is derived from this value.
@@ -124,6 +129,11 @@ class Kind:
     def name(self) -> str:
         """The kind's name, as manifests and messages write it."""
         return self.entity.__name__
+
+    @property
+    def one(self) -> str:
+        """The name with its article, as in `an Application`."""
+        return f"{article(self.name)} {self.name}"
 
     @property
     def table(self) -> str:

@@ -67,7 +67,7 @@ async def refuse_part(unit: Unit, kind: Kind, entity: Entity) -> None:
         for whole in wholes:
             await refuse_others_of(unit, whole, getattr(entity, member))
     elif not kind.manifest:
-        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages a {kind.name}")
+        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
 
 
 async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain import names as rules
 from runtime.domain.errors import Conflict, NameRetired, Problem, ValidationFailed
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER, ZONE, Kind
+from runtime.domain.kinds.base import article
 from runtime.domain.kinds.marks import Mark
 from runtime.storage.sql.name_records import assigned_names, subjects
 from runtime.storage.sql.tables import TABLES
@@ -251,7 +252,7 @@ async def _refusal(conn: AsyncConnection, member: str, name: str, taken: Row) ->
     present = await conn.scalar(
         select(table.c[member]).where(table.c.zone_id == taken["zone_id"], table.c.id == holder.holder_id)
     )
-    message = f"there is already a {holder.kind} with the {member} `{present}`"
+    message = f"there is already {article(holder.kind)} {holder.kind} with the {member} `{present}`"
     if present != name:
         message += f", and `{name}` differs in case or form alone"
     if holder.kind != taken["kind"]:

@@ -70,7 +70,7 @@ class References:
         if not kind.zoned:
             return None
         if operation.zone is None:
-            raise ValidationFailed(f"a {kind.name} needs a `zone`")
+            raise ValidationFailed(f"{kind.one} needs a `zone`")
         if operation.zone.local_id is not None:
             return self.local(operation.zone.local_id).id
         return operation.zone.id

@@ -56,7 +56,7 @@ def _out_of_bounds(caller: Caller, operation: Operation) -> str:
     elif kind.zoned:
         zone_id = operation.zone.id if operation.zone is not None else None
     else:
-        return f"this credential is bound to zones, and a {kind.name} belongs to the organization"
+        return f"this credential is bound to zones, and {kind.one} belongs to the organization"
     if kind is ZONE and operation.op == "create":
         return "this credential is bound to zones that are there: it makes no other"
     if zone_id is not None and not caller.bound.reaches(zone_id):

@@ -187,7 +187,7 @@ class Steps:
         if patch := {**parts.body, **parts.cleared}:
             update = OPERATIONS.get((kind.name, Verb.UPDATE))
             if update is None:
-                raise ValidationFailed(f"a {kind.name} cannot change; replace it")
+                raise ValidationFailed(f"{kind.one} cannot change; replace it")
             parents = parents_of(unit, kind, target.zone_id)
             handle = handle_in(kind, operation)
             await self.handles.make_way(kind, target.zone_id, target.id, handle)
