@@ -816,6 +816,7 @@ CREATE TABLE token_events (
     determining JSON,
     request_id VARCHAR,
     requests BIGINT,
+    credential_id VARCHAR,
     CONSTRAINT token_events_pkey PRIMARY KEY (organization_id, id),
     CONSTRAINT token_events_organization_id_fkey FOREIGN KEY(organization_id) REFERENCES organizations (id) ON DELETE CASCADE
 );

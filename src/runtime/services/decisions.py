@@ -27,7 +27,7 @@ from runtime.metrics import TOKENS
 from runtime.services import refusals
 from runtime.services.attached import Attached
 from runtime.services.limits import Limit, Meter, place_of
-from runtime.services.parties import Client, is_known
+from runtime.services.parties import ApplicationClient, Client, is_known
 from runtime.storage.sql import decisions as storage
 
 MAX_QUEUED = 20_000
@@ -54,6 +54,7 @@ class Decision:
         reason: the error code of a refusal, with what the log may know besides.
         step: the numbered step of an exchange that refused.
         determining: names of the policy rules that decided.
+        credential_id: what an application has proved itself by.
         is_known: an application that the zone's people made has proved itself.
     """
 
@@ -68,6 +69,7 @@ class Decision:
     user_id: str | None = None
     application_id: str | None = None
     user_agent_id: str | None = None
+    credential_id: str | None = None
     resource_id: str | None = None
     actors: tuple[str, ...] = ()
     determining: tuple[str, ...] = ()
@@ -82,6 +84,8 @@ class Decision:
         """The request comes from that client, as far as it has proved."""
         self.application_id, self.user_agent_id = client.party.application_id, client.party.user_agent_id
         self.is_known = is_known(client)
+        if isinstance(client, ApplicationClient):
+            self.credential_id = client.credential.id
 
     def issue(self) -> None:
         """The request got what it asked for."""
@@ -270,4 +274,5 @@ def _row(decision: Decision, *, requests: int | None = None) -> list[Any]:
         decision.determining,
         decision.request_id or None,
         requests,
+        decision.credential_id,
     ]

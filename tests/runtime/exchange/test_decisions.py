@@ -68,7 +68,7 @@ async def test_issued_and_refused_are_recorded(
     issued = rows[0]
     assert issued.event == "token_exchange"
     assert issued.user_id == ann.user.id
-    assert issued.application_id == agent.id
+    assert (issued.application_id, issued.credential_id) == (agent.id, agent.credential_id)
     assert issued.resource_id == api.id
     assert issued.actors == ["agent"]
     assert issued.request_id == "test-request"

@@ -30,6 +30,7 @@ COLUMNS = (
     "determining",
     "request_id",
     "requests",
+    "credential_id",
 )
 _TYPES = {
     "at": "timestamptz",

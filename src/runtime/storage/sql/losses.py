@@ -163,13 +163,22 @@ async def used(
     for batch in _batches(ids):
         query = select(table.c.id, client).where(table.c.zone_id == tenant_id, table.c.id.in_(batch))
         clients.update((row[0], row[1]) for row in await conn.execute(query))
-    active = await _active(conn, organization_id, tenant_id, set(clients.values()), now)
-    return {entity_id for entity_id, client_id in clients.items() if client_id in active}
+    seen = await _lately(conn, organization_id, tenant_id, now)
+    if seen is None:
+        return set(clients)
+    standing = await _standing_for(conn, tenant_id, set(clients.values()), now)
+    applications = {application_id for application_id, _ in seen}
+    if kind is APPLICATION:
+        return {one for one, client_id in clients.items() if client_id in applications | standing}
+    used_by = {credential_id for _, credential_id in seen}
+    # Of which credential it was that is not known, each may be it.
+    unknown = {application_id for application_id, credential_id in seen if credential_id is None}
+    unknown |= standing - applications
+    return {one for one, client_id in clients.items() if one in used_by or client_id in unknown}
 
 
-async def _active(
-    conn: AsyncConnection, organization_id: str, zone_id: str, clients: set[str], now: datetime
-) -> set[str]:
+async def _standing_for(conn: AsyncConnection, zone_id: str, clients: set[str], now: datetime) -> set[str]:
+    """Those of these applications that have sessions or refresh tokens which still stand."""
     found: set[str] = set()
     for table in (sessions, refresh_families):
         for batch in _batches(clients):
@@ -177,8 +186,15 @@ async def _active(
                 table.c.zone_id == zone_id, table.c.application_id.in_(batch), *_standing(table, now)
             )
             found.update(await conn.scalars(query.distinct()))
+    return found
+
+
+async def _lately(
+    conn: AsyncConnection, organization_id: str, zone_id: str, now: datetime
+) -> set[tuple[str, str | None]] | None:
+    """Which applications got tokens, each with the credential, as far as that is known; None of too many."""
     recent = (
-        select(token_events.c.application_id, token_events.c.outcome)
+        select(token_events.c.application_id, token_events.c.credential_id, token_events.c.outcome)
         .where(
             token_events.c.organization_id == organization_id,
             token_events.c.zone_id == zone_id,
@@ -189,9 +205,10 @@ async def _active(
         .subquery()
     )
     if await conn.scalar(select(func.count()).select_from(recent)) == MOST_EVENTS:
-        return clients
-    query = select(recent.c.application_id).distinct().where(recent.c.outcome == "issued")
-    return clients & (found | set(await conn.scalars(query)))
+        return None
+    query = select(recent.c.application_id, recent.c.credential_id).distinct()
+    rows = await conn.execute(query.where(recent.c.outcome == "issued", recent.c.application_id.is_not(None)))
+    return {(application_id, credential_id) for application_id, credential_id in rows}
 
 
 def _batches(ids: Collection[str]) -> Iterator[list[str]]:

@@ -316,6 +316,7 @@ token_events = Table(
     json("determining"),
     text("request_id", nullable=True),
     number("requests", nullable=True),
+    text("credential_id", nullable=True),
     primary_key("token_events", "organization_id", "id"),
     belongs("token_events", "organization_id", "organizations id"),
 )

@@ -51,11 +51,13 @@ async def refresh_token(git: Git, zone: str, application_id: str, person: Person
         await refresh.add(conn, family)
 
 
-async def token_issued(git: Git, zone: str, application_id: str, *, ago: timedelta) -> None:
-    """A token that an application got some time ago."""
+async def token_issued(
+    git: Git, zone: str, application_id: str, *, ago: timedelta, credential_id: str | None = None
+) -> None:
+    """A token that an application got some time ago; by which credential is known since that is recorded."""
     parts = git.company.parts
     decision = Decision(git.company.organization_id, zone, parts.clock() - ago, new_id())
-    decision.application_id = application_id
+    decision.application_id, decision.credential_id = application_id, credential_id
     decision.issue()
     parts.decisions.record(decision)
     await parts.decisions.flush()
@@ -132,6 +134,41 @@ async def test_what_got_a_token_lately_is_in_use(
     await token_issued(git, zone, agent, ago=timedelta(days=days))
     for operation in (on("delete", "Application", agent), on("delete", "ApplicationCredential", key)):
         assert [each["in_use"] for each in await tried(git, operation)] == [used]
+
+
+async def test_a_credential_is_in_use_where_tokens_were_got_by_it(git: Git, zone: str, agent: str) -> None:
+    """Of two of one application, the one; each, while that is not known."""
+    await git.apply(
+        create(
+            "ApplicationCredential", "other", zone, application_id=agent, type="public", identifier="other"
+        )
+    )
+    keys = {name: git.id("ApplicationCredential", name) for name in ("key", "other")}
+
+    async def in_use() -> set[str]:
+        return {
+            name
+            for name, key in keys.items()
+            if (await tried(git, on("delete", "ApplicationCredential", key)))[0]["in_use"]
+        }
+
+    assert await in_use() == set()
+    ago = timedelta(days=1)
+    await token_issued(git, zone, agent, ago=ago, credential_id=keys["other"])
+    assert await in_use() == {"other"}
+    ann = await git.company.person(await entity(git, zone), "ann@acme.test")
+    await refresh_token(git, zone, agent, ann)
+    assert await in_use() == {"other"}
+    await token_issued(git, zone, agent, ago=ago)
+    assert await in_use() == {"key", "other"}
+
+
+async def test_what_refreshes_without_a_trace_may_be_any(git: Git, zone: str, agent: str) -> None:
+    """A refresh token that stands, and no record of how it was got."""
+    ann = await git.company.person(await entity(git, zone), "ann@acme.test")
+    await refresh_token(git, zone, agent, ann)
+    (done,) = await tried(git, on("delete", "ApplicationCredential", git.id("ApplicationCredential", "key")))
+    assert done["in_use"] is True
 
 
 async def test_another_company_s_entity_is_not_counted(git: Git, zone: str) -> None:
