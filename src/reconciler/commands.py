@@ -16,6 +16,7 @@ from reconciler.apply import (
     SecretSources,
     Trial,
     apply_plan,
+    confirm_found,
     held_interrupts,
     nothing_done,
     secret_refusals,
@@ -228,6 +229,7 @@ def _carry_out(
     sources: SecretSources,
     configuration: Configuration | None = None,
 ) -> None:
+    _confirm_found(api, plan, options)
     if plan.empty:
         if options.get("output") == "json":
             say_json(nothing_done(plan))
@@ -253,6 +255,14 @@ def _carry_out(
         raise Failure(FAILED, *error.problems, "nothing was changed") from error
     except KeyboardInterrupt as interrupt:
         raise Failure(INTERRUPTED, *_INTERRUPTED[api.sent]) from interrupt
+
+
+def _confirm_found(api: Api, plan: Plan, options: Options) -> None:
+    """Tell the server of secrets that have arrived at an earlier time, when it was not to be told."""
+    if options.get("secrets_dir") is None:
+        return
+    found = confirm_found(api, plan, options["secrets_dir"])
+    say(*(f"confirmed: the secret of {title} is in {file}" for title, file in found), err=True)
 
 
 _UNKNOWN = (
@@ -291,7 +301,7 @@ def _tell(done: Applied, options: Options) -> None:
     if done.unconfirmed:
         say(
             f"the secrets are written, but the server was not told ({done.unconfirmed}); "
-            "plans will call them lost until they are replaced",
+            "plans call them perhaps lost until an apply with the same `--secrets-dir` has told it",
             err=True,
         )
     if options.get("receipt") is not None:

@@ -181,8 +181,9 @@ class PlanDocument(TypedDict):
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
-    what is in its zones and in no configuration, `undelivered`, the titles of objects whose secret never
-    arrived, and `similar_owner`, for whom this may be meant. `delete_budgets` are those of `zonectl.yaml`.
+    what is in its zones and in no configuration, `undelivered`, the titles of objects whose secret
+    nobody has said to have arrived, and `similar_owner`, for whom this may be meant. `delete_budgets` are
+    those of `zonectl.yaml`.
     """
 
     format: Literal["zonewright/plan/v1"]

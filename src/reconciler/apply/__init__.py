@@ -1,6 +1,6 @@
 """Carries a plan out: the one place where secrets are read and something is sent that changes anything."""
 
-from .applying import Applied, apply_plan, nothing_done
+from .applying import Applied, apply_plan, confirm_found, nothing_done
 from .delivery import DeliveryImpossible
 from .environment import AllowedNames, PatternWrong
 from .interrupts import held_interrupts
@@ -16,6 +16,7 @@ __all__ = [
     "SecretSources",
     "Trial",
     "apply_plan",
+    "confirm_found",
     "explain_rejection",
     "held_interrupts",
     "make_plan",

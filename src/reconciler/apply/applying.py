@@ -11,7 +11,7 @@ from reconciler.client.api import Progress
 from reconciler.documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
 
-from .delivery import Delivery, check_delivery, deliver
+from .delivery import Delivery, check_delivery, deliver, file_with_secret
 from .planning import changeset, replace_secrets
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
@@ -71,10 +71,30 @@ def apply_plan(
 
 def _confirm(api: Api, plan: Plan, done: Delivery) -> str:
     """Tell the server which secrets have arrived; why that could not be, or nothing."""
-    if not done.arrived:
+    arrived = [(each["kind"], each["id"]) for each in done.arrived]
+    return _tell_arrived(api, plan, arrived, f"{plan.digest}+delivered")
+
+
+def confirm_found(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:
+    """Tell the server of secrets that are in files though it was never told: each title, with the file.
+
+    What cannot be told now stays for another time.
+    """
+    found = [
+        (each, file)
+        for each in plan.undelivered
+        if (file := file_with_secret(plan, each, secrets_directory)) is not None
+    ]
+    arrived = [(each.kind, str(each.id)) for each, _ in found]
+    if not found or _tell_arrived(api, plan, arrived, f"{plan.digest}+found"):
+        return []
+    return [(each.title, file) for each, file in found]
+
+
+def _tell_arrived(api: Api, plan: Plan, arrived: Sequence[tuple[str, str]], digest: str) -> str:
+    if not arrived:
         return ""
-    operations = [{"op": "delivered", "kind": each["kind"], "id": each["id"]} for each in done.arrived]
-    digest = f"{plan.digest}+delivered"
+    operations = [{"op": "delivered", "kind": kind, "id": entity_id} for kind, entity_id in arrived]
     told = {**changeset(plan, operations), "plan_digest": digest}
     try:
         api.confirm(told, digest)

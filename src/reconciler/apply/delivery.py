@@ -93,7 +93,7 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             failed.append(f"operation {index}: the plan does not say what it creates")
             continue
         identifier = plan.operations[index].get("spec", {}).get("identifier")
-        content = {**shown, "identifier": identifier, **_identity(plan, action)}
+        content = {**shown, "identifier": identifier, "id": result["id"], **_identity(plan, action)}
         file = directory / file_name(action.zone, action.kind, action.name)
         try:
             _refuse_other(file, _identity(plan, action))
@@ -104,6 +104,17 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             written.append(file)
             arrived.append(result)
     return Delivery(tuple(written), tuple(failed), tuple(arrived))
+
+
+def file_with_secret(plan: Plan, action: Action, directory: Path) -> Path | None:
+    """The file that has the secret which an object has now, if any: with the id of this very object."""
+    file = directory / file_name(action.zone, action.kind, action.name)
+    try:
+        content = orjson.loads(read_private(file))
+    except (OSError, ValueError):
+        return None
+    wanted = {**_identity(plan, action), "id": action.id}
+    return file if isinstance(content, dict) and wanted.items() <= content.items() else None
 
 
 def _creations(plan: Plan) -> dict[int, Action]:

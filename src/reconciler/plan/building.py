@@ -137,10 +137,10 @@ class _Builder:
         if problems:
             raise PlanImpossible(sorted(problems))
 
-    def undelivered(self) -> tuple[str, ...]:
-        """Titles of what has a secret that never arrived, and is not replaced."""
+    def undelivered(self) -> tuple[Action, ...]:
+        """What has a secret of which nobody has said that it arrived, and is not replaced."""
         return tuple(
-            self._action(match, Op.UPDATE, ()).title
+            self._action(match, Op.UPDATE, ())
             for match in self.matches
             if not match.replaced and _is_undelivered(match)
         )

@@ -248,7 +248,7 @@ class Plan:
         unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
             so of no saved plan.
         saved: it was read from a file, which somebody else may have written.
-        undelivered: titles of what has a secret that was shown once and never arrived, and keeps it.
+        undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
     """
 
@@ -267,7 +267,7 @@ class Plan:
     deciding: tuple[Deciding, ...] = ()
     widened: tuple[Widened, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
-    undelivered: tuple[str, ...] = field(default=(), compare=False)
+    undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
@@ -295,7 +295,7 @@ class Plan:
             if self.widened:
                 content["widened"] = [each.as_json() for each in self.widened]
             if self.undelivered:
-                content["undelivered"] = list(self.undelivered)
+                content["undelivered"] = [each.title for each in self.undelivered]
             if self.similar_owner is not None:
                 content["similar_owner"] = self.similar_owner.as_json()
             if self.budgets:

@@ -42,10 +42,11 @@ def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | No
         yield f"  digest {plan.digest} on revision {plan.base_revision}"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged)}"
-    for title in plan.undelivered:
+    for each in plan.undelivered:
         yield (
-            Styled("lost: ", "yellow"),
-            f"{title}: its secret was shown once and never arrived; `--renew-lost` makes a new one",
+            Styled("perhaps lost: ", "yellow"),
+            f"{each.title}: its secret was shown once, and nobody has confirmed that it arrived; ",
+            "apply with the `--secrets-dir` that has it, or with `--renew-lost` for a new one",
         )
     yield from refusal_lines(refusals)
     yield from similar_owner_lines(plan)

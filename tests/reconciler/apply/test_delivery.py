@@ -30,6 +30,7 @@ class TestShownOnce:
             "zone": "workforce",
             "kind": "ApplicationCredential",
             "name": "agent-key",
+            "id": entity["id"],
             "identifier": "agent-key",
             "password": f"password of {entity['id']}",
         }
@@ -67,7 +68,7 @@ class TestShownOnce:
 
         plan = zonectl("plan", config)
         assert (plan.exit_code, "nothing to do" in plan.out) == (0, True)
-        assert "lost: ApplicationCredential workforce/agent-key: its secret was shown once" in plan.out
+        assert "perhaps lost: ApplicationCredential workforce/agent-key: its secret" in plan.out
         told = json.loads(zonectl("plan", config, "--output", "json").out)
         assert told["undelivered"] == ["ApplicationCredential workforce/agent-key"]
         zonectl("apply", config, "--yes")
@@ -95,9 +96,9 @@ class TestShownOnce:
         assert (done.exit_code, "lost: " in done.out) == (0, False)
 
     def test_of_which_the_server_is_not_told_is_no_failure(
-        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World, tmp_path: Path
     ) -> None:
-        """The secret is in its file; what plans will say is said."""
+        """The secret is in its file, and plans doubt it; an apply that sees the file gives word again."""
         config.write("all.yaml", CREDENTIAL)
         answered = server.changeset
 
@@ -112,6 +113,21 @@ class TestShownOnce:
 
         assert (result.exit_code, len(list((tmp_path / "kept").glob("*.json")))) == (0, 1)
         assert "the server was not told (not now)" in result.err
+        assert "perhaps lost: " in zonectl("plan", config).out
+        told_nothing = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
+        assert (told_nothing.exit_code, "confirmed" in told_nothing.err) == (0, False)
+
+        server.changeset = answered  # type: ignore[method-assign]
+        key = world.find("ApplicationCredential", "agent-key")["id"]
+        (file,) = (tmp_path / "kept").glob("*.json")
+        content = json.loads(file.read_bytes())
+        file.write_text(json.dumps({**content, "id": "another"}))  # the secret of one before it
+        assert "confirmed" not in zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept").err
+        file.write_text(json.dumps(content))
+        done = zonectl("apply", config, "--yes", "--secrets-dir", tmp_path / "kept")
+        assert "confirmed: the secret of ApplicationCredential workforce/agent-key is in" in done.err
+        assert "lost" not in zonectl("plan", config).out
+        assert world.find("ApplicationCredential", "agent-key")["id"] == key
 
 
 def credentials(*places: tuple[str, str]) -> str:
