@@ -37,6 +37,22 @@ def test_links_lead_somewhere(document: Path):
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def test_every_page_is_in_the_index():
+    """Whoever is new is led to few of them, and whoever looks for one finds it."""
+    index, pages = ROOT / "docs" / "README.md", {path.name for path in (ROOT / "docs").glob("*.md")}
+    linked = set(re.findall(r"\]\((\w[\w-]*\.md)\)", index.read_text("utf-8")))
+    assert linked == pages - {index.name}
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["guards", "limits", "threats"])
+def test_a_page_to_look_things_up_says_how_to_read_it(name: str):
+    """Before the first table: what it is for, whom it is for, and one row in words."""
+    begin = (ROOT / "docs" / f"{name}.md").read_text("utf-8").partition("\n## ")[0]
+    points = re.findall(r"^\*\*(.+?)\*\*", begin, re.MULTILINE)
+    assert points[:3] == ["What it is for.", "Who needs it.", "How to read a row."]
+
+
 def test_the_makefile_has_what_the_documents_name():
     """`make something` in a document is a target."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -17,10 +17,25 @@ _NAMES = {each.limit.name for each in LIMITS}
 _HEAD = """\
 # Limits
 
-What anybody can make the service keep or compute, how much of it, and for how long. This page is written
-from the code by `make documents`. Tests hold it against the code, and look for what is missing here: each
-limit, each kind of short-lived state, each table, each address that takes no token, and all that a process
-remembers.
+**What it is for.** What anybody can make the service keep or compute, how much of it, and for how long.
+
+**Who needs it.** Whoever runs the service and is asked why somebody heard 429, how large a table can grow, or
+what a setting changes; and whoever reviews whether a stranger can exhaust it. To use it nobody has to read
+this page. The settings themselves are in [configuration.md](configuration.md).
+
+**How to read a row.** A limit has a name. It allows so many (*At most*) of something (*Counts*) for each of
+something else (*Per*); the next one gets what stands under *Beyond*. So this says that
+of one client, from one address, twenty wrong secrets are looked at in a minute, and that the next is answered
+429 until the minute is over:
+
+| Limit | At most | Counts | Per | Beyond |
+| --- | --- | --- | --- | --- |
+| `guess` | 20 in a minute | wrong client secrets | a client and an address together | 429 |
+
+In the other tables *Limited by* names the limits that bound the row, and *Where* is for those who read the
+code. The page is written from the code by `make documents`. Tests hold it against the code, and look for what
+is missing here: each limit, each kind of short-lived state, each table, each address that takes no token, and
+all that a process remembers.
 
 Who is beyond a limit hears 429 with `Retry-After`, unless it says otherwise. An address is what
 `ZONED_PROXIES` says; the /64 network of an IPv6 address counts as one. Counts are shared by all processes,
