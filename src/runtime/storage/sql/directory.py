@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
 from runtime.domain.kinds.role import UserCredential, UserGroup, UserRoleAssignment
-from runtime.storage.sql import revocations
+from runtime.storage.sql import pending, revocations
 from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.selecting import Contains, condition
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -94,7 +94,7 @@ async def join(
         {"zone_id": zone_id, "group_id": group_id, "user_id": user_id, "created_at": now}
         for user_id in user_ids
     ]
-    if rows:
+    if rows and not pending.put(conn, _members, rows):
         await conn.execute(insert(_members), rows)
 
 
@@ -131,7 +131,7 @@ async def invite(
 ) -> None:
     """Remember these addresses, in lower case, for the group; none of them is remembered yet."""
     rows = [{"zone_id": zone_id, "group_id": group_id, "email": email, "created_at": now} for email in emails]
-    if rows:
+    if rows and not pending.put(conn, _invitees, rows):
         await conn.execute(insert(_invitees), rows)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
-from runtime.storage.sql import audiences, names, parked
+from runtime.storage.sql import audiences, names, parked, pending
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.dependents import clear_references
 from runtime.storage.sql.derived import scope
@@ -116,7 +116,7 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
     try:
         if names.are_given(kind):
             await names.insert(conn, kind, row)
-        else:
+        elif not pending.put(conn, TABLES[kind.name], [row]):
             await conn.execute(_insertion(kind), row)
     except DBAPIError as error:
         if refused := await refusal(conn, kind, row, error):
@@ -134,6 +134,8 @@ async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Enti
     for start in range(0, len(entities), _BATCH):
         rows = [make(entity) for entity in entities[start : start + _BATCH]]
         await audiences.refuse_issuer(conn, kind, rows)
+        if pending.put(conn, TABLES[kind.name], rows):
+            continue
         try:
             async with conn.begin_nested():
                 await conn.execute(_insertion(kind), rows)

@@ -41,6 +41,7 @@ from runtime.services.management.unit import Unit, reading_unit, unit_of_work
 from runtime.services.management.unit import dry_run as dry_run_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes as storage
+from runtime.storage.sql import pending
 from runtime.storage.sql.changes import Applied
 
 # How long a dry run may take: a minute, and for each operation many times what one takes.
@@ -136,13 +137,13 @@ async def _tried(
             try:
                 async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
                     with budget.spending(parts, acting):
-                        results = await _run(unit, changeset, checked, progress)
+                        async with pending.together(unit.conn):
+                            results = await _run(unit, changeset, checked, progress)
                         answer = await _answer(unit, changeset, results)
                     return Outcome(part_answer(losses.told(answer, gone)))
-            except (ValidationFailed, Conflict, NotFound):
-                if len(changeset.operations) == 1:
-                    raise
-            # Somebody is going to mend it: they hear of everything, and not of one thing after the other.
+            except (ValidationFailed, Conflict, NotFound, pending.Refused):
+                pass
+            # One by one: somebody is going to mend it, and hears of everything, not of one thing after the other.
             async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
                 with budget.spending(parts, acting):
                     results = await _run(unit, changeset, checked, None, Refusals())

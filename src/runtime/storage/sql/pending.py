@@ -1,0 +1,60 @@
+"""New rows that wait to be written together: most of what a plan does is to create one thing after another.
+
+Only where nobody hears of a single row: on the connection of a dry run, whose caller tries again one by one
+when the rows are refused. They are written before any other statement, so that every query sees them.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Table, insert
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.storage.sql.tables import METADATA
+
+Row = Mapping[str, Any]  # column -> value
+
+_PENDING = "zonewright_pending"
+_BATCH = 500
+
+
+class Refused(Exception):
+    """The database does not take rows that were written together; one by one, it says which of them."""
+
+
+@asynccontextmanager
+async def together(conn: AsyncConnection) -> AsyncIterator[None]:
+    """Within the block new rows wait. At its end they are written. Raises Refused, there or before."""
+    conn.info[_PENDING] = {}
+    try:
+        yield
+        await conn.run_sync(write)
+    finally:
+        del conn.info[_PENDING]
+
+
+def put(conn: AsyncConnection, table: Table, rows: Iterable[Row]) -> bool:
+    """Let new rows wait, where rows do; else tell that they have to be written now."""
+    waiting: dict[str, list[Row]] | None = conn.info.get(_PENDING)
+    if waiting is None:
+        return False
+    waiting.setdefault(table.name, []).extend(rows)
+    return True
+
+
+def write(conn: Connection) -> None:
+    """Write what waits, what others refer to before them. Raises Refused."""
+    waiting: dict[str, list[Row]] | None = conn.info.get(_PENDING)
+    if not waiting:
+        return
+    written = dict(waiting)
+    waiting.clear()
+    for table in METADATA.sorted_tables:
+        rows = written.get(table.name, ())
+        for start in range(0, len(rows), _BATCH):
+            try:
+                conn.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
+            except DBAPIError as error:
+                raise Refused from error
