@@ -170,6 +170,8 @@ CREATE TABLE consents (
 
 CREATE INDEX consents_application_id_idx ON consents (zone_id, application_id);
 
+CREATE INDEX consents_resource_id_idx ON consents (zone_id, resource_id);
+
 CREATE INDEX consents_user_agent_id_idx ON consents (zone_id, user_agent_id);
 
 CREATE UNIQUE INDEX consents_user_application_id_key ON consents (zone_id, user_id, application_id, resource_id);
@@ -381,7 +383,11 @@ CREATE TABLE ownerships (
     CONSTRAINT ownerships_zone_id_fkey FOREIGN KEY(organization_id, zone_id) REFERENCES zones (organization_id, id) ON DELETE CASCADE
 );
 
+CREATE INDEX ownerships_entity_id_idx ON ownerships (zone_id, kind, entity_id);
+
 CREATE UNIQUE INDEX ownerships_organization_name_key ON ownerships (organization_id, kind, owner, name) WHERE zone_id IS NULL;
+
+CREATE INDEX ownerships_protect_idx ON ownerships (organization_id) WHERE protect IS true;
 
 CREATE UNIQUE INDEX ownerships_zone_name_key ON ownerships (zone_id, kind, owner, name) WHERE zone_id IS NOT NULL;
 
@@ -597,6 +603,8 @@ CREATE TABLE resources (
 CREATE INDEX resources_application_id_idx ON resources (zone_id, application_id);
 
 CREATE INDEX resources_created_at_idx ON resources (zone_id, created_at, id);
+
+CREATE INDEX resources_credential_lifetime_seconds_idx ON resources (zone_id, credential_lifetime_seconds);
 
 CREATE INDEX resources_credential_provider_id_idx ON resources (zone_id, credential_provider_id);
 

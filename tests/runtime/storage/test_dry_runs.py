@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import event, func, select, text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,7 +14,7 @@ from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFai
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import database as database_module
-from runtime.storage.sql import dry_runs, entities, ledger
+from runtime.storage.sql import dry_runs, entities, ledger, pending
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -285,3 +285,60 @@ async def test_dead_rows_do_not_pile_up(postgres_url: str, monkeypatch: pytest.M
                 await refused(zone)
     finally:
         await database.close()
+
+
+async def test_what_is_new_is_written_together(database: Database, zone: Zone) -> None:
+    """With one statement a table, and before anything else is asked."""
+    written: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT"):
+            written.append(statement.partition("(")[0].strip())
+
+    made = [make.resource(zone, identifier=f"https://{n}.example") for n in range(20)]
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        event.listen(conn.sync_connection, "before_cursor_execute", note)
+        async with pending.together(conn):
+            for each in made:
+                await entities.insert(conn, RESOURCE, each)
+            assert written == []
+            assert await count(conn, "resources") == 20
+            assert written == ["INSERT INTO resources"]
+            await entities.insert(conn, RESOURCE, make.resource(zone, identifier="https://last.example"))
+        assert await count(conn, "resources") == 21
+        await entities.insert(conn, RESOURCE, make.resource(zone, identifier="https://alone.example"))
+        assert written == ["INSERT INTO resources"] * 3
+
+
+async def test_what_is_refused_together_is_said_one_by_one(database: Database, zone: Zone) -> None:
+    """The database does not say which of many rows it was."""
+    twice = [make.resource(zone, identifier="https://same.example") for _ in range(2)]
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        await entities.insert(conn, RESOURCE, twice[0])
+        with pytest.raises(Conflict):
+            await entities.insert(conn, RESOURCE, twice[1])
+
+    async def attempt(*, asked: bool) -> None:
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn, pending.together(conn):
+            for each in twice:
+                await entities.insert(conn, RESOURCE, each)
+            if asked:
+                await count(conn, "roles")
+
+    for asked in (False, True):
+        with pytest.raises(pending.Refused):
+            await attempt(asked=asked)
+
+
+async def test_what_waits_when_something_fails_is_not_written(database: Database, zone: Zone) -> None:
+    """Whoever goes on on the connection finds it as it was before."""
+
+    async def attempt(conn: AsyncConnection) -> None:
+        async with pending.together(conn):
+            await entities.insert(conn, RESOURCE, make.resource(zone))
+            raise LookupError
+
+    async with database.dry_run(zone.organization_id, [zone.id]) as conn:
+        with pytest.raises(LookupError):
+            await attempt(conn)
+        assert await count(conn, "resources") == 0

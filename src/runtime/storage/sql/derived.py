@@ -36,6 +36,7 @@ _TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
 # Members that hand-written queries look up.
 _LOOKED_UP = {
     "Invitation": (("address",),),
+    "Resource": (("credential_lifetime_seconds",),),
     "RoleAssignment": (("principal_type", "principal_id"),),
     "Secret": (("entity_id",),),
     "User": (("email",), ("issuer", "subject")),

@@ -202,6 +202,13 @@ ownerships = Table(
     belongs("ownerships", "organization_id", "organizations id"),
     belongs("ownerships", "organization_id zone_id", "zones organization_id id"),
 )
+Index("ownerships_entity_id_idx", ownerships.c.zone_id, ownerships.c.kind, ownerships.c.entity_id)
+Index(
+    "ownerships_protect_idx",
+    ownerships.c.organization_id,
+    postgresql_where=ownerships.c.protect.is_(True),
+    sqlite_where=ownerships.c.protect.is_(True),
+)
 Index(
     "ownerships_zone_name_key",
     ownerships.c.zone_id,

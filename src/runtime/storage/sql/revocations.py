@@ -117,19 +117,20 @@ async def add_grant(
 
 async def add_party(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
     """Keep that a client goes: for what was issued to it, where it acted in a chain, and its sessions."""
-    await add_issued(conn, zone_id, party, now=now)
-    entries = []
+    issued = await _issued(conn, zone_id, party, now)
+    acted = []
     if party.application_id is not None:
         forget_at = await _longest(conn, zone_id, now)
         named = await conn.execute(_identifier(_applications, zone_id, party.id))
-        entries = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
-        await _withdraw(conn, zone_id, [*entries, *await _issued(conn, zone_id, party, now)])
+        acted = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
+        await _withdraw(conn, zone_id, [*acted, *issued])
     found = await conn.execute(
         select(_sessions.c.id, _sessions.c.expires_at).where(
             _sessions.c.zone_id == zone_id, _sessions.c.status == "active", party.owns(_sessions)
         )
     )
-    await add(conn, zone_id, [*entries, *(Revocation(now, row.expires_at, {"sid": row.id}) for row in found)])
+    ended = [Revocation(now, row.expires_at, {"sid": row.id}) for row in found]
+    await add(conn, zone_id, [*issued, *acted, *ended])
 
 
 async def add_renamed(conn: AsyncConnection, zone_id: str, name: str, *, now: datetime) -> None:

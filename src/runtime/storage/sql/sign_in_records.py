@@ -81,6 +81,7 @@ for _party in ("application_id", "user_agent_id"):
         unique=True,
     )
     Index(f"consents_{_party}_idx", consents.c.zone_id, consents.c[_party])
+Index("consents_resource_id_idx", consents.c.zone_id, consents.c.resource_id)
 
 delegated_grants = Table(
     "delegated_grants",

@@ -143,7 +143,7 @@ async def _tried(
                     return Outcome(part_answer(losses.told(answer, gone)))
             except (ValidationFailed, Conflict, NotFound, pending.Refused):
                 pass
-            # One by one: somebody is going to mend it, and hears of everything, not of one thing after the other.
+            # One by one: somebody is going to mend it, and hears of everything at once.
             async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
                 with budget.spending(parts, acting):
                     results = await _run(unit, changeset, checked, None, Refusals())
