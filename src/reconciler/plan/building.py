@@ -426,14 +426,24 @@ class _Builder:
         )
 
     def unmanaged(self) -> tuple[Unmanaged, ...]:
-        """What is in the zones of these manifests and in no configuration."""
-        zones = {
-            match.found.id: match.manifest.name
-            for match in self.matches
-            if match.found is not None and match.manifest.kind.name == "Zone"
-        }
+        """What is in the zones of these manifests, whoever has the zones, and in no configuration.
+
+        Of what is in no zone, that is said of the kinds that these manifests have.
+        """
+        zones: dict[str, str] = {}
+        beside = set()
+        for match in self.matches:
+            kind = match.manifest.kind
+            if kind.name == "Zone":
+                zone_id = match.found.id if match.found is not None else ""
+                zones[zone_id] = match.manifest.name
+            elif kind.zoned:
+                zones.setdefault(self.matcher.zone_id(match.manifest) or "", match.manifest.zone or "")
+            else:
+                beside.add(kind.name)
+        zones.pop("", None)  # a zone that is yet to be made
         taken = frozenset(self.matcher.taken)
-        return Search(self.index, self.kinds, zones, taken, self.matcher.owner, self.shown).all()
+        return Search(self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown).all()
 
     def _zone_name(self, entity: Entity) -> str | None:
         """The name that manifests have for an entity's zone; its slug when none manages it."""

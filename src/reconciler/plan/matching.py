@@ -124,7 +124,7 @@ class Matcher:
         for _, siblings in groupby(made, key=lambda each: (each.manifest.kind.order, each.key.zone)):
             self._find_all(list(siblings))
 
-    def _zone_id(self, manifest: Manifest) -> str | None:
+    def zone_id(self, manifest: Manifest) -> str | None:
         """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
         if not manifest.kind.zoned:
             return None
@@ -143,7 +143,7 @@ class Matcher:
 
     def _find_all(self, siblings: Sequence[Match]) -> None:
         """Find the entities of the manifests of one kind in one zone, or of one kind without zones."""
-        zone_id = self._zone_id(siblings[0].manifest)
+        zone_id = self.zone_id(siblings[0].manifest)
         by_name = self._by_names(siblings, zone_id) if zone_id != "" else {}
         for match in siblings:
             self.matches[match.key] = match
@@ -271,7 +271,7 @@ class Matcher:
 
         Of a zone that is yet to be created, the server finds it out.
         """
-        zone_id = self._zone_id(match.manifest)
+        zone_id = self.zone_id(match.manifest)
         return [
             f"{each.place}: {match.manifest.key} names {each.kind} `{each.handle}`, "
             "which the server does not have, or not after this plan"
@@ -363,7 +363,7 @@ class Matcher:
     def _reference_zone(self, match: Match) -> str | None:
         """The id of the zone that references are looked up in: a Zone's own are to its children."""
         if match.manifest.kind.name != "Zone":
-            return self._zone_id(match.manifest)
+            return self.zone_id(match.manifest)
         return match.found.id if match.found is not None else ""
 
     def _external(self, kind: str, external: External, zone_id: str | None) -> Entity | None:

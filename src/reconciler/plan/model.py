@@ -203,7 +203,7 @@ class Unmanaged:
     @property
     def title(self) -> str:
         """The object, for people."""
-        return f"{self.kind} {self.zone}/{self.name}"
+        return f"{self.kind} {self.zone}/{self.name}" if self.zone else f"{self.kind} {self.name}"
 
     def as_json(self) -> UnmanagedDocument:
         """As a JSON object; what does not apply is left out."""
@@ -245,8 +245,8 @@ class Plan:
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
         deciding: zones in which other policies decide afterwards.
         widened: policies in force that hold back less afterwards, though their texts stay as they are.
-        unmanaged: what is in the configuration's zones and in no configuration. No part of what is done, and
-            so of no saved plan.
+        unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
+            done, and so of no saved plan.
         saved: it was read from a file, which somebody else may have written.
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.

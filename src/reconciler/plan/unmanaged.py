@@ -1,6 +1,6 @@
-"""What is in a configuration's zones and in no configuration: nobody who reads git knows of it."""
+"""What is where a configuration has something, and in no configuration: nobody who reads git knows of it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ class Search:
     """Looks for what is unmanaged.
 
     Attributes:
-        zones: the configuration's zones: id -> name for people.
+        zones: the zones that the configuration has something in: id -> name for people.
+        beside: the kinds that are in no zone and that the configuration has something of.
         taken: what manifests describe, adopted or not yet.
         owner: of the configuration.
         shown: a value for people, ids as names.
@@ -25,6 +26,7 @@ class Search:
     index: Index
     kinds: Kinds
     zones: Mapping[str, str]
+    beside: Set[str]
     taken: frozenset[str]
     owner: str
     shown: Callable[[Any], Any]
@@ -32,6 +34,7 @@ class Search:
     def all(self) -> tuple[Unmanaged, ...]:
         """Everything that is unmanaged, by zone, kind and name."""
         found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
+        found += self._of_organization()
         return tuple(sorted(found, key=lambda each: (*each.place, each.id)))
 
     def _in_zone(self, zone_id: str) -> Iterator[Unmanaged]:
@@ -44,7 +47,17 @@ class Search:
             elif entity.id not in self.taken:
                 yield self._object(kind, entity, self.zones[zone_id])
 
-    def _object(self, kind: Kind, entity: Entity, zone: str) -> Unmanaged:
+    def _of_organization(self) -> Iterator[Unmanaged]:
+        for entity in self.index.by_id.values() if self.beside else ():
+            kind = self.kinds.by_name.get(entity.kind)
+            if kind is None or entity.kind not in self.beside or entity.owner_type == "platform":
+                continue
+            if entity.ownership is not None:
+                yield from self._lists(kind, entity, None)
+            elif entity.id not in self.taken:
+                yield self._object(kind, entity, None)
+
+    def _object(self, kind: Kind, entity: Entity, zone: str | None) -> Unmanaged:
         return Unmanaged(
             kind=entity.kind,
             zone=zone,
@@ -68,7 +81,7 @@ class Search:
             if target is not None and target.ownership is not None and target.ownership.owner == self.owner:
                 yield self.shown(value)
 
-    def _lists(self, kind: Kind, entity: Entity, zone: str) -> Iterator[Unmanaged]:
+    def _lists(self, kind: Kind, entity: Entity, zone: str | None) -> Iterator[Unmanaged]:
         """Lists of a managed object that have something in them and that its manifest leaves to others."""
         record = entity.ownership
         if record is None or record.owner != self.owner or entity.id not in self.taken:

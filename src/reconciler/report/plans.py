@@ -127,7 +127,7 @@ def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
-    if action.has_drift and action.write is not None:
+    if (action.has_drift or action.op is Op.ADOPT) and action.write is not None:
         yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
     if (loss := loss_of(action, losses or {})) is not None:
         yield from indented(_loss_lines(loss), 4)
@@ -160,6 +160,8 @@ def _notes(action: Action) -> Iterator[str]:
         yield f"moved to zone {action.moved_to}: nothing of it goes there, neither id and secrets nor grants"
     if action.takes_along:
         yield f"takes along {counted(action.takes_along, 'object')} of others"
+    if action.op is Op.ADOPT:
+        yield "nobody manages it so far"
     if action.deleted:
         yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:

@@ -49,7 +49,9 @@ def unmanaged_line(found: Sequence[Unmanaged]) -> str:
     is_or_are = "is" if len(found) == 1 else "are"
     deciding = [each.title for each in found if each.in_force]
     more = f"; in force: {', '.join(deciding)}" if deciding else ""
+    within, beside = any(each.zone for each in found), not all(each.zone for each in found)
+    where = " and ".join(["in these zones"] * within + ["in the organization"] * beside)
     return (
-        f"{' and '.join(parts)} in these zones {is_or_are} in no configuration"
+        f"{' and '.join(parts)} {where} {is_or_are} in no configuration"
         f"{more} (`zonectl drift --unmanaged` lists them)"
     )

@@ -10,6 +10,8 @@ from tests.reconciler.fake_server import World
 from reconciler.kinds import Manifest
 from reconciler.manifests.diagnostics import suggest
 from reconciler.plan import Plan, PlanImpossible, build_plan, check_guards
+from reconciler.report.drift import drift_of
+from reconciler.report.states import unmanaged_line
 
 PLATFORM, PAYMENTS = "platform", "payments"
 RECORD = {"fields": [], "applied": {}, "secret_versions": {}, "source": {}, "protect": False}
@@ -261,3 +263,50 @@ def test_what_decides_is_not_taken_from_another(shared: World) -> None:
     instead = manifest("PolicySet", "ours", name="ours", policies=[], active=True)
     (refusal,) = check_guards(planned(shared, instead), {})
     assert "`rules` of `platform` has it; write `active: false`" in refusal.message
+
+
+class TestUnmanaged:
+    """What is in no configuration, wherever this one has something."""
+
+    def test_in_a_zone_of_another_owner(self, shared: World) -> None:
+        """Where the manifests have something there; what its owner manages is in a configuration."""
+        agent = manifest("Application", "agent", **AGENT)
+        carry_out(shared, planned(shared, agent))
+        assert not planned(shared, agent).unmanaged
+
+        zone_id = shared.find("Zone", "workforce")["id"]
+        by_hand = shared.add("Group", {"identifier": "by-hand", "name": "By hand"}, zone_id)
+        elsewhere = shared.add("Zone", {"name": "Elsewhere"})
+        shared.add("Group", {"identifier": "other", "name": "Other"}, elsewhere["id"])
+        (found,) = planned(shared, agent).unmanaged
+        assert (found.title, found.id) == ("Group workforce/by-hand", by_hand["id"])
+        assert not planned(shared, manifest("ServiceAccount", "ci")).unmanaged
+
+    def test_that_is_attached_to_what_is_managed_there(self, shared: World) -> None:
+        """A credential by hand for our application in the platform's zone is drift of ours."""
+        agent = manifest("Application", "agent", **AGENT)
+        carry_out(shared, planned(shared, agent))
+        ours = shared.find("Application", "agent")
+        spec = {"identifier": "second", "type": "public", "application_id": ours["id"]}
+        shared.add("ApplicationCredential", spec, ours["zone_id"])
+
+        drift = drift_of(planned(shared, agent))
+
+        assert [(each.title, each.attached_to) for each in drift.attached] == [
+            ("ApplicationCredential workforce/second", ("Application/agent",))
+        ]
+
+    def test_of_the_organization_where_the_configuration_has_some(self, shared: World) -> None:
+        """Service accounts, for a configuration that has service accounts; told as what is in no zone."""
+        shared.add("ServiceAccount", {"name": "by-hand"})
+        assert not planned(shared, manifest("Application", "agent", **AGENT)).unmanaged
+
+        plan = planned(shared, manifest("ServiceAccount", "ci"))
+        (found,) = plan.unmanaged
+        assert (found.title, found.zone) == ("ServiceAccount by-hand", None)
+        assert unmanaged_line(plan.unmanaged).startswith(
+            "1 object in the organization is in no configuration"
+        )
+        carry_out(shared, plan)
+        (found,) = planned(shared, manifest("ServiceAccount", "ci")).unmanaged
+        assert found.name == "by-hand"
