@@ -21,7 +21,7 @@ from runtime.storage.sql import roots
 
 T = TypeVar("T")
 
-_ATTEMPTS = 2  # on a zone as it is known here, before one instant has to do
+_ATTEMPTS = 3  # on what requests share, before one reads all of it for itself
 
 
 class StaleZone(Exception):
