@@ -23,6 +23,7 @@ from runtime.adapters.keys.signing import Algorithm, SigningKey
 _EXPONENT = 65537
 _generate = SigningKey.generate
 _make_context = ssl.create_default_context
+_AUTHORITIES = (None, certifi.where(), os.environ.get("SSL_CERT_FILE"))
 
 
 def economize() -> None:
@@ -88,9 +89,8 @@ def _key_of(p: int, q: int) -> rsa.RSAPrivateKey:
 
 
 def _context(*arguments: Any, **named: Any) -> ssl.SSLContext:
-    """A context for clients; one with nothing of its own is shared by all who ask for it."""
-    own = {name: value for name, value in named.items() if name != "cafile" or value != certifi.where()}
-    if arguments or own:
+    """A context for clients; one of the authorities that everybody trusts is shared by all who ask for it."""
+    if arguments or named.keys() - {"cafile"} or named.get("cafile") not in _AUTHORITIES:
         return _make_context(*arguments, **named)
     return _shared(named.get("cafile"), os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
