@@ -551,7 +551,9 @@ class TestTwoTeams:
         found = {
             line["ownership"]["owner"]: (line["id"], line["spec"]["description"])
             for line in first.lines()
-            if line.get("kind") == "Application" and (line["ownership"] or {}).get("name") == "agent"
+            if line["type"] == "entity"
+            and line["kind"] == "Application"
+            and (line["ownership"] or {}).get("name") == "agent"
         }
         assert found == {owner: (entity_id, owner) for owner, entity_id in made.items()}
         repeated = {**app("agent", zone.id), "spec": {"name": "Agent", "identifier": api.named("agent")}}
@@ -592,8 +594,8 @@ class TestTwoTeams:
         answer = second.post(*operations, base=base)
         assert answer.status_code == 412, answer.text
         assert "changed since revision" in answer.json()["message"]
-        zones = [each for each in second.lines() if each.get("kind") == "Zone"]
-        assert [each["spec"]["name"] for each in zones].count(name) == 1
+        entities = [each for each in second.lines() if each["type"] == "entity"]
+        assert [each["spec"]["name"] for each in entities if each["kind"] == "Zone"].count(name) == 1
 
     def test_two_teams_that_do_not_meet_need_not_wait(self, api: Api, zone: Zone) -> None:
         """What another owner made meanwhile elsewhere in the zone makes no plan stale."""
