@@ -79,7 +79,7 @@ def publishing(folder: Path) -> Iterator[Documents]:
         server.socket, server_side=True, do_handshake_on_connect=False
     )
     site.origin = f"https://localhost:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     before = os.environ.get("SSL_CERT_FILE")
     os.environ["SSL_CERT_FILE"] = str(certificate)

@@ -87,7 +87,7 @@ def scripted() -> Iterator[Told]:
     told.issuer = f"http://127.0.0.1:{server.server_address[1]}"
     told.answers["/authorize"] = 400, {}
     told.publish()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
         yield told
