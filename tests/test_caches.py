@@ -19,6 +19,7 @@ BOUNDED = {
     "runtime.services.management.authentication.callers._noted": "emptied at 10,000 keys",
     "runtime.services.management.authentication.callers._background": "tasks under way",
     "runtime.services.management.changes.places._taken": "changesets under way",
+    "runtime.services.management.changes.pace._turns": "one for an event loop",
 }
 
 

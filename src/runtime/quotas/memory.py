@@ -78,6 +78,7 @@ MEMORY: tuple[Memory, ...] = (
         "changesets under way, by organization and caller",
         _REQUESTS,
     ),
+    Memory("runtime.services.management.changes.pace._turns", "who of long work goes on next", 1),
     Memory("runtime.services.jobs.runner.Jobs._jobs", "the jobs", "the jobs there are"),
     Memory("runtime.services.jobs.runner.Jobs._poked", "jobs with work", "the jobs there are"),
     Memory("runtime.services.jobs.runner.Jobs._running", "jobs at work", "the jobs there are"),
