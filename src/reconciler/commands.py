@@ -32,7 +32,7 @@ from reconciler.files import FileRefused, Root, check_place, read_named, write_n
 from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
 from reconciler.objections import Objection
-from reconciler.plan import Losses, Plan, Refusal, check_guards, read_plan
+from reconciler.plan import Losses, Plan, Refusal, check_guards, misnamed, read_plan, zones_of
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import PlanUnreadable, State
 from reconciler.report.consequences import consequence_lines
@@ -195,6 +195,10 @@ def _apply_saved(path: Path, options: Options) -> None:
     sources = secret_sources(root, options, connection)
     _stop_saved(plan, guard(plan, options, sources), options)
     with open_api(connection, root, writes=True) as api:
+        strange = [
+            Refusal("untold", each) for each in misnamed(plan, api.snapshot(plan.owner, zones_of(plan)))
+        ]
+        _stop_saved(plan, strange, options)
         if plan.destroying:
             trial = try_plan(api, plan)
             _stop_saved(plan, guard(plan, options, sources, trial.losses), options, trial)

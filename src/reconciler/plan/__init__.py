@@ -5,6 +5,7 @@ from .consequences import Deciding, Widened
 from .guards import Refusal, check_guards
 from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
+from .telling import misnamed, zones_of
 
 __all__ = [
     "Action",
@@ -20,5 +21,7 @@ __all__ = [
     "Widened",
     "build_plan",
     "check_guards",
+    "misnamed",
     "read_plan",
+    "zones_of",
 ]

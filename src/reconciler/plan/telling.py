@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.kinds import Kind, Shape, load_kinds
+from reconciler.kinds import Entity, Kind, Shape, Snapshot, load_kinds
 
 from .comparing import PROTECT, leaves
 from .model import CHANGING, Action, FieldChange, Op, Plan, State
@@ -29,7 +29,7 @@ Operation = Mapping[str, Any]
 def untold(plan: Plan) -> Iterator[str]:
     """What the operations do and the actions do not say, or the other way round; one message each.
 
-    That an id is that of the object named beside it is not known here.
+    That an id is that of the object named beside it, `misnamed` finds out.
     """
     known = {str(op) for op in (Op.CREATE, Op.DELETE)} | _BY_ID.keys()
     for each in plan.operations:
@@ -44,7 +44,7 @@ def untold(plan: Plan) -> Iterator[str]:
     if created != [(action.kind, action.name) for action in making]:
         yield f"the operations create something else than the plan says{_AGAIN}"
         return
-    yield from _Agreement(plan, making).problems()
+    yield from _Agreement(plan).problems()
 
 
 @dataclass
@@ -54,6 +54,7 @@ class _Doing:
     Attributes:
         ops: the operations that are named in it.
         values: dotted path -> the value that is written last.
+        zones: ids of the zones that they are in.
         protect: what is said last about protection.
     """
 
@@ -61,12 +62,14 @@ class _Doing:
     kind: Kind
     ops: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
+    zones: set[str] = field(default_factory=set)
     protect: bool | None = None
 
 
 class _Agreement:
-    def __init__(self, plan: Plan, making: list[Action]) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
         self.by_id = {(action.kind, action.id): action for action in plan.actions if action.id is not None}
         self.names: dict[str, set[str]] = defaultdict(set)
         for action in plan.actions:
@@ -76,8 +79,27 @@ class _Agreement:
         creations = [each for each in plan.operations if each["op"] == "create"]
         self.made = {each["local_id"]: action for each, action in zip(creations, making, strict=True)}
 
+    @classmethod
+    def of(cls, plan: Plan) -> Iterator[tuple[Action, _Doing]]:
+        """The actions of a plan with what the operations do for them; those that delete apart."""
+        found: dict[int, _Doing] = {}
+        for _ in cls(plan)._assigned(found):
+            pass
+        return ((each.action, each) for each in found.values())
+
     def problems(self) -> Iterator[str]:
         doing: dict[int, _Doing] = {}
+        yield from self._assigned(doing)
+        for action in self.plan.actions:
+            if action.op is Op.DELETE:
+                continue
+            if id(action) not in doing:
+                yield f"{action.title}: the plan says {action.op}, and no operation does so{_AGAIN}"
+            else:
+                yield from self._compared(doing[id(action)])
+
+    def _assigned(self, doing: dict[int, _Doing]) -> Iterator[str]:
+        """Assign each operation to the action that tells of it; those without one are told."""
         for each in self.plan.operations:
             if each["op"] == "delete":
                 continue
@@ -89,17 +111,12 @@ class _Agreement:
             kind = load_kinds().by_name[each["kind"]]
             done = doing.setdefault(id(action), _Doing(action, kind))
             done.ops.append(each["op"])
+            if zone_id := (each.get("zone") or {}).get("id"):
+                done.zones.add(zone_id)
             for path, _, value in leaves(kind.wire, each.get("spec") or {}):
                 done.values[path] = value
             if each["op"] in ("create", "update", "adopt"):
                 done.protect = each.get("protect")
-        for action in self.plan.actions:
-            if action.op is Op.DELETE:
-                continue
-            if id(action) not in doing:
-                yield f"{action.title}: the plan says {action.op}, and no operation does so{_AGAIN}"
-            else:
-                yield from self._compared(doing[id(action)])
 
     def _action_of(self, operation: Operation) -> Action | None:
         """The action that tells of an operation, by what it is about and what it is called."""
@@ -121,7 +138,7 @@ class _Agreement:
         """Tell whether an operation is in the zone that its action names, as far as the plan has that one."""
         zone = operation.get("zone") or {}
         if "local_id" in zone:
-            return f"Zone/{action.zone}" in self._labels(zone)
+            return f"Zone/{action.zone}" in self._labels(zone, "")
         return f"Zone/{action.zone}" in self.names.get(zone.get("id", ""), {f"Zone/{action.zone}"})
 
     def _compared(self, doing: _Doing) -> Iterator[str]:
@@ -170,7 +187,7 @@ class _Agreement:
                 and all(self._same(shape, *pair) for pair in zip(value, shown, strict=True))
             )
         if isinstance(value, dict) and isinstance(shown, str):
-            return shown.removesuffix(_NEW) in self._labels(value)
+            return shown.removesuffix(_NEW) in self._labels(value, shown.removesuffix(_NEW))
         if isinstance(value, dict) and isinstance(shown, dict):  # of a map, what goes is null
             return {name: each for name, each in value.items() if each is not None} == shown
         if isinstance(value, str) and isinstance(shown, str) and value != shown:
@@ -179,7 +196,8 @@ class _Agreement:
             return "/" in shown and _ID.fullmatch(value) is not None
         return bool(value == shown)
 
-    def _labels(self, value: Mapping[str, Any]) -> set[str]:
+    def _labels(self, value: Mapping[str, Any], shown: str) -> set[str]:
+        """What may be shown of a pointer; *shown* is what is."""
         if "local_id" in value:
             action = self.made.get(value["local_id"])
             return {f"{action.kind}/{action.name}"} if action is not None else set()
@@ -187,7 +205,9 @@ class _Agreement:
             return {f"{value.get('kind')}/{value['external']}"}
         if "address_of" in value:
             zone, member = value["address_of"], value.get("member")
-            names = self.names.get(zone["id"], set()) if "id" in zone else self._labels(zone)
+            if "id" in zone and zone["id"] not in self.names:
+                return {shown} if shown.startswith(f"{member} of Zone/") else set()
+            names = self.names[zone["id"]] if "id" in zone else self._labels(zone, shown)
             return {f"{member} of {each}" for each in names}
         return set()
 
@@ -199,3 +219,63 @@ def _is_written(path: str, values: Mapping[str, Any]) -> bool:
 
 def _is_secret(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], dict)
+
+
+def zones_of(plan: Plan) -> set[str]:
+    """The ids of the zones that the operations are in."""
+    return {zone_id for each in plan.operations if (zone_id := (each.get("zone") or {}).get("id"))}
+
+
+def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
+    """Ids in the operations that are of something else than the plan says; one message each.
+
+    What is not on the server is left to the server: this plan may have been applied before.
+    """
+    found = {each.id: each for each in snapshot.entities}
+    names = {each.id: _labels_of(each, plan.owner) for each in snapshot.entities}
+    for action in plan.actions:
+        entity = found.get(action.id or "")
+        if entity is None:
+            continue
+        called = (action.name, action.previous_name) if entity.ownership is not None else (action.handle,)
+        own = {f"{action.kind}/{each}" for each in called if each}
+        known = entity.ownership is not None or entity.handle is not None
+        if known and own.isdisjoint(names[entity.id]):
+            yield f"{action.title}: its id is that of {min(names[entity.id])}{_AGAIN}"
+        names[entity.id] |= own
+    agreed = list(_Agreement.of(plan))
+    within = [(action, zone_id) for action, doing in agreed for zone_id in sorted(doing.zones)]
+    within += [(each, found[each.id].zone_id or "") for each in plan.actions if each.id in found]
+    yield from dict.fromkeys(
+        f"{action.title}: it is in another zone, {min(names[zone_id])}{_AGAIN}"
+        for action, zone_id in within
+        if zone_id in found and f"Zone/{action.zone}" not in names[zone_id]
+    )
+    for action, doing in agreed:
+        told = {change.path: change.after for change in action.changes}
+        for path, value in doing.values.items():
+            if doing.kind.leaf(path).ref is None:
+                continue
+            for one, shown in _pairs(value, told.get(path)):
+                if one in found and shown not in names[one]:
+                    said = f"the plan does not say that `{path}` is {min(names[one])}"
+                    yield f"{action.title}: {said}{_AGAIN}"
+
+
+def _labels_of(entity: Entity, owner: str) -> set[str]:
+    """What a plan of an owner calls an object."""
+    record = entity.ownership
+    if record is None:
+        return {f"{entity.kind}/{entity.handle or entity.id}"}
+    whose = "" if record.owner == owner else f" of {record.owner}"
+    labels = {f"{entity.kind}/{record.name}{whose}"}
+    # In whose zone something is, its name says, whoever has it.
+    return labels | {f"{entity.kind}/{record.name}"} if entity.kind == "Zone" else labels
+
+
+def _pairs(value: Any, shown: Any) -> Iterator[tuple[str, Any]]:
+    """Each id in a value, with what is shown of it."""
+    if isinstance(value, str):
+        yield value, shown
+    elif isinstance(value, list) and isinstance(shown, list):
+        yield from ((one, label) for one, label in zip(value, shown, strict=False) if isinstance(one, str))

@@ -161,7 +161,8 @@ def _notes(action: Action) -> Iterator[str]:
     if action.takes_along:
         yield f"takes along {counted(action.takes_along, 'object')} of others"
     if action.op is Op.ADOPT:
-        yield "nobody manages it so far"
+        called = f"`{action.handle}`, " if action.handle not in (None, action.name) else ""
+        yield f"{called}nobody manages it so far"
     if action.deleted:
         yield "drift: deleted on the server, git puts it back"
     if action.secret_ends:

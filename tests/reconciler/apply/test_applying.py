@@ -8,8 +8,81 @@ import pytest
 from tests.reconciler.apply.texts import AGENT, ROLE, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
 
+from reconciler.plan.model import digest_of
+
+HEAD = "---\napiVersion: zonewright/v1\nkind: {}\nmetadata: {{zone: {}, name: {}}}\nspec: {}\n"
+ZONES = ("production", "staging")
+
+
+TWO_ZONES = "---\n".join(ZONE.replace("workforce", zone) for zone in ZONES) + "".join(
+    HEAD.format("Role", zone, name, f"{{description: {name}}}") for zone in ZONES for name in ("low", "high")
+)
+
+
+class Saved:
+    """A saved plan for the zone `staging`, as somebody may have changed it."""
+
+    def __init__(self, file: Path, world: World) -> None:
+        self.file, self.world = file, world
+        self.content = json.loads(file.read_bytes())
+
+    def id(self, zone: str, kind: str, handle: str) -> str:
+        """The id of what is called so in a zone."""
+        zone_id = self.world.find("Zone", zone)["id"]
+        for each in self.world.entities.values():
+            if (each["zone_id"], each["kind"], each["handle"]) == (zone_id, kind, handle):
+                return str(each["id"])
+        raise KeyError(handle)
+
+    def forge(self, how: str) -> None:
+        """Let the operations be about `production`, where the text still speaks of `staging`."""
+        if how in ("updated", "deleted", "adopted"):
+            kind, name = {"updated": ("Role", "low"), "deleted": ("Group", "g")}.get(
+                how, ("Group", "by-hand")
+            )
+            text = json.dumps(self.content)
+            self.content = json.loads(
+                text.replace(self.id("staging", kind, name), self.id("production", kind, name))
+            )
+        for operation in self.content["operations"]:
+            if how == "zone":
+                operation["zone"] = {"id": self.world.find("Zone", "production")["id"]}
+            if how == "reference" and operation["op"] == "create":
+                operation["spec"]["role_id"] = self.id("staging", "Role", "high")
+        del self.content["digest"]
+        self.file.write_text(json.dumps({**self.content, "digest": digest_of(self.content)}))
+
 
 class TestApply:
+    @pytest.mark.threat("37b", "49q")
+    @pytest.mark.parametrize("how", ["", "updated", "deleted", "adopted", "zone", "reference"])
+    def test_a_saved_plan_is_about_what_it_names(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World, how: str
+    ) -> None:
+        """An id that is of something else than the text says is refused, and nothing else is."""
+        groups = [HEAD.format("Group", zone, "g", "{name: G}") for zone in ZONES]
+        config.write("all.yaml", "".join([TWO_ZONES, *groups]))
+        assert zonectl("apply", config, "--yes").exit_code == 0
+        for zone in ZONES:
+            world.add("Group", {"identifier": "by-hand", "name": "B"}, world.find("Zone", zone)["id"])
+        role = HEAD.format("Role", "staging", "low", "{description: low}")
+        texts = [
+            TWO_ZONES.replace(role, role.replace("description: low", "description: lower")),
+            groups[0],
+            HEAD.format("RoleAssignment", "staging", "grant", "{role: low, principal: {user: a@x.example}}"),
+            HEAD.format("Group", "staging", "by-hand", "{name: B, members: [a@x.example]}"),
+        ]
+        config.write("all.yaml", "".join(texts))
+        assert zonectl("plan", config, "--out", tmp_path / "plan.json").exit_code == 2
+        saved = Saved(tmp_path / "plan.json", world)
+        assert {each["op"] for each in saved.content["operations"]} == {"update", "create", "adopt", "delete"}
+        saved.forge(how)
+        before = world.revision
+
+        done = zonectl("apply", saved.file, "--root", config)
+
+        assert (done.exit_code, world.revision) == ((5, before) if how else (0, before + 1)), done
+
     def test_a_saved_plan_is_applied_as_it_is(
         self, config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World
     ) -> None:
