@@ -28,6 +28,7 @@ from runtime.storage.sql import ledger, tombstones
 from runtime.storage.sql.ownership import Record
 from runtime.storage.sql.tombstones import Tombstone
 
+_TOGETHER = 1_000  # audit records that are written with one statement
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
 
 
@@ -70,7 +71,8 @@ class Unit:
     keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
     head: ledger.Head | None = None
     _advanced: bool = False
-    _records: list[dict[str, Any]] = field(default_factory=list)
+    _records: list[dict[str, Any]] = field(default_factory=list)  # those that are not written yet
+    _audit_begin: int = 0
     _tombstones: list[Tombstone] = field(default_factory=list)
     _touched: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
@@ -86,7 +88,13 @@ class Unit:
     @property
     def records(self) -> int:
         """How many audit records this unit has come to."""
-        return len(self._records)
+        written = self.head.audit_sequence - self._audit_begin if self.head is not None else 0
+        return written + len(self._records)
+
+    @property
+    def audit_range(self) -> tuple[int, int] | None:
+        """The sequence numbers of its first and its last audit record; None of a unit without any."""
+        return (self._audit_begin + 1, self._audit_begin + self.records) if self.records else None
 
     async def revision(self) -> int:
         """The revision that this unit writes: the same however often it is asked.
@@ -110,6 +118,8 @@ class Unit:
         """
         is_first = self.head is None
         self.head = await ledger.advance(self.conn, self.organization_id, by=by)
+        if is_first:
+            self._audit_begin = self.head.audit_sequence
         if is_first and not self.dry_run:
             await self.caller.require_unchanged(self.conn)
 
@@ -140,7 +150,7 @@ class Unit:
         await self.revision()
         if self.dry_run:
             return  # nobody will read it
-        self._append(action, kind, entity_id, zone_id, before, after)
+        await self._append(action, kind, entity_id, zone_id, before, after)
         if zone_id is not None:
             self._touched.add(zone_id)
 
@@ -149,9 +159,9 @@ class Unit:
     ) -> None:
         """Record that something was shown: nothing has changed, so no revision and no cache goes by."""
         await self.hold()
-        self._append(action, kind, entity_id, zone_id, None, told)
+        await self._append(action, kind, entity_id, zone_id, None, told)
 
-    def _append(
+    async def _append(
         self,
         action: str,
         kind: str,
@@ -176,6 +186,13 @@ class Unit:
                 "after": after,
             }
         )
+        if len(self._records) == _TOGETHER:
+            await self._write_records()
+
+    async def _write_records(self) -> None:
+        head = cast(ledger.Head, self.head)
+        records, self._records = chained(head, self._records), []
+        self.head = await ledger.append(self.conn, self.organization_id, head, records)
 
     async def bury(self, gone: Iterable[Record]) -> None:
         """Let the owners of what is gone hear of it: these are its ownership records.
@@ -229,9 +246,7 @@ class Unit:
         """Write the audit records and the epochs: the last thing before the commit."""
         if self.head is None:
             return
-        self.head = await ledger.append(
-            self.conn, self.organization_id, self.head, chained(self.head, self._records)
-        )
+        await self._write_records()
         await tombstones.add(self.conn, self.organization_id, self._tombstones)
         touched = set() if self.keeps_zones else self._touched - self._gone
         bumped = await ledger.bump_zone_epochs(self.conn, touched)

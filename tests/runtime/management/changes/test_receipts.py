@@ -1,6 +1,7 @@
 """What is kept of a changeset: the answer for whoever sends it again, and its receipt."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from tests.support.applying import OWNER, Git, app
 from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, NotFound
+from runtime.services.management import unit
 from runtime.services.management.changes import receipts
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit import record_hash
@@ -56,12 +58,19 @@ async def test_receipt(git: Git, zone: str) -> None:
     assert receipt.audit.model_dump() == answer["audit"]
 
 
-async def test_audit_records_belong_to_the_changeset(git: Git, zone: str) -> None:
-    """One record an operation, in a chain that can be checked."""
-    answer = await git.apply(app("a", zone), app("b", zone))
+@pytest.mark.parametrize("together", [1, 2, 1000])
+async def test_audit_records_belong_to_the_changeset(
+    git: Git, zone: str, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """One record an operation, in a chain that can be checked, however many are written at once."""
+    monkeypatch.setattr(unit, "_TOGETHER", together)
+    answer = await git.apply(*(app(name, zone) for name in "abc"))
     async with git.company.parts.database.reading() as conn:
         records = await ledger.audit_range(conn, git.company.organization_id, **answer["audit"])
-    assert [record["action"] for record in records] == ["applications.create"] * 2
+    assert [record["action"] for record in records] == ["applications.create"] * 3
+    assert [record["entity_id"] for record in records] == [git.id("Application", name) for name in "abc"]
+    for before, after in pairwise(records):
+        assert (after["previous_hash"], after["sequence"]) == (before["hash"], before["sequence"] + 1)
     assert {record["changeset_id"] for record in records} == {answer["id"]}
     for record in records:
         assert record_hash({k: v for k, v in record.items() if k != "hash"}) == record["hash"]

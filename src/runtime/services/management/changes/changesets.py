@@ -359,8 +359,8 @@ async def _answer(unit: Unit, changeset: Changeset, results: list[Target]) -> Ch
     pace, head = Pace(), unit.head
     revision = head.revision if head else changeset.base_revision
     audit = None
-    if head is not None and unit.records and not unit.dry_run:
-        audit = AuditRange(first=head.audit_sequence + 1, last=head.audit_sequence + unit.records)
+    if (sequences := unit.audit_range) is not None and not unit.dry_run:
+        audit = AuditRange(first=sequences[0], last=sequences[1])
     operations = []
     for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True)):
         operations.append(
