@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -92,7 +92,16 @@ class Server:
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
         """Run a `zoned` command to its end and give what it printed. Raises Unexpected."""
-        done = subprocess.run(
+        done = self.execute(arguments, stdin)
+        if done.returncode != 0:
+            raise Unexpected(
+                f"zoned {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+            )
+        return done.stdout
+
+    def execute(self, arguments: Sequence[str], stdin: str | None) -> "subprocess.CompletedProcess[str]":
+        """A `zoned` command as a process that has come to its end."""
+        return subprocess.run(
             [*command("zoned"), *arguments],
             env=self.environment,
             input=stdin,
@@ -101,11 +110,6 @@ class Server:
             timeout=120,
             check=False,
         )
-        if done.returncode != 0:
-            raise Unexpected(
-                f"zoned {' '.join(arguments)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-            )
-        return done.stdout
 
     def init(self) -> dict[str, Any]:
         """Create storage, keys, the first organization and its API key."""

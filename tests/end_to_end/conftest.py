@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from acme import Server
+from tests.end_to_end.operated import Server
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from acme import Application, Server, Unexpected, command, written_secret
+from acme import Application, Unexpected, command, written_secret
+from tests.end_to_end.operated import Server
 from tests.support.postgres import PostgresServer
 
 CONFIG = {

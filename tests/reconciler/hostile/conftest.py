@@ -1,7 +1,6 @@
 """What a stranger proposes in a repository, and `zonectl` as a process with a key in its environment."""
 
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer
+from tests.support.prepared import prepared
 
 from reconciler.commands import WATCHING
 
@@ -94,16 +94,12 @@ class Repository:
         self, *arguments: object, seconds: float = 60, **settings: str
     ) -> "subprocess.CompletedProcess[str]":
         """Run one command in the repository, to its end, within bounds of time and memory."""
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.path,
-            env=self.environment(**settings),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            preexec_fn=_bound_memory,
+        return prepared("zonectl").run(
+            [str(each) for each in arguments],
+            environment=self.environment(**settings),
+            directory=self.path,
+            seconds=seconds,
+            memory_bytes=MEMORY_BYTES,
         )
 
     def watch(self, *arguments: object, **settings: str) -> tuple[int, str]:
@@ -133,10 +129,6 @@ class Repository:
 def heed_interrupts() -> None:
     """Undo what a shell does to what it starts in the background, and that passes on to its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _bound_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 @pytest.fixture

@@ -1,0 +1,151 @@
+"""`zoned` and `zonectl` as processes that need no start: each is a fork of one that has imported everything.
+
+What a fork runs is the command itself, with an environment, a directory, a umask, limits and files of its
+own, and it ends as the interpreter ends. Only the start of Python and the imports are those of the process
+before it. Tests about these, and services that stay, start the program.
+"""
+
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+_MAX_REQUEST = 1 << 20
+
+
+class Prepared:
+    """A program that is ready to run.
+
+    Args:
+        program: `zoned` or `zonectl`.
+    """
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            arguments = [sys.executable, str(Path(__file__)), program, str(its.fileno())]
+            environment = {"PATH": os.environ["PATH"]}
+            self._process = subprocess.Popen(
+                arguments, env=environment, cwd="/", pass_fds=[its.fileno()], stdin=subprocess.DEVNULL
+            )
+        self._socket = ours
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path | None = None,
+        stdin: str | None = None,
+        seconds: float = 120,
+        memory_bytes: int | None = None,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end. Raises TimeoutError when that takes longer, and ends it."""
+        umask = os.umask(0)
+        os.umask(umask)
+        request = {
+            "arguments": [str(Path(sys.executable).parent / self._program), *arguments],
+            "environment": dict(environment),
+            "directory": str(directory or Path.cwd()),
+            "umask": umask,
+            "memory_bytes": memory_bytes,
+        }
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write((stdin or "").encode())
+            given.seek(0)
+            files = [each.fileno() for each in (given, out, err)]
+            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+            code = self._end_of(int(self._socket.recv(64)), seconds)
+            return subprocess.CompletedProcess(list(arguments), code, _read(out), _read(err))
+
+    def _end_of(self, pid: int, seconds: float) -> int:
+        self._socket.settimeout(seconds)
+        try:
+            return int(self._socket.recv(64))
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            self._socket.settimeout(None)
+            self._socket.recv(64)
+            raise
+        finally:
+            self._socket.settimeout(None)
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+@cache
+def prepared(program: str) -> Prepared:
+    """The program of this name, of this process."""
+    return Prepared(program)
+
+
+def _serve(program: str, bound: socket.socket) -> list[str] | None:
+    """Fork for every request; in the fork, the arguments that it is to be run with. None at the end."""
+    while True:
+        message, files, _, _ = socket.recv_fds(bound, _MAX_REQUEST, 3)
+        if not message:
+            return None
+        pid = os.fork()
+        if pid == 0:
+            bound.close()
+            return _become(json.loads(message), files)
+        for each in files:
+            os.close(each)
+        bound.send(str(pid).encode())
+        bound.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+
+
+def _become(request: dict, files: Sequence[int]) -> list[str]:
+    """Take on what the request says of the process."""
+    for number, each in enumerate(files):
+        os.dup2(each, number)
+        os.close(each)
+    os.chdir(request["directory"])
+    os.umask(request["umask"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    if request["memory_bytes"]:
+        resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"],) * 2)
+    # As Python opens them in a locale that says nothing.
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    arguments: list[str] = request["arguments"]
+    return arguments
+
+
+def _main(program: str, descriptor: int) -> None:
+    if program == "zonectl":
+        import reconciler.apply
+        import reconciler.commands
+        import reconciler.report.diagnostics  # noqa: F401 - what most commands import
+        from reconciler.cli import main
+    else:
+        from runtime.cli import main
+    gc.freeze()
+    arguments = _serve(program, socket.socket(fileno=descriptor))
+    if arguments is not None:
+        sys.argv = arguments
+        main()
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)
+    _main(sys.argv[1], int(sys.argv[2]))
