@@ -1,6 +1,7 @@
 """Configurations for property tests: of one zone `w`, over all kinds, such as the server takes them."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ NAMES = ["a", "b", "c", "d"]
 TEXTS = st.text("xyz ", min_size=1, max_size=6).map(lambda text: text.strip() or "x")
 EMAILS = st.lists(st.sampled_from(["a@x.example", "B@x.example", "c@x.example"]), unique=True, max_size=3)
 URIS = st.lists(st.sampled_from(["https://a.example/cb", "https://b.example/cb"]), unique=True, max_size=2)
+RENAMED = ("Provider", "Application", "Resource", "Role", "Group", "Policy")
 POLICIES = ["permit (principal, action, resource);\n", "forbid (principal, action, resource);\n"]
 
 
@@ -84,9 +86,19 @@ def configurations(draw: st.DrawFn) -> list[Manifest]:
     found += _credentials(draw, applications, providers)
     found += _assignments(draw, roles, groups, applications)
     found += _policies(draw)
+    found = [_renamed(draw, each) for each in found]
     for name in draw(st.sets(st.sampled_from(NAMES), max_size=2)):
         found.append(manifest("ServiceAccount", name, **draw(optional(description=TEXTS))))
     return found
+
+
+def _renamed(draw: st.DrawFn, each: Manifest) -> Manifest:
+    """A manifest that may say what it was called before: also what others are called, or once were."""
+    if each.kind.name not in RENAMED or draw(st.integers(0, 3)) != 0:
+        return each
+    others = [name for name in NAMES if name != each.name]
+    names = draw(st.lists(st.sampled_from(others), unique=True, max_size=2))
+    return replace(each, lifecycle={**each.lifecycle, "previous_names": names}) if names else each
 
 
 def _applications(
@@ -147,12 +159,12 @@ def _credentials(
 def _assignments(
     draw: st.DrawFn, roles: Collection[str], groups: Collection[str], applications: Collection[str]
 ) -> list[Manifest]:
+    people = ["a@x.example", "C@x.example"]  # who need not be there: the assignment waits for them
     given: list[Any] = [{"external": "zone_viewer", "owner_type": "platform"}, *sorted(roles)]
     holders = [{"group": name} for name in sorted(groups)] + [
         {"application": name} for name in sorted(applications)
     ]
-    if not holders:
-        return []
+    holders += [{"user": address} for address in people]
     pairs = st.tuples(st.sampled_from(range(len(given))), st.sampled_from(range(len(holders))))
     chosen = draw(st.lists(pairs, unique=True, max_size=2))
     return [

@@ -99,15 +99,43 @@ WHOLE: dict[str, dict[str, Any]] = {
     "Group": {"name": "Another", "identifier": "others", "members": ["a@x.example", "b@x.example"]},
     "Policy": {"name": "base", "cedar": "permit (principal, action, resource);", "description": "All"},
     "PolicySet": {"name": "main", "policies": ["all"], "active": False},
+    "RoleAssignment": {"role": "auditor", "principal": {"group": "staff"}},
+    "ApplicationCredential": {
+        "application": "agent",
+        "type": "token",
+        "provider": "corp",
+        "subject": "deploys",
+    },
+    "ApplicationCredential, public": {"application": "agent", "type": "public", "identifier": "agent-web"},
+    "ApplicationCredential, of a key": {
+        "application": "agent",
+        "type": "public-key",
+        "identifier": "agent-signs",
+        "jwks_uri": "https://agent.example/jwks",
+    },
 }
 # An identifier that is left out is the manifest's name, which is no address.
 ADDRESSED = {"name", "identifier"}
-NEEDED = {"Provider": ADDRESSED, "Resource": ADDRESSED, "Policy": {"cedar"}, "PolicySet": {"policies"}}
+NEEDED = {
+    "Provider": ADDRESSED,
+    "Resource": ADDRESSED,
+    "Policy": {"cedar"},
+    "PolicySet": {"policies"},
+    "RoleAssignment": {"role", "principal.group"},
+    "ApplicationCredential": {"application", "type", "provider", "subject"},
+    "ApplicationCredential, public": {"application", "type"},
+    "ApplicationCredential, of a key": {"application", "type", "jwks_uri"},
+}
 
 
 def needed(kind: str) -> set[str]:
     """The members that a manifest of a kind cannot do without."""
     return NEEDED.get(kind, {"name"} if kind not in ("ServiceAccount", "Role") else set())
+
+
+def name_of(kind: str) -> str:
+    """The kind's name, without which sort of it is meant."""
+    return kind.partition(",")[0]
 
 
 def around(kind: str, spec: dict[str, Any]) -> list[Manifest]:
@@ -117,15 +145,17 @@ def around(kind: str, spec: dict[str, Any]) -> list[Manifest]:
         manifest("Application", "agent", name="Agent"),
         manifest("Resource", "payroll", name="Payroll"),
         manifest("Policy", "all", cedar="permit (principal, action, resource);"),
+        manifest("Role", "auditor"),
+        manifest("Group", "staff", name="Staff"),
     ]
     if kind == "Zone":
         return [manifest("Zone", "workforce", **spec), *company]
-    return [zone(), *company, manifest(kind, "it", **spec)]
+    return [zone(), *company, manifest(name_of(kind), "it", **spec)]
 
 
 def flat(kinds: Kinds, kind: str) -> dict[str, Any]:
     """What the whole manifest says, leaf by leaf."""
-    return {path: value for path, _, value in leaves(kinds.by_name[kind].spec, WHOLE[kind])}
+    return {path: value for path, _, value in leaves(kinds.by_name[name_of(kind)].spec, WHOLE[kind])}
 
 
 def ends_as_if_new(real: RealWorld, kinds: Kinds, kind: str, said: dict[str, Any]) -> None:
