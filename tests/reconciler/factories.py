@@ -49,10 +49,15 @@ def zone(name: str = "workforce", **spec: Any) -> Manifest:
 
 
 def plan_for(
-    world: AnyWorld, manifests: Sequence[Manifest], owner: str = OWNER, kinds: Kinds | None = None
+    world: AnyWorld,
+    manifests: Sequence[Manifest],
+    owner: str = OWNER,
+    kinds: Kinds | None = None,
+    zones: Mapping[str, str | None] | None = None,
 ) -> Plan:
-    """The plan for a world."""
-    return build_plan(manifests, world.snapshot(), kinds or world.kinds, owner=owner, tool_version="test")
+    """The plan for a world. *zones*: those of other owners, as the settings name them."""
+    known = kinds or world.kinds
+    return build_plan(manifests, world.snapshot(), known, owner=owner, tool_version="test", zones=zones)
 
 
 def carry_out(world: AnyWorld, plan: Plan) -> None:
@@ -64,9 +69,14 @@ def carry_out(world: AnyWorld, plan: Plan) -> None:
     world.changeset(changeset(plan, operations))
 
 
-def settle(world: AnyWorld, manifests: Sequence[Manifest], owner: str = OWNER) -> Plan:
+def settle(
+    world: AnyWorld,
+    manifests: Sequence[Manifest],
+    owner: str = OWNER,
+    zones: Mapping[str, str | None] | None = None,
+) -> Plan:
     """Plan and apply; gives the plan."""
-    plan = plan_for(world, manifests, owner)
+    plan = plan_for(world, manifests, owner, zones=zones)
     if not plan.empty:
         carry_out(world, plan)
     return plan

@@ -1,6 +1,6 @@
 """Two owners, and a server that dies at any statement: each gets what its git says, whole or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 from sqlalchemy.exc import PendingRollbackError
 from tests.reconciler.configurations import configurations
-from tests.reconciler.factories import carry_out, plan_for, settle
+from tests.reconciler.factories import carry_out, plan_for, settle, zone
 from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
@@ -79,9 +79,16 @@ def of(owner: str, world: RealWorld) -> dict[str, Any]:
     }
 
 
-def apply_or_die(world: RealWorld, owner: str, manifests: list[Manifest], at: int | None) -> bool:
+def apply_or_die(
+    world: RealWorld,
+    owner: str,
+    manifests: list[Manifest],
+    at: int | None,
+    zones: Mapping[str, str | None] | None = None,
+) -> bool:
     """Apply what git says; tell whether the server died meanwhile."""
-    plan = plan_for(world, manifests, owner)
+    plan = plan_for(world, manifests, owner, zones=zones)
+    assert not plan.refused, plan.refused
     assert not plan.count(State.CONFLICT), str(plan.as_json()["actions"])
     if plan.empty:
         return False
@@ -120,3 +127,86 @@ def test_owners_and_crashes(real_on_sqlite: RealWorld, kinds: Kinds, steps: list
         alone = real_on_sqlite.another(tries=False)
         settle(alone, manifests, owner)
         assert of(owner, world) == of(owner, alone)
+
+
+# --- in one zone
+
+HOST, GUEST = sorted(OWNERS)
+THEIRS: Mapping[str, Mapping[str, str | None]] = {HOST: {}, GUEST: {"w": HOST}}
+
+
+def as_guest(manifests: list[Manifest]) -> list[Manifest]:
+    """A configuration as a guest's in the zone `w`: with names of its own, and without what decides there."""
+    found = []
+    for each in manifests:
+        if not each.kind.zoned:
+            continue
+        spec = dict(each.spec)
+        for path, _ in each.kind.references:
+            spec = _at(spec, path, _prefixed)
+        handle = each.kind.handle_of(spec)
+        if handle is not None and isinstance(spec.get(handle), str):
+            address, scheme, rest = spec[handle].rpartition("://")
+            spec[handle] = f"{address}{scheme}two-{rest}"
+        if each.kind.sole:
+            spec["active"] = False
+        lifecycle = dict(each.lifecycle)
+        if "previous_names" in lifecycle:
+            lifecycle["previous_names"] = [f"two-{name}" for name in lifecycle["previous_names"]]
+        found.append(replace(each, name=f"two-{each.name}", spec=spec, lifecycle=lifecycle))
+    return found
+
+
+def _at(spec: dict[str, Any], path: tuple[str, ...], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A spec with another value at a path, if there is one."""
+    name, *rest = path
+    if name not in spec:
+        return spec
+    return {**spec, name: _at(spec[name], tuple(rest), change) if rest else change(spec[name])}
+
+
+def _prefixed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_prefixed(each) for each in value]
+    return f"two-{value}" if isinstance(value, str) else value
+
+
+def owned(world: RealWorld) -> dict[str, dict[str, Any]]:
+    """What each owner has, and what is like that."""
+    found: dict[str, dict[str, Any]] = {owner: {} for owner in OWNERS}
+    for place, each in told(world.snapshot(), world.kinds).items():
+        if record := each.get("ownership"):
+            found[record["owner"]][place] = each
+    return found
+
+
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+@given(steps=STEPS)
+def test_owners_and_crashes_in_one_zone(real_on_sqlite: RealWorld, steps: list[Step]) -> None:
+    """A guest in the zone of another one: neither touches what the other has."""
+    world, last = real_on_sqlite.another(tries=False), {HOST: [zone("w")]}
+    settle(world, last[HOST], HOST)
+    for owner, drawn, at in steps:
+        manifests = drawn if owner == HOST else as_guest(drawn)
+        if not manifests:
+            continue
+        (other,) = OWNERS.keys() - {owner}
+        before = owned(world)
+        died = apply_or_die(world, owner, manifests, at, THEIRS[owner])
+
+        assert owned(world)[other] == before[other]
+        if died:
+            assert owned(world)[owner] == before[owner]
+        else:
+            last[owner] = manifests
+            assert plan_for(world, manifests, owner, zones=THEIRS[owner]).empty
+    alone = real_on_sqlite.another(tries=False)
+    for owner, manifests in sorted(last.items()):
+        settle(alone, manifests, owner, THEIRS[owner])
+        settle(world, manifests, owner, THEIRS[owner])
+    assert owned(world) == owned(alone)
