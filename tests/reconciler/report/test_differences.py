@@ -11,6 +11,7 @@ from tests.reconciler.plan.test_algebra import configurations
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan.model import Op
+from reconciler.plan.telling import untold
 from reconciler.report.differences import as_text, difference_lines
 from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
@@ -155,10 +156,11 @@ def test_each_side_of_a_difference_can_be_read(before: Any, after: Any, *, order
 @settings(max_examples=60, deadline=None)
 @given(before=configurations(), after=configurations())
 def test_each_changed_leaf_of_a_plan_is_in_its_text(before: list[Manifest], after: list[Manifest]) -> None:
-    """The old and the new value of every member of every action, whatever happens to it."""
+    """The old and the new value of every member of every action; and all that is sent is in an action."""
     world = World(load_kinds())
     settle(world, before)
     plan = plan_for(world, after)
+    assert not list(untold(plan))
     text = [click.unstyle(rendered(line)) for line in plan_lines(plan)]
 
     for action in plan.actions:
