@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from reconciler.cedar import Words, read_policies
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Kinds, Shape, Snapshot
 from runtime.domain.policy.defaults import all_defaults
@@ -333,6 +334,10 @@ class _Run:
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
         self.before = dict(world.entities)
         self.deciding: dict[str, str] = {}  # zone -> the policy set that is to decide
+        self.policies: dict[str, int] = {}  # policy that was written -> the operation
+        self.called = {
+            key: (each["zone_id"], each["kind"], each["handle"]) for key, each in self.before.items()
+        }
 
     def run(self) -> list[dict[str, Any]]:
         self.require_base()
@@ -347,8 +352,44 @@ class _Run:
         self.check_handles()
         for zone_id in {each["zone_id"] for each in self.world.entities.values() if each["zone_id"]}:
             self.world.let_decide(zone_id, self.deciding.get(zone_id))
+        self.check_named()
         self.acknowledge()
         return results
+
+    def check_named(self) -> None:
+        """What policies name has to be there: those that are written now, and those that decide."""
+        entities = self.world.entities
+        there = {(each["zone_id"], each["kind"], each["handle"]) for each in entities.values()}
+        for policy_id, index in self.policies.items():
+            for name, place in self.named(entities[policy_id]) if policy_id in entities else ():
+                if name not in there:
+                    message = f"{place}: the zone has no {name[1]} `{name[2]}`"
+                    raise Refused(400, "validation_error", message, f"operations[{index}].spec.cedar")
+        lost = {each: key for key, each in self.called.items() if each not in there}
+        sets = [each for each in entities.values() if each["kind"] == "PolicySet" and each["spec"]["active"]]
+        for policy_id in {one for each in sets for one in each["spec"].get("policies", ())}:
+            for name, place in self.named(entities[policy_id]) if policy_id not in self.policies else ():
+                if name in lost:
+                    message = f"policy `{entities[policy_id]['handle']}` is in force and names it ({place})"
+                    raise Refused(400, "validation_error", message, self.place_of(lost[name]))
+
+    def named(self, policy: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, str], str]]:
+        """What a policy names and does not call absent, with the place in its text."""
+        text, kind = policy["spec"].get("cedar") or "", self.world.kinds.by_name["Policy"]
+        for each in read_policies(text, Words.read(kind.cedar["cedar"])).mentions:
+            if str(each.name) not in policy["spec"].get("absent_names", ()):
+                before = text[: each.begin]
+                column = each.begin - before.rfind("\n")
+                place = f"line {before.count(chr(10)) + 1}, column {column}"
+                yield (policy["zone_id"], each.name.type, each.name.id), place
+
+    def place_of(self, entity_id: str) -> str:
+        """The operation that has taken an entity's name away, and the member."""
+        for index, operation in enumerate(self.body["operations"]):
+            if operation.get("id") == entity_id:
+                member = self.world.kinds.by_name[operation["kind"]].handle
+                return f"operations[{index}]" + ("" if operation["op"] == "delete" else f".spec.{member}")
+        raise KeyError(entity_id)
 
     def check_handles(self) -> None:
         """Handles are unique when a changeset ends."""
@@ -477,6 +518,8 @@ class _Run:
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
         entity["spec"] = in_lower_case(kind.wire, self.world.merged(entity, resolved))
         self.world.finish(entity)
+        if entity["kind"] == "Policy":
+            self.policies[entity["id"]] = self.index
         if entity["kind"] == "PolicySet" and entity["spec"]["active"] and "active" in resolved:
             self.deciding[entity["zone_id"]] = entity["id"]
         if entity["handle"] is not None and kind.handle in kind.wire.members:
