@@ -208,9 +208,15 @@ class Git:
         }
 
     async def rows(self, table: str) -> list[dict[str, Any]]:
-        """Everything in a table."""
+        """Everything of the organization in a table."""
+        kept, zones = METADATA.tables[table], METADATA.tables["zones"]
+        own = zones.c.organization_id == self.company.organization_id
+        if "organization_id" in kept.c:
+            query = select(kept).where(kept.c.organization_id == self.company.organization_id)
+        else:
+            query = select(kept).where(kept.c.zone_id.in_(select(zones.c.id).where(own)))
         async with self.company.parts.database.reading() as conn:
-            rows = await conn.execute(select(METADATA.tables[table]))
+            rows = await conn.execute(query)
             return [dict(row) for row in rows.mappings()]
 
     async def bound_version(self, zone_id: str) -> dict[str, Any]:

@@ -1,11 +1,16 @@
 """A configuration of a new company; tests that need another one bring their own."""
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.support.applying import Git, create
 from tests.support.factories import found_company, opened_parts
+from tests.support.postgres import PostgresServer
+
+from runtime.services.parts import Parts
 
 
 @pytest.fixture
@@ -15,6 +20,38 @@ async def git(database_url: str, tmp_path: Path) -> AsyncIterator[Git]:
         tmp_path / "data", database_url=database_url, public_url="https://zones.test"
     ) as parts:
         yield Git(await found_company(parts, "Example"))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def storage(request: pytest.FixtureRequest) -> str | PostgresServer:
+    """What a database is copied from, of each kind in turn: a file, or a server's template."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("_sqlite_template"))
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server
+
+
+@pytest.fixture(scope="module")
+async def shared_parts(
+    storage: str | PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Parts]:
+    """Parts over a new database, for a module whose tests look at their own company alone."""
+    folder = tmp_path_factory.mktemp("changes")
+    if isinstance(storage, PostgresServer):
+        url = await storage.migrated()
+    else:
+        await asyncio.to_thread(shutil.copy, storage, folder / "zonewright.db")
+        url = f"sqlite+aiosqlite:///{folder / 'zonewright.db'}"
+    async with opened_parts(folder, database_url=url, public_url="https://zones.test") as parts:
+        yield parts
+    if isinstance(storage, PostgresServer):
+        await storage.drop(url)
+
+
+@pytest.fixture
+async def git_of_many(shared_parts: Parts) -> Git:
+    """A configuration for a new company, beside those of the module's other tests: `git` of such a module."""
+    return Git(await found_company(shared_parts, "Example"))
 
 
 @pytest.fixture

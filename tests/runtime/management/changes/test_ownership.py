@@ -1,12 +1,9 @@
 """Who owns what: nothing of another configuration is changed or deleted, and handing over takes two sides."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.applying import OWNER, Git, adopt, create, on, update
-from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.errors import Conflict, Forbidden, ManagementError
 from runtime.domain.kinds import APPLICATION, GROUP
@@ -14,15 +11,12 @@ from runtime.services.management.changes.ownership import applied_values
 
 
 @pytest.fixture
-async def git(database_url: str, tmp_path: Path) -> AsyncIterator[Git]:
+async def git(git_of_many: Git) -> Git:
     """A configuration with a zone of its own, and an application in it."""
-    async with opened_parts(tmp_path / "data", database_url=database_url) as parts:
-        git = Git(await found_company(parts, "Example"))
-        await git.apply(create("Zone", "acme", name="Acme"))
-        await git.apply(
-            create("Application", "agent", git.id("Zone", "acme"), name="Agent", identifier="agent")
-        )
-        yield git
+    git = git_of_many
+    await git.apply(create("Zone", "acme", name="Acme"))
+    await git.apply(create("Application", "agent", git.id("Zone", "acme"), name="Agent", identifier="agent"))
+    return git
 
 
 def zone_of(git: Git) -> str:
