@@ -122,17 +122,24 @@ class WidenedDocument(TypedDict):
 
 
 class DecidingDocument(TypedDict):
-    """Another policy set decides in a zone than before; `after` is null where none does.
+    """Another policy set decides in a zone than before, or the same one forbids less.
 
-    `forbids` are policies with a `forbid` that decide no longer. `first` describes the policies that the zone
-    began with, where these decide again.
+    `after` is null where none decides. `forbids` are policies with a `forbid` that decide no longer, and
+    `forbids_less` those that have fewer than before. `first` describes the policies that the zone began with,
+    where these decide again, `first_ended` where they no longer do. `drift`: git's set decided before
+    somebody let another one decide on the server, or deleted it; `forbids_again` are policies with a `forbid`
+    that are not in force because of that.
     """
 
     zone: str
     before: str
     after: str | None
     forbids: NotRequired[Sequence[str]]
+    forbids_less: NotRequired[Sequence[str]]
     first: NotRequired[Sequence[str]]
+    first_ended: NotRequired[Sequence[str]]
+    drift: NotRequired[bool]
+    forbids_again: NotRequired[Sequence[str]]
 
 
 class GuardDocument(TypedDict):
@@ -216,12 +223,15 @@ class DriftDocument(TypedDict):
 
     `similar_owner`, as in a plan: the owner of the run manages nothing, and this one may be meant.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
+    `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
+    set that decides now.
     """
 
     format: Literal["zonewright/drift/v1"]
     drift: Sequence[ActionDocument]
     deleted: Sequence[ActionDocument]
     attached: Sequence[UnmanagedDocument]
+    deciding: NotRequired[Sequence[DecidingDocument]]
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     similar_owner: NotRequired[SimilarOwnerDocument]

@@ -60,7 +60,7 @@ class Reading:
     mentions: tuple[Mention, ...]
     problems: tuple[CedarProblem, ...]
     readable: bool = True
-    effects: frozenset[str] = frozenset()  # `permit`, `forbid`, or both
+    effects: tuple[str, ...] = ()  # `permit` or `forbid`, of each policy in turn
 
 
 class _Unreadable(Exception):
@@ -81,7 +81,7 @@ def read_policies(text: str, words: Words) -> Reading:
     if reader.broken:
         return Reading((), tuple(reader.broken), readable=False)
     problems = tuple(sorted(set(reader.problems)))
-    return Reading(tuple(reader.mentions), problems, effects=frozenset(reader.effects))
+    return Reading(tuple(reader.mentions), problems, effects=tuple(reader.effects))
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Reader:
     mentions: list[Mention] = field(default_factory=list)
     problems: list[CedarProblem] = field(default_factory=list)
     broken: list[CedarProblem] = field(default_factory=list)
-    effects: set[str] = field(default_factory=set)
+    effects: list[str] = field(default_factory=list)
     effect: str = ""
     sense: int = 1  # of what is being read, as mentions have it
 
@@ -166,7 +166,7 @@ class _Reader:
                 self.string("the annotation's value")
                 self.expect(")")
         self.effect, self.sense = self.expect("permit", "forbid").text, 1
-        self.effects.add(self.effect)
+        self.effects.append(self.effect)
         self.expect("(")
         for position, variable in enumerate(("principal", "action", "resource")):
             if position:

@@ -8,9 +8,9 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
 from .comparing import PROTECT, compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
-from .foreseeing import POLICY, TEXT, Foresight
+from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
 from .matching import Match, Matcher
-from .model import CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
+from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
 from .neighbours import Unresolved
 from .operations import Operations, unlink
 from .similar_owners import find_similar_owner
@@ -409,10 +409,7 @@ class _Builder:
     def foresight(self) -> Foresight:
         """What is known to work out what follows from the operations."""
         written = {
-            match.found.id if match.found is not None else match.local_id: (
-                str(text),
-                match.manifest.files.get(TEXT),
-            )
+            _key(match): (str(text), match.manifest.files.get(TEXT))
             for match in self.matches
             if match.manifest.kind.name == POLICY and (text := match.wanted.get(TEXT))
         }
@@ -422,8 +419,22 @@ class _Builder:
             self._zone_called,
             {each.local_id: each.found.id for each in self.matches if each.replaced and each.found},
             written,
+            frozenset(self._out_of_force()),
             lambda key: self._new_label(key) if key in self._by_local_id else self.shown(key),
         )
+
+    def _out_of_force(self) -> Iterator[str]:
+        """Policy sets that decided as git says, until somebody deleted them or let others decide."""
+        changed = {
+            each.id
+            for each in self.actions
+            if each.kind == POLICY_SET
+            for change in each.changes
+            if change.path == ACTIVE and change.after is True and change.state in BY_OTHERS
+        }
+        for match in self.matches:
+            if match.manifest.kind.name == POLICY_SET and (match.deleted or _key(match) in changed):
+                yield _key(match)
 
     def unmanaged(self) -> tuple[Unmanaged, ...]:
         """What is in the zones of these manifests, whoever has the zones, and in no configuration.
@@ -483,6 +494,11 @@ class _Builder:
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
+
+
+def _key(match: Match) -> str:
+    """The id of what a manifest describes; of what is yet to be made, the changeset's name."""
+    return match.found.id if match.found is not None else match.local_id
 
 
 def _with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:

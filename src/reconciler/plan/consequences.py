@@ -84,29 +84,45 @@ class Widened:
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """Another policy set decides in a zone than before.
+    """Another policy set decides in a zone than before, or the same one forbids less.
 
     Attributes:
         zone: the zone's name for people.
-        before: the set that decides no longer.
-        after: the one that does; None when it is the set that the zone began with.
-        forbids: policies of the former that forbid something and decide no longer.
+        before: the set that decides so far.
+        after: the one that does afterwards, which may be the same; None when there is none.
+        forbids: policies that forbid something and decide no longer.
+        forbids_less: policies that decide as before, and whose text has fewer `forbid` than before.
         first: what the policies say that the zone began with, where they decide again.
+        first_ended: the same, where they decide no longer.
+        drift: git's set decided, and somebody has let another one decide on the server, or deleted it.
+        forbids_again: where that is so, policies that forbid something and are not in force for it now.
     """
 
     zone: str
     before: str
     after: str | None
     forbids: tuple[str, ...] = ()
+    forbids_less: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
+    first_ended: tuple[str, ...] = ()
+    drift: bool = False
+    forbids_again: tuple[str, ...] = ()
 
     def as_json(self) -> DecidingDocument:
         """As a JSON object."""
         told: DecidingDocument = {"zone": self.zone, "before": self.before, "after": self.after}
         if self.forbids:
             told["forbids"] = list(self.forbids)
+        if self.forbids_less:
+            told["forbids_less"] = list(self.forbids_less)
         if self.first:
             told["first"] = list(self.first)
+        if self.first_ended:
+            told["first_ended"] = list(self.first_ended)
+        if self.drift:
+            told["drift"] = True
+        if self.forbids_again:
+            told["forbids_again"] = list(self.forbids_again)
         return told
 
     @classmethod
@@ -116,6 +132,10 @@ class Deciding:
             content["zone"],
             content["before"],
             content["after"],
-            tuple(content.get("forbids", ())),
-            tuple(content.get("first", ())),
+            forbids=tuple(content.get("forbids", ())),
+            forbids_less=tuple(content.get("forbids_less", ())),
+            first=tuple(content.get("first", ())),
+            first_ended=tuple(content.get("first_ended", ())),
+            drift=content.get("drift", False),
+            forbids_again=tuple(content.get("forbids_again", ())),
         )

@@ -16,7 +16,7 @@ from .consequences import Deciding, Widened
 from .outcome import ASSIGNMENT, Item, Operation, ZoneState, key_of, outcome
 
 POLICY, TEXT = "Policy", "cedar"
-_SET = "PolicySet"
+POLICY_SET, ACTIVE = "PolicySet", "active"
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Foresight:
         in_zone: zone id -> what is in it.
         names: zone id -> its name for people.
         same: the changeset's name of what replaces something -> the id of that.
+        displaced: git's policy sets that somebody keeps from deciding on the server; as in `written`.
         written: policy -> its text in git and the file that it is from; by id, or by the changeset's name.
         label: key -> `Kind/name` for people.
     """
@@ -36,6 +37,7 @@ class Foresight:
     names: Callable[[str], str]
     same: Mapping[str, str]
     written: Mapping[str, tuple[str, str | None]]
+    displaced: frozenset[str]
     label: Callable[[str], str]
     words: Words = field(init=False)
 
@@ -59,7 +61,7 @@ class Foresight:
         return tuple(deciding), tuple(widened)
 
     def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
-        told = {*self.words.kinds.values(), ASSIGNMENT, POLICY, _SET}
+        told = {*self.words.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
         entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in told]
         before, after = outcome(entities, operations, self.kinds, self.same)
         return _Zone(self, self.names(zone_id), entities, operations, before, after)
@@ -83,9 +85,9 @@ class _Zone:
     @cached_property
     def _decides_before(self) -> str | None:
         """The set that decides now, as far as it is to be seen."""
-        sets = [each for each in self.entities if each.kind == _SET]
+        sets = [each for each in self.entities if each.kind == POLICY_SET]
         in_force = [each.id for each in sets if each.in_force is not None]
-        return next(iter(in_force or [each.id for each in sets if each.spec.get("active") is True]), None)
+        return next(iter(in_force or [each.id for each in sets if each.spec.get(ACTIVE) is True]), None)
 
     @cached_property
     def _decides_after(self) -> str | None:
@@ -94,16 +96,16 @@ class _Zone:
         Where none is left, the server goes back to the set that the zone began with.
         """
         former = self._decides_before
-        for each in self._written(_SET):
+        for each in self._written(POLICY_SET):
             key = self._key(each)
-            if self.after.things[key].spec.get("active", True) is True:
+            if self.after.things[key].spec.get(ACTIVE, True) is True:
                 return key
             former = None if key == former else former
         return former if former in self.after.things else self._first_set
 
     @cached_property
     def _first_set(self) -> str | None:
-        found = (each for each in self.entities if each.kind == _SET and each.owner_type == "platform")
+        found = (each for each in self.entities if each.kind == POLICY_SET and each.owner_type == "platform")
         return next((each.id for each in found), None)
 
     def _written(self, kind: str) -> Iterator[Operation]:
@@ -114,25 +116,43 @@ class _Zone:
         return key_of(operation, self.all.same)
 
     def deciding(self) -> Iterator[Deciding]:
-        """That another set decides than one that somebody has made."""
+        """That another set decides than before, or that less is forbidden by the same."""
         before, after = self._decides_before, self._decides_after
-        if before is None or before in (after, self._first_set):
+        if before is None:
             return
-        kept = self._texts_after
+        lost = [each for each, (old, new) in self._forbids.items() if new < old]
+        if before == after and not lost:
+            return
+        drift = before != after and after in self.all.displaced
+        again = [each for each, (old, new) in self._forbids.items() if old < new] if drift else ()
         yield Deciding(
             self.name,
             self.all.label(before),
             self.all.label(after) if after is not None else None,
-            tuple(
-                self.all.label(policy)
-                for policy, text in self._texts_before.items()
-                if policy not in kept and "forbid" in self._read(text).effects
-            ),
-            tuple(self._described(after)) if after is not None and after == self._first_set else (),
+            forbids=self._labels(each for each in lost if each not in self._texts_after),
+            forbids_less=self._labels(each for each in lost if each in self._texts_after),
+            first=tuple(self._described(after)) if before != after else (),
+            first_ended=tuple(self._described(before)) if before != after else (),
+            drift=drift,
+            forbids_again=self._labels(again),
         )
 
-    def _described(self, policy_set: str) -> Iterator[str]:
-        """What the policies of a set say of themselves."""
+    @cached_property
+    def _forbids(self) -> Mapping[str, tuple[int, int]]:
+        """How many `forbid` a policy is in force with, before and after."""
+        before, after = (
+            {policy: self._read(text).effects.count("forbid") for policy, text in texts.items()}
+            for texts in (self._texts_before, self._texts_after)
+        )
+        return {each: (before.get(each, 0), after.get(each, 0)) for each in {**before, **after}}
+
+    def _labels(self, keys: Iterable[str]) -> tuple[str, ...]:
+        return tuple(self.all.label(each) for each in keys)
+
+    def _described(self, policy_set: str | None) -> Iterator[str]:
+        """What the policies say of themselves that the zone began with; nothing for another set."""
+        if policy_set is None or policy_set != self._first_set:
+            return
         for each in self._entity(policy_set).spec.get("policies", ()):
             if each in self._by_id and (described := self._entity(each).spec.get("description")):
                 yield described
@@ -165,7 +185,7 @@ class _Zone:
         if after is None:
             return {}
         rewritten = {self._key(each): each["spec"] for each in self._written(POLICY)}
-        composed = {self._key(each) for each in self._written(_SET) if "policies" in each["spec"]}
+        composed = {self._key(each) for each in self._written(POLICY_SET) if "policies" in each["spec"]}
         if after == self._decides_before and after not in composed:
             policies: Iterable[str] = self._texts_before
         else:

@@ -48,7 +48,8 @@ class Op(StrEnum):
     DELETE = "delete"
 
 
-CHANGING = (State.PENDING, State.DRIFT, State.CONFLICT)
+BY_OTHERS = (State.DRIFT, State.CONFLICT)
+CHANGING = (State.PENDING, *BY_OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class FieldChange:
         found: dict[str, Any] = {"field": self.path, "before": self.before, "after": self.after}
         if self.state is not None:
             found["state"] = str(self.state)
-        if self.state in (State.DRIFT, State.CONFLICT):
+        if self.state in BY_OTHERS:
             found["applied"] = self.applied
         if self.in_force is not None:
             found["in_force"] = {
@@ -156,7 +157,7 @@ class Action:
     @property
     def has_drift(self) -> bool:
         """Tell whether it puts back something that others changed."""
-        return self.deleted or any(each.state in (State.DRIFT, State.CONFLICT) for each in self.changes)
+        return self.deleted or any(each.state in BY_OTHERS for each in self.changes)
 
     @property
     def is_drift(self) -> bool:

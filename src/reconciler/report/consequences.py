@@ -7,6 +7,7 @@ from reconciler.plan import Deciding, Plan, Widened
 from reconciler.terminal import Line, Styled
 
 from .differences import as_text
+from .states import DRIFTED
 
 MOST_NAMED = 10
 _RULES = {
@@ -29,8 +30,10 @@ def consequence_lines(plan: Plan) -> Iterator[Line]:
 def consequences_told(plan: Plan) -> str:
     """The end of a summary line; empty when nothing follows."""
     told = []
-    if plan.deciding:
+    if any(each.before != each.after for each in plan.deciding):
         told.append("other policies decide")
+    if any(each.forbids or each.forbids_less for each in plan.deciding):
+        told.append("less is forbidden")
     if plan.widened:
         count = len({(each.zone, each.policy) for each in plan.widened})
         told.append(
@@ -41,15 +44,40 @@ def consequences_told(plan: Plan) -> str:
 
 def _deciding_lines(found: Deciding) -> Iterator[Line]:
     head = Styled(f"! other policies decide in zone {found.zone}: ", "red")
-    if found.after is None:
+    if found.after == found.before:
+        yield Styled(f"! less is forbidden in zone {found.zone}: ", "red"), f"{found.after} decides as before"
+    elif found.after is None:
         yield head, f"{found.before} no longer does, and there is no other: everything is refused"
     elif found.first:
         yield head, f"{found.before} no longer does; those that the zone began with do again:"
         yield from (f"      {each}" for each in found.first)
+    elif found.first_ended:
+        yield head, f"{found.after} does; those that the zone began with no longer do:"
+        yield from (f"      {each}" for each in found.first_ended)
     else:
         yield head, f"{found.after} in place of {found.before}"
-    if found.forbids:
-        yield f"    no longer in force, and with a `forbid` in it: {', '.join(found.forbids)}"
+    if found.drift:
+        yield Styled(f"    [{DRIFTED}]", "magenta")
+    for told, policies in (
+        ("in force again, and with a `forbid` in it", found.forbids_again),
+        ("no longer in force, and with a `forbid` in it", found.forbids),
+        ("in force with fewer `forbid` in it", found.forbids_less),
+    ):
+        if policies:
+            yield f"    {told}: {', '.join(policies)}"
+
+
+def deciding_now_lines(found: Deciding) -> Iterator[Line]:
+    """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
+    head = Styled(f"! other policies than git's decide in zone {found.zone}: ", "magenta")
+    if found.first_ended:
+        yield head, f"those that the zone began with, in place of {found.after}:"
+        yield from (f"      {each}" for each in found.first_ended)
+    else:
+        yield head, f"{found.before} in place of {found.after}"
+    if found.forbids_again:
+        yield f"    not in force, and with a `forbid` in it: {', '.join(found.forbids_again)}"
+    yield f"    an apply lets {found.after} decide again"
 
 
 def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:

@@ -4,10 +4,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.documents import DRIFT, ActionDocument, DriftDocument
-from reconciler.plan import Action, Plan, SimilarOwner, Unmanaged
-from reconciler.plan.model import Op, State
+from reconciler.plan import Action, Deciding, Plan, SimilarOwner, Unmanaged
+from reconciler.plan.model import BY_OTHERS, Op
 from reconciler.terminal import Line, Styled
 
+from .consequences import deciding_now_lines
 from .differences import counted, whole_lines
 from .plans import action_lines, indented
 from .states import unmanaged_line, write_line
@@ -22,6 +23,7 @@ class Drift:
         deleted: what is gone, as what an apply makes again.
         attached: objects in no configuration that belong to a managed one: grants, credentials.
         unmanaged: all else in these zones that is in no configuration.
+        deciding: zones in which others have let other policies decide than git's.
         similar_owner: for whom this may be meant, where the owner of the run manages nothing.
     """
 
@@ -29,6 +31,7 @@ class Drift:
     deleted: tuple[Action, ...]
     attached: tuple[Unmanaged, ...]
     unmanaged: tuple[Unmanaged, ...]
+    deciding: tuple[Deciding, ...] = ()
     similar_owner: SimilarOwner | None = None
 
     def __bool__(self) -> bool:
@@ -43,6 +46,8 @@ class Drift:
             "attached": [each.as_json() for each in self.attached],
             "unmanaged_count": len(self.unmanaged),
         }
+        if self.deciding:
+            told["deciding"] = [each.as_json() for each in self.deciding]
         if unmanaged:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
         if self.similar_owner is not None:
@@ -61,12 +66,13 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         if action.deleted:
             deleted.append(replace(action, changes=()))
             continue
-        changes = tuple(each for each in action.changes if each.state in (State.DRIFT, State.CONFLICT))
+        changes = tuple(each for each in action.changes if each.state in BY_OTHERS)
         if changes:
             changed.append(replace(action, op=Op.UPDATE, changes=changes))
     attached = tuple(each for each in plan.unmanaged if each.attached_to and each.kind not in ignored)
     rest = tuple(each for each in plan.unmanaged if each not in attached)
-    return Drift(tuple(changed), tuple(deleted), attached, rest, plan.similar_owner)
+    deciding = tuple(each for each in plan.deciding if each.drift)
+    return Drift(tuple(changed), tuple(deleted), attached, rest, deciding, plan.similar_owner)
 
 
 def _action_json(action: Action) -> ActionDocument:
@@ -78,13 +84,15 @@ def _action_json(action: Action) -> ActionDocument:
 
 def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     """Drift as text; with *unmanaged*, all that is in no configuration."""
+    for each in drift.deciding:
+        yield from deciding_now_lines(each)
     for action in (*drift.changed, *drift.deleted):
         yield from action_lines(action)
-    for each in drift.attached:
-        yield from _attached_lines(each)
+    for beside in drift.attached:
+        yield from _attached_lines(beside)
     if unmanaged:
-        for each in drift.unmanaged:
-            yield from unmanaged_lines(each)
+        for beside in drift.unmanaged:
+            yield from unmanaged_lines(beside)
     yield _summary(drift)
     if drift.unmanaged and not unmanaged:
         yield f"  {unmanaged_line(drift.unmanaged)}"

@@ -9,8 +9,9 @@ from reconciler.terminal import Line, Styled
 
 from .differences import counted
 
+DRIFTED = "drift: changed on the server, git puts it back"
 _STATES = {
-    State.DRIFT: "drift: changed on the server, git puts it back",
+    State.DRIFT: DRIFTED,
     State.CONFLICT: "conflict: changed both in git and on the server",
     State.CLAIM: "managed from now on, the value stays",
     State.RELEASE: "no longer managed, the value stays",

@@ -185,10 +185,46 @@ class TestDeciding:
         (found,) = plan_for(any_world, [*changed(before, "PolicySet", "main", active=False), other]).deciding
         assert (found.before, found.after, found.forbids) == ("PolicySet/main", "PolicySet/other", ())
 
-    def test_the_first_set_of_a_zone_is_its_own_change(self, any_world: AnyWorld) -> None:
-        """Where the first policies decided, the new set and its texts are in the plan."""
+    def test_the_first_policies_decide_no_longer(self, any_world: AnyWorld) -> None:
+        """A first set ends what the zone began with. In a zone that is made with it nothing was decided."""
         settle(any_world, [zone()])
-        assert not plan_for(any_world, company(FORBID)).deciding
+        (found,) = plan_for(any_world, company(FORBID)).deciding
+        assert (found.before, found.after) == ("PolicySet/default-zone-policies", "PolicySet/main")
+        assert "An application uses what a user granted it" in found.first_ended
+        assert not found.drift
+        assert found.forbids == found.forbids_again == found.first == ()
+        settle(any_world, company(FORBID))
+        new = zone("brand-new")
+        texts = [
+            manifest("Policy", "guard", "brand-new", cedar=PERMIT),
+            manifest("PolicySet", "main", "brand-new", policies=["guard"]),
+        ]
+        assert not plan_for(any_world, [*company(FORBID), new, *texts]).deciding
+
+    @pytest.mark.parametrize("deleted", [True, False])
+    def test_a_policy_that_forbids_is_taken_out(self, any_world: AnyWorld, deleted: bool) -> None:
+        """Out of the set that decides, whether it stays in git or not; one that permits is not told."""
+        rest = [manifest("Policy", "grants", cedar=PERMIT), manifest("Policy", "more", cedar=PERMIT)]
+        before = changed([*company(FORBID), *rest], "PolicySet", "main", policies=["grants", "guard", "more"])
+        settle(any_world, before)
+        fewer = changed(before, "PolicySet", "main", policies=["grants", "guard"])
+        assert not plan_for(any_world, fewer).deciding
+        wanted = changed(before, "PolicySet", "main", policies=["grants", "more"])
+        plan = plan_for(any_world, without(wanted, "guard") if deleted else wanted)
+        (found,) = plan.deciding
+        assert (found.before, found.after) == ("PolicySet/main", "PolicySet/main")
+        assert (found.forbids, found.forbids_less) == (("Policy/guard",), ())
+        settle(any_world, wanted)
+        assert plan_for(any_world, wanted).empty
+
+    def test_a_text_loses_a_forbid(self, any_world: AnyWorld) -> None:
+        """One of two, or the last; one that is written otherwise is a change of the text, which shows it."""
+        settle(any_world, company(FORBID + EXCEPT))
+        assert not plan_for(any_world, company(FORBID + IF)).deciding
+        assert not plan_for(any_world, company(FORBID + EXCEPT + IF)).deciding
+        for less in (EXCEPT, UNLESS):
+            (found,) = plan_for(any_world, company(less)).deciding
+            assert (found.forbids, found.forbids_less) == ((), ("Policy/guard",))
 
 
 def test_it_is_part_of_the_plan(any_world: AnyWorld) -> None:
@@ -196,6 +232,14 @@ def test_it_is_part_of_the_plan(any_world: AnyWorld) -> None:
     settle(any_world, company(FORBID))
     plan = plan_for(any_world, without(company(FORBID, leavers=[]), "main"))
     assert not plan.widened  # nothing goes by a text that decides no longer
+    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+    settle(any_world, without(company(FORBID), "main"))
+    plan = plan_for(any_world, company(FORBID))
+    assert plan.deciding[0].first_ended
+    assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
+    settle(any_world, company(FORBID))
+    plan = plan_for(any_world, company(""))
+    assert plan.deciding[0].forbids_less
     assert read_plan(orjson.dumps(plan.as_json())).deciding == plan.deciding
     plan = plan_for(any_world, company(FORBID, leavers=[]))
     assert read_plan(orjson.dumps(plan.as_json())).widened == plan.widened

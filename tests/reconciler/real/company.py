@@ -206,9 +206,19 @@ class Company:
         """Let a version of a policy set decide."""
         self.send("PATCH", version, active=True)
 
+    def platform_name(self) -> str:
+        """What the service's own policy set is called."""
+        name: str = self._platform_set()["name"]
+        return name
+
+    def _platform_set(self) -> Mapping[str, Any]:
+        (found,) = [each for each in self.items("policy-sets") if each["owner_type"] == "platform"]
+        made: Mapping[str, Any] = found
+        return made
+
     def platform_version(self) -> str:
         """The address of the version of the service's own policy set."""
-        (found,) = [each for each in self.items("policy-sets") if each["owner_type"] == "platform"]
+        found = self._platform_set()
         return f"{self.collection('policy-sets')}/{found['id']}/versions/{found['latest_version_id']}"
 
     def items(self, collection: str) -> list[Any]:

@@ -65,11 +65,14 @@ def writes_a_text_that_does_not_decide(company: Company) -> None:
     company.new_text("reading", ANYTHING)
 
 
-def lets_another_set_decide(company: Company) -> None:
-    """A hand makes a set of its own and lets it decide in place of git's."""
+def lets_another_set_decide(company: Company, policy_name: str = "reading") -> None:
+    """A hand makes a set of its own, with that policy, and lets it decide in place of git's."""
+    if policy_name != "reading":
+        company.send("POST", company.collection("policies"), name=policy_name)
+        company.new_text(policy_name, ANYTHING)
     company.send("POST", company.collection("policy-sets"), name="by-hand")
     path = f"{company.path('policy-sets', name='by-hand')}/versions"
-    policy = company.found("policies", name="reading")
+    policy = company.found("policies", name=policy_name)
     entries = [{"policy_id": policy["id"], "policy_version_id": policy["latest_version_id"]}]
     made = company.send("POST", path, manifest={"entries": entries}, schema_version="2026-11-21")
     company.activate(f"{path}/{made['id']}")
@@ -309,6 +312,41 @@ def test_an_older_version_in_force_is_told_with_what_it_says(company: Company) -
     assert company.decides() == PERMITTED
     company.apply()
     assert company.decides() == FORBIDDEN
+
+
+BORN_WITH = "An application uses what a user granted it"
+
+
+@pytest.mark.threat("48g")
+@pytest.mark.parametrize("how", ["activated", "deleted", "by-hand"])
+def test_other_policies_that_decide_are_told(company: Company, how: str) -> None:
+    """With git's set out of force its `forbid` is: who decides now, and what an apply puts back."""
+    forbidding = company.folder_text("policies.yaml").replace(PERMIT, FORBID)
+    company.write("policies.yaml", forbidding)
+    company.apply()
+    assert "deciding" not in company.drift_json()
+    if how == "by-hand":
+        lets_another_set_decide(company, "staying")
+    else:
+        company.activate(company.platform_version())
+    if how == "deleted":
+        company.send("DELETE", company.path("policy-sets", name="main"))
+
+    now = "by-hand" if how == "by-hand" else company.platform_name()
+    (found,) = company.drift_json()["deciding"]
+    assert (found["before"], found["after"], found["drift"]) == (f"PolicySet/{now}", "PolicySet/main", True)
+    assert (found["forbids_again"], "forbids" in found) == (["Policy/reading"], False)
+    assert company.plan_json()["deciding"] == [found]
+    drift, plan = company.drift(expect=3), company.plan(expect=3).out
+    assert f"! other policies than git's decide in zone {company.zone}: " in drift
+    assert "    not in force, and with a `forbid` in it: Policy/reading\n" in drift
+    assert "    an apply lets PolicySet/main decide again\n" in drift
+    assert f"! other policies decide in zone {company.zone}: PolicySet/main " in plan
+    assert "    in force again, and with a `forbid` in it: Policy/reading\n" in plan
+    assert ({BORN_WITH in each for each in (drift, plan)}) == {how != "by-hand"}
+    company.apply()
+    assert company.decides() == FORBIDDEN
+    assert "deciding" not in company.drift_json()
 
 
 def gives_the_role(company: Company) -> None:

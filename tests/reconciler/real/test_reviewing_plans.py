@@ -142,6 +142,37 @@ def deactivated(company: Company) -> Result:
     return company.plan(expect=2)
 
 
+def first_set(company: Company) -> Result:
+    """A zone that has no policy set of its own gets one."""
+    (company.folder.path / "policies.yaml").unlink()
+    company.apply("--consent", "deletes=2")
+    company.write("policies.yaml", COMPANY["policies.yaml"])
+    return company.plan(expect=2)
+
+
+def guarded(company: Company) -> None:
+    """Two policies decide, of which one forbids."""
+    policy = f'{HEAD}kind: Policy\nmetadata: {{zone: "{{zone}}", name: no-contractors}}\n'
+    company.write("no-contractors.yaml", f"{policy}spec: {{cedar_file: no-contractors.cedar}}\n")
+    company.write("no-contractors.cedar", GUARD)
+    company.write("policies.yaml", COMPANY["policies.yaml"].replace("[reading]", "[reading, no-contractors]"))
+    company.apply()
+
+
+def taken_out(company: Company) -> Result:
+    """Of two policies that decide, the one that forbids is left out from now on."""
+    guarded(company)
+    company.write("policies.yaml", COMPANY["policies.yaml"])
+    return company.plan(expect=2)
+
+
+def displaced(company: Company) -> Result:
+    """Somebody lets the policies decide again that the zone began with."""
+    guarded(company)
+    company.activate(company.platform_version())
+    return company.zonectl("drift", company.folder)
+
+
 def in_force(company: Company) -> Result:
     """The newest version of the set is not the one that decides."""
     from tests.reconciler.real.test_drift import lets_an_older_text_decide
@@ -220,6 +251,9 @@ CHANGES: dict[str, tuple[Callable[[Company], Result], int]] = {
     "swap": (swap, 2),
     "widened": (widened, 2),
     "deciding": (deactivated, 2),
+    "first-set": (first_set, 2),
+    "taken-out": (taken_out, 2),
+    "displaced": (displaced, 3),
     "in-force": (in_force, 3),
     "unmanaged": (unmanaged, 3),
     "release": (release, 2),
