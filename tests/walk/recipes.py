@@ -64,6 +64,7 @@ QUERIES: dict[str, tuple[str, ...]] = {
     "since": ("2026-01-01T00:00:00Z",),
     "until": ("2999-01-01T00:00:00Z",),
     "when_accessing": ("{Resource}",),
+    "snapshot.retrieve owner": ("acme/identity", "nobody/nothing"),
     "zone": ("{Zone}", "{Zone.slug}"),
     "filter[changeset_id]": ("{Changeset}",),
 }
