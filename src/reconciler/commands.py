@@ -173,6 +173,9 @@ def _unset_lines(plan: Plan, sources: SecretSources) -> Iterator[Line]:
 
 def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:
     if options["expect"] and plan.digest != options["expect"]:
+        if plan.empty and not plan.refused:
+            say(f"note: nothing to do, and so nothing of the plan `{options['expect']}` either", err=True)
+            return
         message = f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}"
         raise Failure(STALE, message, document=document)
 
@@ -294,9 +297,11 @@ def _unanswered(api: Api) -> Iterator[None]:
 
 def _tell(done: Applied, options: Options) -> None:
     if options.get("output") != "json":
-        again = "had been applied before" if done.replayed else "applied"
-        count = len(done.receipt["operations"])
-        say(f"{again}: {counted(count, 'operation')}, now at revision {done.receipt['revision']}")
+        count, revision = counted(len(done.receipt["operations"]), "operation"), done.receipt["revision"]
+        if done.replayed:
+            say(f"had been applied before, as revision {revision}: {count}; nothing was changed now")
+        else:
+            say(f"applied: {count}, now at revision {revision}")
         say(*(f"wrote {file}" for file in done.files))
     problems = []
     if done.lost:

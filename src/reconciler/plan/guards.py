@@ -31,6 +31,8 @@ def check_guards(plan: Plan, consents: Mapping[str, int], losses: Losses | None 
         consents: name (one of `CONSENTS`) -> the count consented to.
         losses: what the server says goes with deletions; None when it was not asked.
     """
+    if plan.empty:
+        consents = {}  # those of a job that is run again, when all is done
     found = [Refusal("refused", message) for message in plan.refused]
     found.extend(_untold(plan))
     found.extend(_empty_source(plan))
@@ -126,8 +128,9 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
         if count > budget:
             objects = "object" if plan.owned.get(kind, 0) == 1 else "objects"
             over.append(f"{count} of {plan.owned.get(kind, 0)} {objects} of kind {kind} (budget: {budget})")
+    whole = f", and {total} objects altogether" if len(destroyed) > 1 else ""
     yield from _needs_consent(
-        "deletes", total, consents, f"this deletes {' and '.join(over)}" if over else ""
+        "deletes", total, consents, f"this deletes {' and '.join(over)}{whole}" if over else ""
     )
 
 

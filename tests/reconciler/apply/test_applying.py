@@ -109,7 +109,7 @@ class TestApply:
         again = zonectl("apply", tmp_path / "plan.json")
 
         assert (again.exit_code, world.revision) == (0, 2)
-        assert "had been applied before" in again.out
+        assert "had been applied before, as revision 2: 1 operation; nothing was changed now" in again.out
 
     @pytest.mark.parametrize("name", ["plan.json", "tfplan", "review.plan"])
     def test_a_saved_plan_has_any_name_but_a_manifests(
@@ -172,6 +172,11 @@ class TestApply:
         assert zonectl("apply", config, "--expect", "sha256:0").exit_code == 4
         assert not world.entities
         assert zonectl("apply", config, "--expect", digest).exit_code == 0
+        again = zonectl("apply", config, "--expect", digest, "--consent", "deletes=2")
+        assert (again.exit_code, again.err) == (
+            0,
+            f"note: nothing to do, and so nothing of the plan `{digest}` either\n",
+        )
 
     def test_asks_only_where_somebody_can_answer(
         self, config: Any, server: FakeServer, zonectl: Zonectl
