@@ -39,7 +39,7 @@ def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | No
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
-        yield f"  digest {plan.digest} on revision {plan.base_revision}"
+        yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged)}"
     for each in plan.undelivered:
