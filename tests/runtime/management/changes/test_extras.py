@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.applying import Git, app, create, on, ref, update
+from tests.support.applying import Git, api, app, create, on, ref, update
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
@@ -205,3 +205,23 @@ async def _bound(git: Git, zone: str) -> list[dict[str, Any]]:
     """The entries of the policy set version that decides in a zone."""
     entries: list[dict[str, Any]] = (await git.bound_version(zone))["manifest"]["entries"]
     return entries
+
+
+@pytest.mark.parametrize("what", ["Group", "Application", "Zone"])
+async def test_nothing_is_joined_to_what_is_gone_again(git: Git, zone: str, what: str) -> None:
+    """What the same changeset creates and deletes leaves nothing to be written in the end."""
+    brief = f"brief-{what.lower()}"
+    place = ref("Zone", brief)
+    operations = [
+        create("Zone", brief, name="Brief"),
+        api("payroll", place),
+        app("agent", place, dependencies=[ref("Resource", "payroll")]),
+        create("Group", "team", place, name="Team", identifier="team", members=["ada@acme.test"]),
+    ]
+    name = {"Group": "team", "Application": "agent", "Zone": brief}[what]
+    in_zone = {} if what == "Zone" else {"zone": place}
+    await git.apply(*operations, {"op": "delete", "kind": what, "local_id": f"{what}:{name}", **in_zone})
+    there = {
+        (line["kind"], line["ownership"]["name"]) for line in await git.snapshot() if line.get("ownership")
+    }
+    assert ((what, name) in there, ("Resource", "payroll") in there) == (False, what != "Zone")

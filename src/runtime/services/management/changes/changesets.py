@@ -293,9 +293,10 @@ async def _run(
 async def _steps(
     steps: Steps, changeset: Changeset, progress: Progress | None, refusals: Refusals | None
 ) -> list[Target]:
-    total = len(changeset.operations)
+    total, pace = len(changeset.operations), Pace()
     results: list[Target] = []
     for index, operation in enumerate(changeset.operations):
+        await pace.rest()
         if refusals is not None and not refusals.holds(operation):
             continue
         async with _aside(steps, refusals, operation), _at(index, operation):
@@ -323,7 +324,9 @@ async def _finish(
     """Do what has waited for the end. Raises ManagementError, also for what was refused before."""
     if refusals is not None:
         refusals.stop()
+    pace = Pace()
     for later in waiting:
+        await pace.rest()
         async with _aside(steps, refusals, later.operation), _at(later.index, later.operation):
             await finish(later)
     if refusals is not None:

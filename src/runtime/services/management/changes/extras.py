@@ -38,6 +38,7 @@ class Extras:
     unit: Unit
     _pairs: list[Later] = field(default_factory=list)
     _contents: list[Later] = field(default_factory=list)
+    _gone: set[str | None] = field(default_factory=set)
     _users: dict[str, dict[str, list[groups.Known]]] = field(default_factory=dict)  # zone -> address -> users
     _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies whose text is to decide
 
@@ -61,10 +62,18 @@ class Extras:
         elif said.kind in JOINED:
             self._pairs.append(said)
 
+    def forget(self, entity_id: str) -> None:
+        """An entity has gone, or a zone with all that is in it: nothing is joined to that any more."""
+        self._gone.add(entity_id)
+
     def remaining(self) -> list[Later]:
         """What is left to do once every operation has run: the set that is to decide before the others."""
         deciding_first = sorted(self._contents, key=lambda later: later.extras.get("active") is not True)
-        return [*self._pairs, *deciding_first]
+        return [
+            later
+            for later in (*self._pairs, *deciding_first)
+            if self._gone.isdisjoint((later.target.id, later.target.zone_id))
+        ]
 
     async def finish(self, later: Later) -> None:
         """Do what was left of one operation. Raises ManagementError."""

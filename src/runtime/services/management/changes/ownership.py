@@ -6,7 +6,7 @@ from typing import Any
 
 from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict
-from runtime.domain.kinds import BY_NAME, Kind
+from runtime.domain.kinds import BY_NAME, ZONE, Kind
 from runtime.services.management.changes.specs import sealed_members
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import ownership as storage
@@ -205,7 +205,10 @@ class Owners:
         await tombstones.acknowledge(unit.conn, unit.organization_id, self.owner, until=base)
         await self._stamp(unit)
         gone = sorted((self._gone | self._new.keys()) & self._records.keys())
-        records, revision = list(self._new.values()), await unit.revision()
+        # What was made in a zone that is gone again went with it.
+        zones = {entity_id for kind, entity_id in self._gone if kind == ZONE.name}
+        records = [record for record in self._new.values() if record.zone_id not in zones]
+        revision = await unit.revision()
         # Everything that goes before anything that comes: names can be exchanged that way.
         for start in range(0, len(gone), _BATCH):
             await storage.drop(unit.conn, unit.organization_id, gone[start : start + _BATCH])

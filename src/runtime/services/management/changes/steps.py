@@ -248,6 +248,8 @@ class Steps:
             # It was there when the changeset began: it went with something deleted just before.
             if (kind.name, target.id) not in self.standing:
                 raise
+        self._own.pop(target.id, None)
+        self.extras.forget(target.id)
         self.handles.settle(kind, target.id)
         self.owners.drop(kind, target.id)
 
