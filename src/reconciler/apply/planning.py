@@ -8,7 +8,7 @@ from typing import Any
 import reconciler
 from reconciler.client import Api, Conflicting, Rejected
 from reconciler.client.api import Progress
-from reconciler.kinds import Kinds
+from reconciler.kinds import Kinds, Snapshot
 from reconciler.manifests import Configuration
 from reconciler.manifests.diagnostics import suggest
 from reconciler.manifests.locating import Locator
@@ -18,6 +18,7 @@ from reconciler.plan import Action, Loss, Losses, Plan, build_plan
 from reconciler.plan.model import Op
 
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
+_ZONE = "Zone"
 _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 
 
@@ -45,7 +46,7 @@ def make_plan(
     """The plan from one snapshot. Raises ApiError, PlanImpossible."""
     return build_plan(
         configuration.manifests,
-        api.snapshot(owner, configuration.zones),
+        _snapshot(api, configuration, owner),
         kinds,
         owner=owner,
         tool_version=reconciler.__version__,
@@ -56,6 +57,21 @@ def make_plan(
         zones=configuration.zones,
         hint=suggest,
     )
+
+
+def _snapshot(api: Api, configuration: Configuration, owner: str) -> Snapshot:
+    """What has to do with the configuration; where somebody else has its zones, what is in those, too."""
+    found = api.snapshot(owner, configuration.zones)
+    own = {manifest.name for manifest in configuration.manifests if manifest.kind.name == _ZONE}
+    others = {
+        record.name
+        for zone in found.entities
+        if zone.kind == _ZONE
+        and (record := zone.ownership) is not None
+        and record.owner != owner
+        and record.name in own
+    }
+    return api.snapshot(owner, others.union(configuration.zones)) if others else found
 
 
 def try_plan(

@@ -49,20 +49,25 @@ def test_same_names_in_another_zone_are_others(world: World) -> None:
 
 
 ZONE = "apiVersion: zonewright/v1\nkind: Zone\nmetadata: {name: shop}\nspec: {name: Shop}\n"
+GROUP = (
+    "apiVersion: zonewright/v1\nkind: Group\nmetadata: {{zone: shop, name: {name}}}\nspec: {{name: Team}}\n"
+)
 
 
 def test_commands_warn(config: Folder, server: FakeServer, zonectl: Callable[..., Result]) -> None:
     """The owner that may be meant is named, as text and as JSON; with the right one nothing is."""
     config.write("zonectl.yaml", "")
     config.write("zone.yaml", ZONE)
+    for name in ("staff", "guests"):
+        config.write(f"{name}.yaml", GROUP.format(name=name))
     assert zonectl("apply", config, "--yes", "--owner", "acme/shop").exit_code == 0
     assert "warning" not in zonectl("plan", config, "--owner", "acme/shop").out
     told = (
-        "warning: `acme/shopp` manages nothing yet, and 1 of 1 manifest is named as an object that"
+        "warning: `acme/shopp` manages nothing yet, and 3 of 3 manifests are named as objects that"
         " `acme/shop` manages; is the owner right? It is said by `--owner`, ZONECTL_OWNER or `owner` in"
         " `zonectl.yaml`"
     )
     for command in ("plan", "drift"):
         assert told in zonectl(command, config, "--owner", "acme/shopp").out
         as_json = zonectl(command, config, "--owner", "acme/shopp", "--output", "json").out
-        assert '"similar_owner":{"owner":"acme/shop","objects":1}' in "".join(as_json.split())
+        assert '"similar_owner":{"owner":"acme/shop","objects":3}' in "".join(as_json.split())
