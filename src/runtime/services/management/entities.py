@@ -168,7 +168,7 @@ async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
 
 def without_secrets(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with something in place of each secret: what it is sealed for is known afterwards."""
-    return {name: _TO_SEAL if name in _secrets(kind, values) else value for name, value in values.items()}
+    return {**values, **dict.fromkeys(_secrets(kind, values), _TO_SEAL)}
 
 
 async def with_secrets(unit: Unit, kind: Kind, entity: E_, values: Mapping[str, Any]) -> E_:
@@ -182,8 +182,13 @@ async def with_secrets(unit: Unit, kind: Kind, entity: E_, values: Mapping[str, 
 
 
 def _secrets(kind: Kind, values: Mapping[str, Any]) -> dict[str, str]:
-    sealed = (name for name, member in kind.members().items() if member.has(Mark.SEALED))
-    return {name: values[name] for name in sealed if isinstance(values.get(name), str)}
+    return {name: values[name] for name in sealed_members(kind) if isinstance(values.get(name), str)}
+
+
+@cache
+def sealed_members(kind: Kind) -> frozenset[str]:
+    """The names of the members that are secrets."""
+    return frozenset(name for name, member in kind.members().items() if member.has(Mark.SEALED))
 
 
 async def new_entity(

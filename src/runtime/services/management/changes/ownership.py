@@ -7,7 +7,7 @@ from typing import Any
 from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, ZONE, Kind
-from runtime.services.management.changes.specs import sealed_members
+from runtime.services.management.entities import sealed_members
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import ownership as storage
 from runtime.storage.sql import tombstones

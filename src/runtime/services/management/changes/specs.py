@@ -12,6 +12,7 @@ from runtime.contract.changes import Operation
 from runtime.domain.errors import ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME, Kind, Verb
 from runtime.domain.kinds.marks import Mark
+from runtime.services.management.entities import sealed_members
 
 _TOLD_CHARS = 2_000
 _SOME_SECRET = "secret"  # in place of one that a plan does not know
@@ -119,12 +120,6 @@ def _defaulted(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
             elif not member.required:
                 given[name] = entity.model_fields[name].get_default(call_default_factory=True)
     return cleared
-
-
-@cache
-def sealed_members(kind: Kind) -> frozenset[str]:
-    """The names of the members that are secrets."""
-    return frozenset(name for name, member in kind.members().items() if member.has(Mark.SEALED))
 
 
 @cache
