@@ -144,6 +144,7 @@ def as_guest(manifests: list[Manifest]) -> list[Manifest]:
         spec = dict(each.spec)
         for path, _ in each.kind.references:
             spec = _at(spec, path, _prefixed)
+        spec = _at(spec, ("principal", "user"), _prefixed)  # else both may give a role to the same person
         handle = each.kind.handle_of(spec)
         if handle is not None and isinstance(spec.get(handle), str):
             address, scheme, rest = spec[handle].rpartition("://")
