@@ -75,7 +75,7 @@ MEMORY: tuple[Memory, ...] = (
     ),
     Memory(
         "runtime.services.management.changes.places._taken",
-        "changesets under way, by organization and caller",
+        "changesets and snapshots under way, by organization and caller",
         _REQUESTS,
     ),
     Memory("runtime.services.management.changes.pace._turns", "who of long work goes on next", 1),

@@ -3,7 +3,7 @@
 from runtime.adapters import client_documents, outbound, passwords
 from runtime.api.management import changeset_bodies
 from runtime.api.oauth import register
-from runtime.api.shared import json_bodies
+from runtime.api.shared import arrival, departure, json_bodies
 from runtime.domain.oauth import forms
 from runtime.domain.policy import bundle_archive
 from runtime.services.authorization import pushed
@@ -25,6 +25,10 @@ def _bytes(number: int) -> str:
 
 def _cap(cap: changeset_bodies.Cap) -> str:
     return f"{_bytes(cap.size)}, {cap.operations:,} operations, {cap.values:,} values"
+
+
+def _rate(bytes_a_second: int, patience_seconds: float) -> str:
+    return f"{_bytes(bytes_a_second)} a second, never more than {patience_seconds:.0f} s behind"
 
 
 # What -> how much.
@@ -56,9 +60,31 @@ SIZES: tuple[tuple[str, str], ...] = (
     ("a body of the management API", _bytes(json_bodies.MAX_BODY_BYTES)),
     ("a changeset of a caller who may write", _cap(changeset_bodies.WRITERS)),
     ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
-    ("changesets of an organization under way in a process", f"{places.OF_ORGANIZATION}, then 429"),
+    (
+        "the arrival of a larger one",
+        f"{_rate(arrival.BYTES_A_SECOND, arrival.PATIENCE_SECONDS)}; then 408",
+    ),
+    (
+        "changesets of an organization under way in a process",
+        f"{places.OF_ORGANIZATION}, {places.OF_CALLER} of one caller; then 429",
+    ),
     (
         "dry runs of it besides",
         f"{places.OF_ORGANIZATION}, {places.OF_CALLER} of one caller; {_bytes(places.BYTES)}; then 429",
+    ),
+    (
+        "bodies of one caller's dry runs under way",
+        f"what the largest may have, and {_bytes(places.BESIDE_BYTES)}; then 429",
+    ),
+    (
+        "snapshots that a process sends",
+        (
+            f"{places.SNAPSHOTS}; {places.SNAPSHOTS_OF_ORGANIZATION} of an organization, "
+            f"{places.SNAPSHOTS_OF_CALLER} of one caller; then 429"
+        ),
+    ),
+    (
+        "how fast they have to be read",
+        f"{_rate(departure.BYTES_A_SECOND, departure.PATIENCE_SECONDS)}; then the connection is cut",
     ),
 )

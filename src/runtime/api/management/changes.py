@@ -14,6 +14,7 @@ from sanic.response import HTTPResponse
 from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.api.management.changeset_bodies import READERS, WRITERS, Cap, read_changeset
+from runtime.api.shared.departure import Departure
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
 from runtime.contract.answers import part_answer
@@ -23,7 +24,7 @@ from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes import budget, changesets, receipts, rights
-from runtime.services.management.changes.places import place
+from runtime.services.management.changes.places import place, snapshot_place
 from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 LINES = "application/x-ndjson"
@@ -36,14 +37,20 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
     wanted = Wanted(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
+    with snapshot_place(call.parts, call.caller):
+        return await _sent(call, organization, wanted)
+
+
+async def _sent(call: Call, organization: str, wanted: Wanted) -> HTTPResponse | None:
     async with open_snapshot(call.parts, call.caller, organization, wanted, call.request_id) as opened:
         headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
         if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
         response = await call.request.respond(headers=headers, content_type=LINES)
+        departure = Departure(call.request, response)
         async for chunk in opened.chunks:
-            await response.send(chunk)
-        await response.eof()
+            await departure.send(chunk)
+        await departure.end()
     return None
 
 
@@ -61,7 +68,7 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     size = int(announced) if announced.isdecimal() else cap.size
     if size > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    with place(call.parts, call.caller, size, dry_run=dry_run):
+    with place(call.parts, call.caller, size, cap.size, dry_run=dry_run):
         if call.request.stream is not None:
             call.request.stream.request_max_size = cap.size
         yield
@@ -119,8 +126,9 @@ async def _in_lines(call: Call, changeset: Changeset, *, dry_run: bool) -> HTTPR
         status, headers = 200, {**_NO_STORE, **(_REPLAYED if outcome.replayed else {})}
     if lines.stream is None:
         return HTTPResponse(line, status=status, headers=headers, content_type=LINES)
-    await lines.stream.send(line)
-    await lines.stream.eof()
+    departure = Departure(call.request, lines.stream)
+    await departure.send(line)
+    await departure.end()
     return None
 
 

@@ -1,12 +1,13 @@
 """How long a request may take to arrive: head and body each have Sanic's request timeout, however they drip.
 
 Sanic itself measures the silence between two packets, and of a body not even that: a byte now and then would
-hold a connection, and what was read for it, for ever.
+hold a connection, and what was read for it, for ever. A large body has to come at a rate as well.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -17,6 +18,10 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 # How long a server that stops waits for a next request, and for more of one that has begun to come.
 _IDLE_SECONDS, _SILENCE_SECONDS = 0.5, 2.0
+
+# A body that may be larger than requests usually are comes at such a rate; so long it may be behind.
+PATIENCE_SECONDS = 10.0
+BYTES_A_SECOND = 512 * 1024
 
 
 class PromptProtocol(HttpProtocol):
@@ -56,26 +61,39 @@ class PromptRequest(Request[Any, Any]):
 
     async def receive_body(self) -> None:
         """Read the body. Raises RequestTimeout."""
-        async with arriving(self):
-            await super().receive_body()  # type: ignore[no-untyped-call]
+        if self.body:
+            return
+        parts = list[bytes]()
+        async with _arriving(self) as prolong:
+            async for part in self.stream:  # type: ignore[union-attr]
+                parts.append(part)
+                prolong(len(part))
+        self.body = b"".join(parts)
 
 
 @asynccontextmanager
-async def arriving(request: Request) -> AsyncIterator[None]:
-    """A time in which a body is read. What may be larger than usual may take longer in proportion.
+async def _arriving(request: Request) -> AsyncIterator[Callable[[int], None]]:
+    """A time in which a body is read; to be told how many bytes have come.
 
     Raises: RequestTimeout; the connection is closed after the answer, for the rest is not waited for either.
     """
     stream: Any = request.stream  # Sanic's own note of what sort of body there is has no one type
     config = request.app.config
     if stream.request_body is True and stream.request_bytes_left <= len(stream.recv_buffer):
-        yield  # it is all there, as it nearly always is
+        yield lambda _: None  # it is all there, as it nearly always is
         return
-    share = stream.request_max_size / config.REQUEST_MAX_SIZE
-    limit = config.REQUEST_TIMEOUT * max(share, 1)
+    most = stream.request_bytes if stream.request_body is True else stream.request_max_size
+    is_large = most > config.REQUEST_MAX_SIZE
     try:
-        async with asyncio.timeout(limit):
-            yield
+        async with asyncio.timeout(PATIENCE_SECONDS if is_large else config.REQUEST_TIMEOUT) as limit:
+            yield partial(_prolong, limit) if is_large else lambda _: None
     except TimeoutError:
         stream.keep_alive, stream.request_body = False, None
         raise RequestTimeout("the body took too long to arrive") from None
+
+
+def _prolong(limit: asyncio.Timeout, size: int) -> None:
+    """What has come of a large body gives it time, never more than it had at first."""
+    until, now = limit.when(), asyncio.get_running_loop().time()
+    if until is not None and until > now:  # else it has ended
+        limit.reschedule(min(until + size / BYTES_A_SECOND, now + PATIENCE_SECONDS))

@@ -19,12 +19,14 @@ from tests.runtime.management.conftest import Api
 from tests.support.applying import app, create, update
 
 from runtime.api.management.changeset_bodies import READERS, WRITERS
+from runtime.api.shared import arrival
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
 from runtime.services.limits import Meter
 from runtime.services.management.changes import budget, changesets
-from runtime.services.management.changes.places import BYTES, OF_CALLER, OF_ORGANIZATION
+from runtime.services.management.changes.places import BESIDE_BYTES, BYTES, OF_CALLER, OF_ORGANIZATION
 from runtime.services.parts import Parts
+from runtime.storage.sql.database import DRY_RUNS
 from runtime.storage.sql.tables import METADATA
 
 MANY = 1_500
@@ -66,14 +68,17 @@ class Upload:
         except TimeoutError:
             return None
 
+    def drip(self) -> None:
+        self._socket.sendall(b" ")
+
     def close(self) -> None:
         self._socket.close()
 
 
 @contextmanager
-def uploads(api: Api, count: int) -> Iterator[None]:
+def uploads(api: Api, count: int, *, length: int = 1000, dry_run: bool = True) -> Iterator[None]:
     """So many changesets under way, which do not end by themselves."""
-    opened = [Upload(api, 1000) for _ in range(count)]
+    opened = [Upload(api, length, dry_run=dry_run) for _ in range(count)]
     time.sleep(0.5)  # until the server has looked at them
     try:
         yield
@@ -152,7 +157,7 @@ def test_who_may_not_apply_is_told_before_the_body(api: Api, reader: Api) -> Non
 @pytest.mark.threat("41e", "41i")
 def test_places_are_counted(api: Api, other: Api) -> None:
     """So many at once of one caller, and of one organization; others have their own, and places come back."""
-    first, second, third = (api.with_role("org_viewer") for _ in range(3))
+    first, second, third, fourth = (api.with_role("org_viewer") for _ in range(4))
     body = changeset(api, a_zone())
     assert first("POST", path_of(api), body).status_code == 200
     with uploads(first, OF_CALLER):
@@ -160,7 +165,7 @@ def test_places_are_counted(api: Api, other: Api) -> None:
         assert (refused.status_code, refused.json()["code"]) == (429, "rate_limit_exceeded")
         assert int(refused.headers["retry-after"]) > 0
         assert second("POST", path_of(api), body).status_code == 200
-        with uploads(second, OF_ORGANIZATION - OF_CALLER):
+        with uploads(second, OF_CALLER), uploads(fourth, OF_ORGANIZATION - 2 * OF_CALLER):
             assert third("POST", path_of(api), body).status_code == 429
             assert other("POST", path_of(other), changeset(other, a_zone())).status_code == 200
             # Who applies does not wait for those who try out.
@@ -173,24 +178,81 @@ def test_places_are_counted(api: Api, other: Api) -> None:
 @pytest.mark.threat("41e", "41i")
 def test_large_ones_come_one_after_the_other(api: Api, other: Api) -> None:
     """What the bodies under way may have together is counted; small ones find a place beside a large one."""
-    first, second = (api.with_role("org_viewer") for _ in range(2))
+    first, second, third = (api.with_role("org_viewer") for _ in range(3))
     small = changeset(api, a_zone())
     upload = Upload(first, READERS.size)
     assert upload.status(within_seconds=0.5) is None
-    assert second("POST", path_of(api), small).status_code == 200
-    refused = Upload(second, BYTES - READERS.size + 1)
-    assert refused.status() == 429
-    refused.close()
+    assert first("POST", path_of(api), small).status_code == 200
+    for sender, size in ((first, BESIDE_BYTES + 1), (third, BYTES - 2 * READERS.size + 1)):
+        beside = Upload(second, READERS.size)
+        assert beside.status(within_seconds=0.5) is None
+        refused = Upload(sender, size)
+        assert refused.status() == 429
+        for each in (refused, beside):
+            each.close()
+        eventually(second, small)
     elsewhere = Upload(other.with_role("org_viewer"), READERS.size)
     assert elsewhere.status(within_seconds=0.5) is None
     for each in (upload, elsewhere):
         each.close()
-    again = Upload(second, READERS.size)
+    again = Upload(first, READERS.size)
     while (status := again.status(within_seconds=0.5)) == 429:  # the server notices hung-up senders by itself
         again.close()
-        again = Upload(second, READERS.size)
+        again = Upload(first, READERS.size)
     assert status is None
     again.close()
+
+
+@pytest.mark.threat("41e", "41i")
+def test_a_reader_takes_nothing_from_an_administrator(api: Api) -> None:
+    """Whatever one reader announces and leaves open, the largest of somebody who applies has a place."""
+    assert OF_CALLER < DRY_RUNS
+    reader, writer = (api.with_role(role) for role in ("org_viewer", "org_member"))
+    assert reader("POST", path_of(api), changeset(api, a_zone())).status_code == 200
+    with uploads(reader, 1, length=READERS.size), uploads(reader, OF_CALLER, length=BESIDE_BYTES // 2):
+        assert reader("POST", path_of(api), changeset(api, a_zone())).status_code == 429
+        largest = Upload(writer, WRITERS.size)
+        assert largest.status(within_seconds=0.5) is None
+        largest.close()
+        assert api("POST", path_of(api), changeset(api, a_zone())).status_code == 200
+
+
+@pytest.mark.threat("41e", "41i")
+def test_one_who_applies_leaves_places(api: Api) -> None:
+    """Applies that never arrive are counted for who sends them; the others of the organization apply."""
+    member = api.with_role("org_member")
+    path = path_of(api, dry_run=False)
+    assert member("POST", path, changeset(api, a_zone())).status_code == 200
+    with uploads(member, OF_ORGANIZATION, length=4 * MIB, dry_run=False):
+        assert member("POST", path, changeset(api, a_zone())).status_code == 429
+        assert api("POST", path, changeset(api, a_zone())).status_code == 200
+
+
+@pytest.mark.threat("41e", "41i")
+def test_a_large_body_has_to_keep_coming(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes at a rate takes its time; what drips is not waited for, however large it was to be."""
+    reader = api.with_role("org_viewer")
+    monkeypatch.setattr(arrival, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(arrival, "BYTES_A_SECOND", MIB)
+    zone = api.zone()
+    apps = [app(f"a{number}", zone.id, description="x" * 2000) for number in range(1_200)]
+    large = json.dumps(changeset(api, *apps)).encode()
+    assert len(large) > 2 * MIB
+
+    def steadily() -> Iterator[bytes]:
+        for begin in range(0, len(large), MIB // 4):
+            yield large[begin : begin + MIB // 4]
+            time.sleep(0.15)
+
+    headers = {"Content-Length": str(len(large))}
+    answer = reader.client.post(path_of(api), content=steadily(), headers=headers, timeout=60)
+    assert answer.status_code == 200, answer.text
+
+    upload, began = Upload(reader, READERS.size), time.monotonic()
+    while (status := upload.status(within_seconds=0.2)) is None and time.monotonic() - began < 20:
+        upload.drip()
+    assert status == 408
+    upload.close()
 
 
 @pytest.mark.threat("41e", "41i")

@@ -1,8 +1,13 @@
-"""How many changesets are worked on at once: each keeps its body, and what is made of it, in memory."""
+"""How many changesets and snapshots are worked on at once.
+
+A changeset keeps its body, and what is made of it, in memory; a snapshot keeps a connection of the database
+for as long as its reader takes.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from runtime.domain.errors import RateLimited
@@ -11,39 +16,80 @@ from runtime.services.parts import Parts
 from runtime.storage.sql.database import Database
 
 OF_ORGANIZATION = 8  # that are applied, and as many that are tried out; in one process
-OF_CALLER = 4  # that one caller tries out
-BYTES = 96 * 1024 * 1024  # of an organization's bodies that are tried out: one that is large, or several
+OF_CALLER = 3  # of each: fewer than there are connections for dry runs, so that nobody has them all
+# Of an organization's bodies that are tried out. A caller has no more of it than their largest may have, and
+# a few small ones: beside a reader's there is room for the largest of somebody who applies.
+BYTES = 168 * 1024 * 1024
+BESIDE_BYTES = 4 * 1024 * 1024
+
+SNAPSHOTS = 8  # in one process: most connections of the database are for what is done in no time
+SNAPSHOTS_OF_ORGANIZATION = 4
+SNAPSHOTS_OF_CALLER = 2
 
 _taken: WeakKeyDictionary[Database, Counter[tuple[str, ...]]] = WeakKeyDictionary()
 
 
+@dataclass(frozen=True)
+class _Share:
+    """What is taken of something that there is only so much of."""
+
+    key: tuple[str, ...]
+    most: int
+    refusal: str
+    takes: int = 1
+
+
 @contextmanager
-def place(parts: Parts, caller: Caller, size: int, *, dry_run: bool) -> Iterator[None]:
+def place(parts: Parts, caller: Caller, size: int, largest: int, *, dry_run: bool) -> Iterator[None]:
     """A place for one changeset, from before its body is read until it is answered. Raises RateLimited.
 
     Args:
         size: the most bytes that its body may turn out to have.
+        largest: how many a body of this caller may have.
     """
+    whose = (caller.organization_id, "tried" if dry_run else "applied")
+    shares = [
+        _Share((*whose, caller.id), OF_CALLER, f"the caller has {OF_CALLER} changesets under way already"),
+        _Share(
+            whose, OF_ORGANIZATION, f"the organization has {OF_ORGANIZATION} changesets under way already"
+        ),
+    ]
+    if dry_run:
+        large = "large changesets under way"
+        shares += [
+            _Share((*whose, caller.id, "bytes"), largest + BESIDE_BYTES, f"the caller has {large}", size),
+            _Share((*whose, "bytes"), BYTES, f"the organization has {large}", size),
+        ]
+    with _taking(parts, shares):
+        yield
+
+
+@contextmanager
+def snapshot_place(parts: Parts, caller: Caller) -> Iterator[None]:
+    """A place for one snapshot, until it is sent. Raises RateLimited."""
+    whose = (caller.organization_id, "snapshots")
+    of_caller, of_organization = SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
+    shares = (
+        _Share((*whose, caller.id), of_caller, f"the caller reads {of_caller} snapshots already"),
+        _Share(whose, of_organization, f"the organization reads {of_organization} snapshots already"),
+        _Share(("snapshots",), SNAPSHOTS, "many snapshots are read just now"),
+    )
+    with _taking(parts, shares):
+        yield
+
+
+@contextmanager
+def _taking(parts: Parts, shares: Collection[_Share]) -> Iterator[None]:
     taken = _taken.setdefault(parts.database, Counter())
-    whose: tuple[str, ...] = (caller.organization_id, "tried" if dry_run else "applied")
-    limits = {whose: OF_ORGANIZATION}
-    if dry_run:
-        limits[(*whose, caller.id)] = OF_CALLER
-    for key, limit in limits.items():
-        if taken[key] >= limit:
-            by = "the caller" if len(key) > len(whose) else "the organization"
-            raise RateLimited(f"{by} has {limit} changesets under way already; try again when one has ended")
-    steps = dict.fromkeys(limits, 1)
-    if dry_run:
-        steps[(*whose, "bytes")] = size
-        if taken[(*whose, "bytes")] + size > BYTES:
-            raise RateLimited("the organization has large changesets under way; try again when one has ended")
-    for key, step in steps.items():
-        taken[key] += step
+    for each in shares:
+        if taken[each.key] + each.takes > each.most:
+            raise RateLimited(f"{each.refusal}; try again when one has ended")
+    for each in shares:
+        taken[each.key] += each.takes
     try:
         yield
     finally:
-        for key, step in steps.items():
-            taken[key] -= step
-            if not taken[key]:
-                del taken[key]
+        for each in shares:
+            taken[each.key] -= each.takes
+            if not taken[each.key]:
+                del taken[each.key]
