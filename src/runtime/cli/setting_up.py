@@ -20,7 +20,7 @@ from runtime.services.management.organizations import organizations
 from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
-from runtime.storage.sql import names
+from runtime.storage.sql import names, resources
 
 
 @click.command()
@@ -92,6 +92,22 @@ async def _names(parts: Parts) -> str:
     return f"give another identifier to applications that are called as a user is, and cannot act: {told}"
 
 
+async def _resources(parts: Parts) -> str:
+    """Whether each address is that of one resource of a zone; those that share one are told."""
+    try:
+        async with parts.database.querying() as conn:
+            found = await resources.alike(conn)
+    except ServiceError as failure:
+        return failure.detail
+    if not found:
+        return "ok"
+    told = "; ".join(
+        f"{' and '.join(f'`{each.identifier}`' for each in alike)} in zone {zone_id}"
+        for zone_id, alike in found
+    )
+    return f"delete all but one, or give them other identifiers, of resources that are one URL: {told}"
+
+
 @click.command(cls=Reading)
 @click.pass_obj
 def doctor(settings: Settings) -> None:
@@ -110,7 +126,7 @@ def doctor(settings: Settings) -> None:
                 found.append((name, "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))
-        return [*found, ("names", await _names(parts))]
+        return [*found, ("names", await _names(parts)), ("resources", await _resources(parts))]
 
     wrong = [str(found) for found in files.open_to_others(private_files(settings))]
     passwords = [str(found) for found in exposed_settings(settings)]

@@ -74,11 +74,31 @@ def canonical(identifier: str) -> str | None:
 
 def is_issuer(identifier: str, issuer: str) -> bool:
     """Tell whether an identifier is an issuer, in whatever spelling: what an audience says would be both."""
-    return _bare(identifier) == _bare(issuer)
+    return comparable(identifier) == comparable(issuer)
 
 
-def _bare(identifier: str) -> str:
-    return (canonical(identifier) or identifier).rstrip("/")
+def comparable(identifier: str) -> str:
+    """What two identifiers have in common that readers may take for one another.
+
+    Beside the spellings that `canonical` knows, URLs whose paths differ in slashes at the end: requests
+    tell them apart, but the server behind them often does not.
+    """
+    key = canonical(identifier) or identifier
+    if "://" not in key:
+        return key
+    path, mark, query = key.partition("?")
+    return f"{path.rstrip('/')}{mark}{query}"
+
+
+def host_of(identifier: str) -> str:
+    """Scheme, host and port of a URL as all its spellings begin, but for case; empty for what has none."""
+    match = _ABSOLUTE.match(canonical(identifier) or "")
+    return "" if match is None else f"{match[1]}://{match[2]}"
+
+
+def above(identifier: str) -> Iterator[str]:
+    """What a prefix above an identifier may be, in canonical spelling, the nearest first."""
+    return _shorter(canonical(identifier) or "")
 
 
 class ResourceIndex(Generic[T]):

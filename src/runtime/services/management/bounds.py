@@ -70,15 +70,19 @@ async def refuse_part(unit: Unit, kind: Kind, entity: Entity) -> None:
         raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
 
 
-async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str) -> None:
-    """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone."""
+async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str, *, why: str = "") -> None:
+    """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone.
+
+    Args:
+        why: what it has to do with the request, where that is not plain; the message begins with it.
+    """
     own = unit.caller.bound.owner
     if own is None:
         return
     owner = await _owner_of(unit, kind, entity_id)
     if owner not in (None, own):
         raise Forbidden(
-            f"{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
+            f"{why}{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
             f" and this credential acts for `{own}`"
         )
 

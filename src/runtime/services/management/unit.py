@@ -21,6 +21,7 @@ from runtime.domain.kinds import ZONE, Entity, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
+from runtime.domain.oauth.neighbours import Neighbours
 from runtime.services import epochs, keys
 from runtime.services.management.access.caller import Caller
 from runtime.services.parts import Parts
@@ -30,6 +31,9 @@ from runtime.storage.sql.tombstones import Tombstone
 
 _TOGETHER = 1_000  # audit records that are written with one statement
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
+
+
+Check = Callable[[], Awaitable[None]]
 
 
 @dataclass
@@ -46,6 +50,9 @@ class Unit:
         owners: (kind name, id) -> the configuration that manages the entity, or None, as far as was asked.
         slugs: (kind name, ids of the scope) -> the slugs that are taken, once that has been worth asking.
         slugs_asked: how many slugs have been looked for there.
+        checks: (kind name, id) -> what has to hold of an entity when the unit ends, not in the middle of
+            it: a changeset asks for each with its operation, `finish` for those that are left.
+        neighbours: zone id -> where its resources stand, once all has been written.
         keeps_zones: nothing that is cached of a zone goes out of date: what is written concerns one user,
             whose epoch is bumped in its place.
         signing_keys: zone id -> kid -> key, opened once a unit.
@@ -67,6 +74,8 @@ class Unit:
     owners: dict[tuple[str, str], str | None] = field(default_factory=dict)
     slugs: dict[tuple[str, ...], set[str]] = field(default_factory=dict)
     slugs_asked: dict[tuple[str, ...], int] = field(default_factory=dict)
+    checks: dict[tuple[str, str], Check] = field(default_factory=dict)
+    neighbours: dict[str, Neighbours] = field(default_factory=dict)
     signing_keys: dict[str, dict[str, SigningKey]] = field(default_factory=dict)
     keys_to_give: list[dict[Algorithm, SigningKey]] = field(default_factory=list, repr=False)
     head: ledger.Head | None = None
@@ -228,6 +237,11 @@ class Unit:
         """Tell an owner nothing of what is gone: it has seen to that itself. None is every owner."""
         self._tombstones = [each for each in self._tombstones if owner not in (None, each.owner)]
 
+    async def check(self, kind: str, entity_id: str) -> None:
+        """Ask once for what has to hold of an entity in the end. Raises ManagementError."""
+        if (holds := self.checks.pop((kind, entity_id), None)) is not None:
+            await holds()
+
     def publish(self, key: str, epoch: int) -> None:
         """Let every worker hear, after the commit, that an epoch has moved."""
         self._epochs[key] = max(epoch, self._epochs.get(key, 0))
@@ -243,7 +257,12 @@ class Unit:
         self._callbacks.append(callback)
 
     async def finish(self) -> None:
-        """Write the audit records and the epochs: the last thing before the commit."""
+        """Write the audit records and the epochs: the last thing before the commit.
+
+        Raises: ManagementError, as the checks that are left do.
+        """
+        for kind, entity_id in list(self.checks):
+            await self.check(kind, entity_id)
         if self.head is None:
             return
         await self._write_records()

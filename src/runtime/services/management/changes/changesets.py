@@ -306,7 +306,7 @@ async def _steps(
     await _finish(steps, steps.extras.remaining(), steps.extras.finish, refusals)
     await steps.extras.refresh_active_sets()
     await _finish(steps, steps.removals(), steps.remove, refusals)
-    await _finish(steps, steps.named(), steps.require_name, refusals)
+    await _finish(steps, steps.named(), steps.require_apart, refusals)
     if problems := await steps.names.problems():
         raise wrong(problems)
     await steps.owners.flush(steps.unit, base=changeset.base_revision)

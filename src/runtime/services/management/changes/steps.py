@@ -276,8 +276,9 @@ class Steps:
         """What was given a name in git: names are unique when a changeset ends, not in the middle of it."""
         return self._named
 
-    async def require_name(self, later: Later) -> None:
-        """Raise Conflict when two entities have ended up with the same name."""
+    async def require_apart(self, later: Later) -> None:
+        """Raise Conflict when two entities have ended up with the same name; asks what else has to hold."""
+        await self.unit.check(later.kind.name, later.target.id)
         await self.owners.require_name(self.unit, later.kind, later.target.id)
 
     def removals(self) -> list[Later]:

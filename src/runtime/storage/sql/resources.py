@@ -1,0 +1,34 @@
+"""Where the resources of a zone stand."""
+
+from itertools import groupby
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from runtime.domain.oauth.neighbours import Neighbours, Placed
+from runtime.storage.sql.tables import TABLES
+
+_resources = TABLES["Resource"]
+
+
+async def placed(conn: AsyncConnection, zone_id: str, *, beginning: str = "") -> list[Placed]:
+    """The resources of a zone, oldest first; those whose identifiers begin so, in whatever case."""
+    columns = _resources.c
+    query = select(columns.id, columns.identifier, columns.prefix).where(columns.zone_id == zone_id)
+    if beginning:
+        query = query.where(func.lower(columns.identifier).startswith(beginning.lower(), autoescape=True))
+    rows = await conn.execute(query.order_by(columns.created_at, columns.id))
+    return [Placed(*row) for row in rows]
+
+
+async def alike(conn: AsyncConnection) -> list[tuple[str, list[Placed]]]:
+    """Resources that are the same when compared as URLs, from before that was refused: each with its zone."""
+    columns = _resources.c
+    query = select(columns.zone_id, columns.id, columns.identifier, columns.prefix)
+    rows = await conn.execute(query.order_by(columns.zone_id, columns.created_at, columns.id))
+    zones = groupby(rows, key=lambda row: str(row.zone_id))
+    return [
+        (zone_id, twins)
+        for zone_id, found in zones
+        for twins in Neighbours(Placed(*row[1:]) for row in found).twins()
+    ]
