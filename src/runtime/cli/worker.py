@@ -21,7 +21,6 @@ from runtime.settings import Settings
 _GRACE_SECONDS = 20  # for the answers to requests that have arrived
 STOP_SECONDS = _GRACE_SECONDS + 10  # after that the process hangs
 _LOOK_SECONDS = 0.05
-_GARBAGE = (50_000, 20, 20)  # objects more than before, then how often the younger were looked through
 
 
 def work(settings: Settings, bound: socket.socket) -> None:
@@ -80,14 +79,12 @@ async def _serve(app: Sanic[Any, Any], bound: socket.socket) -> None:
 
 
 def _keep_what_is_there() -> None:
-    """Look for garbage seldom, and never among what is there from the start, which stays.
+    """Look for garbage among what requests leave, and never again among what is there from the start.
 
-    With Python's own thresholds a large changeset spends nearly half of its time on looking through itself,
-    and everybody waits meanwhile.
+    Otherwise a large changeset spends much of its time on looking through the service's own modules.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GARBAGE)
 
 
 async def _drain(app: Sanic[Any, Any], server: Any) -> None:
