@@ -106,7 +106,8 @@ class WidenedDocument(TypedDict):
 
     `name` is written as in the text, and `rule` says how that goes by it: `forbid`, `permit unless`,
     `forbid unless`; with `if` where it depends on more. `loses`, `gains`: who or what belongs to the name no
-    longer, or from now on. `empty`: nobody does any more. `gone`: nothing is called so; `now`: the new name.
+    longer, or from now on; of a resource that is a prefix also addresses, `/*` for all beneath one. `empty`:
+    nobody does any more. `gone`: nothing is called so; `now`: the new name.
     """
 
     zone: str

@@ -14,6 +14,7 @@ from reconciler.kinds import Entity, Kinds
 
 from .consequences import Deciding, Widened
 from .outcome import ASSIGNMENT, Item, Operation, ZoneState, key_of, outcome
+from .reach import RESOURCE, reached
 
 POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
@@ -232,8 +233,11 @@ class _Zone:
     def _changed(self) -> Iterator[tuple[tuple[str, str], "_Change"]]:
         kinds = {kind for kind in self.all.words.kinds.values() if kind is not None}
         names = {name for name in {*self.before.by_name, *self.after.by_name} if name[0] in kinds}
+        beneath, none = reached(self.before, self.after), frozenset[Item]()
         for name in names:
             old, new = self.before.belonging(*name), self.after.belonging(*name)
+            if name[0] == RESOURCE:
+                old, new = old | beneath[0].get(name[1], none), new | beneath[1].get(name[1], none)
             gone = name in self.before.by_name and name not in self.after.by_name
             if old != new or gone:
                 former = self.after.things.get(self.before.by_name.get(name, ""))

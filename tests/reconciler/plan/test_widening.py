@@ -148,6 +148,55 @@ class TestOtherNames:
         assert (found.name, found.gone, found.now) == (name, True, "https://pay.example" if renamed else None)
         settle(any_world, wanted)
 
+    @pytest.mark.threat("48i")
+    @pytest.mark.parametrize("how", ["forbid", "permit unless"])
+    def test_what_lies_beneath_a_prefix_and_is_taken_from_it(self, any_world: AnyWorld, how: str) -> None:
+        """By a new resource, one that is renamed, one that becomes a prefix; and what is none any more."""
+        payroll = 'Resource::"https://payroll.example"'
+        cedar = {
+            "forbid": f"forbid (principal, action, resource == {payroll});\n",
+            "permit unless": f"permit (principal, action, resource) unless {{ resource == {payroll} }};\n",
+        }[how]
+
+        def other(identifier: str, **spec: Any) -> Manifest:
+            return manifest("Resource", "other", name="Other", identifier=identifier, **spec)
+
+        def loses(*wanted: Manifest) -> list[tuple[str, ...]]:
+            plan = plan_for(any_world, list(wanted))
+            assert {(each.name, each.rule) for each in plan.widened} <= {(payroll, how)}
+            assert not any(each.gone or each.gains or each.empty for each in plan.widened)
+            return [each.loses for each in plan.widened]
+
+        narrow = company(cedar)
+        before = changed(narrow, "Resource", "payroll", prefix=True)
+        settle(any_world, before)
+        assert loses(*before, other("https://payroll.examples/a", prefix=True)) == []
+        beneath = "https://payroll.example/salaries"
+        assert loses(*before, other(beneath)) == [(beneath,)]
+        assert loses(*before, other("https://PAYROLL.example:443/x?y")) == [
+            ("https://PAYROLL.example:443/x?y",)
+        ]
+        assert loses(*changed(before, "Resource", "payroll", prefix=False)) == [
+            ("https://payroll.example/*",)
+        ]
+
+        settled = [*before, other("https://other.example")]
+        settle(any_world, settled)
+        assert loses(*before, other(beneath, prefix=True)) == [(beneath, f"{beneath}/*")]
+        settle(any_world, [*before, other(beneath)])
+        assert loses(*before, other(beneath, prefix=True)) == [(f"{beneath}/*",)]
+        assert loses(*before) == []  # what is deleted gives back
+
+    @pytest.mark.threat("48i")
+    def test_what_a_prefix_that_a_forbid_excepts_gets_back(self, any_world: AnyWorld) -> None:
+        """Nothing while the narrower one is there; without it, its requests are those of the prefix."""
+        payroll = 'Resource::"https://payroll.example"'
+        cedar = f"forbid (principal, action, resource) unless {{ resource == {payroll} }};\n"
+        before = changed(company(cedar), "Resource", "payroll", prefix=True)
+        beneath = "https://payroll.example/salaries"
+        settle(any_world, [*before, manifest("Resource", "other", name="Other", identifier=beneath)])
+        assert told(plan_for(any_world, before)) == [(payroll, "forbid unless", (), (beneath,))]
+
     def test_an_application_that_is_replaced_is_what_it_was(self, any_world: AnyWorld) -> None:
         """What only changes otherwise is named as before."""
         cedar = 'forbid (principal, action, resource) when { context.application == Application::"agent" };\n'
