@@ -29,10 +29,21 @@ from reconciler.configured import OwnerRefused, named_owner, require_owner
 from reconciler.documents import PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
+from reconciler.kinds import Snapshot
 from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
 from reconciler.objections import Objection
-from reconciler.plan import Losses, Plan, Refusal, check_guards, misnamed, read_plan, zones_of
+from reconciler.plan import (
+    Losses,
+    Plan,
+    Refusal,
+    check_guards,
+    counted_on,
+    hidden,
+    misnamed,
+    read_plan,
+    zones_of,
+)
 from reconciler.plan.guards import CONSENTS
 from reconciler.plan.model import PlanUnreadable, State
 from reconciler.report.consequences import consequence_lines
@@ -198,14 +209,24 @@ def _apply_saved(path: Path, options: Options) -> None:
     sources = secret_sources(root, options, connection)
     _stop_saved(plan, guard(plan, options, sources), options)
     with open_api(connection, root, writes=True) as api:
-        strange = [
-            Refusal("untold", each) for each in misnamed(plan, api.snapshot(plan.owner, zones_of(plan)))
-        ]
-        _stop_saved(plan, strange, options)
+        plan = _grounded(plan, api.snapshot(plan.owner, zones_of(plan)), options)
+        _stop_saved(plan, guard(plan, options, sources), options)
         if plan.destroying:
             trial = try_plan(api, plan)
             _stop_saved(plan, guard(plan, options, sources, trial.losses), options, trial)
         _carry_out(api, plan, options, sources)
+
+
+def _grounded(plan: Plan, snapshot: Snapshot, options: Options) -> Plan:
+    """A saved plan that hides nothing, with the numbers of the server. Raises Failure.
+
+    Where something was written since it was made, what it does not say may be new: plan again.
+    """
+    moved = snapshot.revision > plan.base_revision
+    strange = [Refusal("untold", each) for each in misnamed(plan, snapshot)]
+    strange += [Refusal("untold", each, stale=moved) for each in hidden(plan, snapshot)]
+    _stop_saved(plan, strange, options)
+    return counted_on(plan, snapshot)
 
 
 def _stop_saved(

@@ -1,11 +1,14 @@
 """Small factories: manifests, plans, and a world that a plan is applied to."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
+
+import orjson
 
 from reconciler.apply.planning import changeset, replace_secrets
 from reconciler.kinds import Kinds, Manifest, Origin, Snapshot, load_kinds
-from reconciler.plan import Plan, build_plan
+from reconciler.plan import Plan, build_plan, hidden, misnamed, read_plan
 
 OWNER = "acme/identity"
 
@@ -55,9 +58,16 @@ def plan_for(
     kinds: Kinds | None = None,
     zones: Mapping[str, str | None] | None = None,
 ) -> Plan:
-    """The plan for a world. *zones*: those of other owners, as the settings name them."""
-    known = kinds or world.kinds
-    return build_plan(manifests, world.snapshot(), known, owner=owner, tool_version="test", zones=zones)
+    """The plan for a world. *zones*: those of other owners, as the settings name them.
+
+    Whatever a test plans, it could be saved, and applied from the file.
+    """
+    known, snapshot = kinds or world.kinds, world.snapshot()
+    plan = build_plan(manifests, snapshot, known, owner=owner, tool_version="test", zones=zones)
+    if kinds is None and not plan.refused and manifests:
+        saved = read_plan(orjson.dumps(replace(plan, _json={}).as_json()))
+        assert not [*misnamed(saved, snapshot), *hidden(saved, snapshot)], saved.as_json()
+    return plan
 
 
 def carry_out(world: AnyWorld, plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from .building import PlanImpossible, build_plan
 from .consequences import Deciding, Widened
 from .guards import Refusal, check_guards
+from .hidden import counted_on, hidden
 from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
 from .telling import misnamed, zones_of
@@ -21,6 +22,8 @@ __all__ = [
     "Widened",
     "build_plan",
     "check_guards",
+    "counted_on",
+    "hidden",
     "misnamed",
     "read_plan",
     "zones_of",

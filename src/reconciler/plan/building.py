@@ -1,7 +1,7 @@
 """Builds the plan: match, compare, order."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +9,9 @@ from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone,
 
 from .comparing import PROTECT, compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
 from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
-from .matching import Match, Matcher
+from .matching import Index, Match, Matcher
 from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
+from .naming import Names
 from .neighbours import Unresolved
 from .operations import Operations, unlink
 from .similar_owners import find_similar_owner
@@ -96,6 +97,8 @@ class _Builder:
         matcher = Matcher(manifests, snapshot, owner, zones)
         self.owner, self.hint, self.renew = owner, hint, renew
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
+        self.names = Names(matcher.index, owner, self._new_label)
+        self.shown = self.names.shown
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
             matcher.matches.values(),
@@ -286,7 +289,7 @@ class _Builder:
         found, manifest = match.found, match.manifest
         assert found is not None  # noqa: S101 - only existing entities change
         if self._renewed and found.ownership is not None:
-            applied = _with_new_ids(found.ownership.applied, self._renewed)
+            applied = with_new_ids(found.ownership.applied, self._renewed)
             found = replace(found, ownership=replace(found.ownership, applied=applied))
         protect = bool(manifest.lifecycle.get("protect", False))
         changes = compare(
@@ -307,7 +310,7 @@ class _Builder:
             shown = tuple(
                 replace(
                     each,
-                    before=self.shown(_as_written(manifest.kind, found, each.path, each.before)),
+                    before=self.shown(as_written(manifest.kind, found, each.path, each.before)),
                     after=self.shown(each.after),
                     applied=self.shown(each.applied),
                 )
@@ -364,11 +367,6 @@ class _Builder:
         for entity in gone:
             record = entity.ownership
             assert record is not None  # noqa: S101 - only owned entities are pruned
-            others = [
-                each
-                for each in self.index.in_zone.get(entity.id, ())
-                if each.id not in gone_ids and each.owner_type != "platform"
-            ]
             if entity.id not in self._gone_first:
                 self.operations.delete(entity)
             kind = self.kinds.by_name.get(entity.kind)
@@ -382,13 +380,13 @@ class _Builder:
                     id=entity.id,
                     reason="no manifest describes it any more",
                     changes=tuple(
-                        FieldChange(path, self.shown(_as_written(kind, entity, path, value)), None)
+                        FieldChange(path, self.shown(as_written(kind, entity, path, value)), None)
                         for path, _, value in old
                         if path in record.fields
                     ),
                     handle=entity.handle,
                     protected=record.protect,
-                    takes_along=len(others),
+                    takes_along=count_others(self.index, entity.id, gone_ids),
                     secret_ends=kind is not None and kind.shows_once(entity.spec),
                 )
             )
@@ -416,7 +414,7 @@ class _Builder:
         return Foresight(
             self.kinds,
             self.index.in_zone,
-            self._zone_called,
+            self.names.zone,
             {each.local_id: each.found.id for each in self.matches if each.replaced and each.found},
             written,
             frozenset(self._out_of_force()),
@@ -458,42 +456,17 @@ class _Builder:
 
     def _zone_name(self, entity: Entity) -> str | None:
         """The name that manifests have for an entity's zone; its slug when none manages it."""
-        return self._zone_called(entity.zone_id) if entity.zone_id in self.index.by_id else entity.zone
-
-    def _zone_called(self, zone_id: str) -> str:
-        zone = self.index.by_id.get(zone_id)
-        if zone is None or zone.ownership is None:
-            return (zone.handle if zone is not None else None) or zone_id
-        return zone.ownership.name
-
-    def shown(self, value: Any) -> Any:
-        """A value for people and for review: references as `Kind/name` in place of ids."""
-        if isinstance(value, list):
-            return [self.shown(each) for each in value]
-        if isinstance(value, str):
-            entity = self.index.by_id.get(value)
-            return self._label(entity) if entity is not None else self.index.in_force.get(value, value)
-        if isinstance(value, dict):
-            if "local_id" in value:
-                return self._new_label(value["local_id"])
-            if "address_of" in value:
-                return (
-                    f"{value['member']} of {self.shown(value['address_of'].get('id') or value['address_of'])}"
-                )
-            if "external" in value:
-                return f"{value['kind']}/{value['external']}"
-        return value
-
-    def _label(self, entity: Entity) -> str:
-        record = entity.ownership
-        if record is None:
-            return f"{entity.kind}/{entity.handle or entity.id}"
-        whose = "" if record.owner == self.owner else f" of {record.owner}"
-        return f"{entity.kind}/{record.name}{whose}"
+        return self.names.zone(entity.zone_id) if entity.zone_id in self.index.by_id else entity.zone
 
     def _new_label(self, local_id: str) -> str:
         match = self._by_local_id[local_id]
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
+
+
+def count_others(index: Index, zone_id: str, gone: Set[str]) -> int:
+    """How many objects in a zone go with it that are not deleted by themselves."""
+    within = index.in_zone.get(zone_id, ())
+    return sum(each.id not in gone and each.owner_type != "platform" for each in within)
 
 
 def _key(match: Match) -> str:
@@ -501,11 +474,11 @@ def _key(match: Match) -> str:
     return match.found.id if match.found is not None else match.local_id
 
 
-def _with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
+def with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
     if isinstance(value, dict):
-        return {name: _with_new_ids(each, renewed) for name, each in value.items()}
+        return {name: with_new_ids(each, renewed) for name, each in value.items()}
     if isinstance(value, list):
-        return [_with_new_ids(each, renewed) for each in value]
+        return [with_new_ids(each, renewed) for each in value]
     return renewed.get(value, value) if isinstance(value, str) else value
 
 
@@ -559,7 +532,7 @@ def _all_values(match: Match) -> dict[str, Any]:
     return {**match.wanted, **secrets}
 
 
-def _as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
+def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
     """A member's value; of a text that the server lays out in its own way, the text as we wrote it."""
     if kind is None or found.ownership is None or path not in kind.files.values():
         return value

@@ -124,10 +124,13 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     total = destroyed.total()
     over = []
     for kind, count in sorted(destroyed.items()):
-        budget = budget_of(kind, plan.owned.get(kind, 0), plan.budgets)
+        owned = plan.owned.get(kind, 0)
+        budget = budget_of(kind, owned, plan.budgets)
+        if plan.saved:  # somebody else may have written the file: it asks for more consents, not for fewer
+            budget = min(budget, budget_of(kind, owned, {}))
         if count > budget:
-            objects = "object" if plan.owned.get(kind, 0) == 1 else "objects"
-            over.append(f"{count} of {plan.owned.get(kind, 0)} {objects} of kind {kind} (budget: {budget})")
+            objects = "object" if owned == 1 else "objects"
+            over.append(f"{count} of {owned} {objects} of kind {kind} (budget: {budget})")
     whole = f", and {total} objects altogether" if len(destroyed) > 1 else ""
     yield from _needs_consent(
         "deletes", total, consents, f"this deletes {' and '.join(over)}{whole}" if over else ""

@@ -14,9 +14,9 @@ from reconciler.kinds import Entity, Kind, Shape, Snapshot, load_kinds
 from .comparing import PROTECT, leaves
 from .model import CHANGING, Action, FieldChange, Op, Plan, State
 
-_AGAIN = "; plan again"
+AGAIN = "; plan again"
 _ID = re.compile(r"[0-9a-z]{16,40}")
-_NEW = " (the new one)"
+NEW = " (the new one)"
 _BY_ID: Mapping[str, tuple[Op, ...]] = {
     "update": (Op.UPDATE, Op.RENAME, Op.ADOPT),
     "adopt": (Op.ADOPT,),
@@ -34,21 +34,21 @@ def untold(plan: Plan) -> Iterator[str]:
     known = {str(op) for op in (Op.CREATE, Op.DELETE)} | _BY_ID.keys()
     for each in plan.operations:
         if each["op"] not in known or each["kind"] not in load_kinds().by_name:
-            yield f"the operations {each['op']} one {each['kind']}, which no action says{_AGAIN}"
+            yield f"the operations {each['op']} one {each['kind']}, which no action says{AGAIN}"
             return
     deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
     if deleted != Counter((action.kind, action.id) for action in plan.destroying):
-        yield f"the operations delete something else than the plan says{_AGAIN}"
+        yield f"the operations delete something else than the plan says{AGAIN}"
     created = [(each["kind"], each["name"]) for each in plan.operations if each["op"] == "create"]
     making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
     if created != [(action.kind, action.name) for action in making]:
-        yield f"the operations create something else than the plan says{_AGAIN}"
+        yield f"the operations create something else than the plan says{AGAIN}"
         return
-    yield from _Agreement(plan).problems()
+    yield from Agreement(plan).problems()
 
 
 @dataclass
-class _Doing:
+class Doing:
     """What the operations do to one object, and the action that tells of it.
 
     Attributes:
@@ -56,6 +56,7 @@ class _Doing:
         values: dotted path -> the value that is written last.
         zones: ids of the zones that they are in.
         protect: what is said last about protection.
+        fields: what is said last of the members that git has; None where nothing is.
     """
 
     action: Action
@@ -64,9 +65,10 @@ class _Doing:
     values: dict[str, Any] = field(default_factory=dict)
     zones: set[str] = field(default_factory=set)
     protect: bool | None = None
+    fields: frozenset[str] | None = None
 
 
-class _Agreement:
+class Agreement:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
@@ -80,25 +82,25 @@ class _Agreement:
         self.made = {each["local_id"]: action for each, action in zip(creations, making, strict=True)}
 
     @classmethod
-    def of(cls, plan: Plan) -> Iterator[tuple[Action, _Doing]]:
+    def of(cls, plan: Plan) -> Iterator[tuple[Action, Doing]]:
         """The actions of a plan with what the operations do for them; those that delete apart."""
-        found: dict[int, _Doing] = {}
+        found: dict[int, Doing] = {}
         for _ in cls(plan)._assigned(found):
             pass
         return ((each.action, each) for each in found.values())
 
     def problems(self) -> Iterator[str]:
-        doing: dict[int, _Doing] = {}
+        doing: dict[int, Doing] = {}
         yield from self._assigned(doing)
         for action in self.plan.actions:
             if action.op is Op.DELETE:
                 continue
             if id(action) not in doing:
-                yield f"{action.title}: the plan says {action.op}, and no operation does so{_AGAIN}"
+                yield f"{action.title}: the plan says {action.op}, and no operation does so{AGAIN}"
             else:
                 yield from self._compared(doing[id(action)])
 
-    def _assigned(self, doing: dict[int, _Doing]) -> Iterator[str]:
+    def _assigned(self, doing: dict[int, Doing]) -> Iterator[str]:
         """Assign each operation to the action that tells of it; those without one are told."""
         for each in self.plan.operations:
             if each["op"] == "delete":
@@ -106,10 +108,10 @@ class _Agreement:
             action = self._action_of(each)
             if action is None:
                 name = each.get("name") or each.get("id")
-                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{_AGAIN}"
+                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{AGAIN}"
                 continue
             kind = load_kinds().by_name[each["kind"]]
-            done = doing.setdefault(id(action), _Doing(action, kind))
+            done = doing.setdefault(id(action), Doing(action, kind))
             done.ops.append(each["op"])
             if zone_id := (each.get("zone") or {}).get("id"):
                 done.zones.add(zone_id)
@@ -117,6 +119,7 @@ class _Agreement:
                 done.values[path] = value
             if each["op"] in ("create", "update", "adopt"):
                 done.protect = each.get("protect")
+                done.fields = frozenset(each.get("fields") or ())
 
     def _action_of(self, operation: Operation) -> Action | None:
         """The action that tells of an operation, by what it is about and what it is called."""
@@ -141,26 +144,26 @@ class _Agreement:
             return f"Zone/{action.zone}" in self._labels(zone, "")
         return f"Zone/{action.zone}" in self.names.get(zone.get("id", ""), {f"Zone/{action.zone}"})
 
-    def _compared(self, doing: _Doing) -> Iterator[str]:
+    def _compared(self, doing: Doing) -> Iterator[str]:
         action = doing.action
         for op in (Op.ADOPT, Op.RENAME, Op.RELEASE):
             if action.op is op and str(op) not in doing.ops:
-                yield f"{action.title}: the plan says {op}, and no operation does so{_AGAIN}"
+                yield f"{action.title}: the plan says {op}, and no operation does so{AGAIN}"
         told = {change.path: change for change in action.changes}
         for path, value in doing.values.items():
             shape = doing.kind.leaf(path)
             if not self._is_told(path, shape, value, told):
-                yield f"{action.title}: the plan does not say what is written to `{path}`{_AGAIN}"
+                yield f"{action.title}: the plan does not say what is written to `{path}`{AGAIN}"
         for path, change in told.items():
             if path == PROTECT or change.state in (State.CLAIM, State.RELEASE):
                 continue
             # Of what is made, null is what it has by default; and there nothing is written.
-            if (change.after, change.state) != (None, None) and not _is_written(path, doing.values):
-                yield f"{action.title}: the plan says that `{path}` changes, and no operation does so{_AGAIN}"
+            if (change.after, change.state) != (None, None) and not is_written(path, doing.values):
+                yield f"{action.title}: the plan says that `{path}` changes, and no operation does so{AGAIN}"
         stays = action.protected and action.op in (Op.UPDATE, Op.RENAME)
         protect = told[PROTECT].after if PROTECT in told else stays
         if doing.protect not in (None, protect):
-            yield f"{action.title}: the plan does not say that its protection changes{_AGAIN}"
+            yield f"{action.title}: the plan does not say that its protection changes{AGAIN}"
 
     def _is_told(self, path: str, shape: Shape, value: Any, told: Mapping[str, FieldChange]) -> bool:
         change = told.get(path)
@@ -174,7 +177,7 @@ class _Agreement:
             return value in (None, {}) and bool(below) and all(each.after in (None, []) for each in below)
         if change.state is not None and change.state not in CHANGING and change.before != change.after:
             return False
-        if _is_secret(value):
+        if is_secret(value):
             return shape.secret and bool(change.after == value)
         return self._same(shape, value, change.after)
 
@@ -187,7 +190,7 @@ class _Agreement:
                 and all(self._same(shape, *pair) for pair in zip(value, shown, strict=True))
             )
         if isinstance(value, dict) and isinstance(shown, str):
-            return shown.removesuffix(_NEW) in self._labels(value, shown.removesuffix(_NEW))
+            return shown.removesuffix(NEW) in self._labels(value, shown.removesuffix(NEW))
         if isinstance(value, dict) and isinstance(shown, dict):  # of a map, what goes is null
             return {name: each for name, each in value.items() if each is not None} == shown
         if isinstance(value, str) and isinstance(shown, str) and value != shown:
@@ -212,12 +215,12 @@ class _Agreement:
         return set()
 
 
-def _is_written(path: str, values: Mapping[str, Any]) -> bool:
+def is_written(path: str, values: Mapping[str, Any]) -> bool:
     """Tell whether a member is written, or goes with an object around it."""
     return path in values or any(path.startswith(f"{each}.") for each in values)
 
 
-def _is_secret(value: Any) -> bool:
+def is_secret(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], dict)
 
 
@@ -241,13 +244,13 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
         own = {f"{action.kind}/{each}" for each in called if each}
         known = entity.ownership is not None or entity.handle is not None
         if known and own.isdisjoint(names[entity.id]):
-            yield f"{action.title}: its id is that of {min(names[entity.id])}{_AGAIN}"
+            yield f"{action.title}: its id is that of {min(names[entity.id])}{AGAIN}"
         names[entity.id] |= own
-    agreed = list(_Agreement.of(plan))
+    agreed = list(Agreement.of(plan))
     within = [(action, zone_id) for action, doing in agreed for zone_id in sorted(doing.zones)]
     within += [(each, found[each.id].zone_id or "") for each in plan.actions if each.id in found]
     yield from dict.fromkeys(
-        f"{action.title}: it is in another zone, {min(names[zone_id])}{_AGAIN}"
+        f"{action.title}: it is in another zone, {min(names[zone_id])}{AGAIN}"
         for action, zone_id in within
         if zone_id in found and f"Zone/{action.zone}" not in names[zone_id]
     )
@@ -259,7 +262,7 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
             for one, shown in _pairs(value, told.get(path)):
                 if one in found and shown not in names[one]:
                     said = f"the plan does not say that `{path}` is {min(names[one])}"
-                    yield f"{action.title}: {said}{_AGAIN}"
+                    yield f"{action.title}: {said}{AGAIN}"
 
 
 def _labels_of(entity: Entity, owner: str) -> set[str]:

@@ -35,7 +35,7 @@ def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | No
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, losses)
     yield summary_line(plan)
-    if plan.budgets and plan.destroying:
+    if plan.budgets and plan.destroying and not plan.saved:
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:

@@ -82,13 +82,17 @@ class TestPruning:
     def test_the_settings_say_how_many_need_none(
         self, world: World, budget: int | str, refused: bool
     ) -> None:
-        """As a number, or as a share of what is managed; a saved plan keeps that."""
+        """As a number, or as a share of what is managed; a saved plan keeps that, where it is stricter."""
         groups = [manifest("Group", f"g{n}", name=f"G {n}") for n in range(10)]
         settle(world, [zone(), *groups])
         made = replace(plan_for(world, [zone(), *groups[:7]]), budgets={"Group": budget})
         for plan in (made, read_plan(orjson.dumps(made.as_json()))):
             assert bool(check_guards(plan, {})) is refused
         assert check_guards(made, {"deletes": 3}) == []
+        larger = replace(plan_for(world, [zone(), *groups[:4]]), budgets={"Group": 6})
+        assert check_guards(larger, {}) == []
+        (refusal,) = check_guards(read_plan(orjson.dumps(larger.as_json())), {})
+        assert "(budget: 5)" in refusal.message
 
     def test_the_settings_do_not_let_zones_go(self, world: World) -> None:
         """Nor does a saved plan that says so."""

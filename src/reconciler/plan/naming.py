@@ -1,0 +1,48 @@
+"""What objects are called in a plan: names for people in place of ids."""
+
+from collections.abc import Callable
+from typing import Any
+
+from reconciler.kinds import Entity
+
+from .matching import Index
+
+
+class Names:
+    """Names for what is in a snapshot, and for what a changeset makes."""
+
+    def __init__(self, index: Index, owner: str, made: Callable[[str], str]) -> None:
+        """*made*: the changeset's name of what it makes -> `Kind/name`."""
+        self._index, self._owner, self._made = index, owner, made
+
+    def shown(self, value: Any) -> Any:
+        """A value for people and for review: references as `Kind/name` in place of ids."""
+        if isinstance(value, list):
+            return [self.shown(each) for each in value]
+        if isinstance(value, str):
+            entity = self._index.by_id.get(value)
+            return self._label(entity) if entity is not None else self._index.in_force.get(value, value)
+        if isinstance(value, dict):
+            if "local_id" in value:
+                return self._made(value["local_id"])
+            if "address_of" in value:
+                return (
+                    f"{value['member']} of {self.shown(value['address_of'].get('id') or value['address_of'])}"
+                )
+            if "external" in value:
+                return f"{value['kind']}/{value['external']}"
+        return value
+
+    def _label(self, entity: Entity) -> str:
+        record = entity.ownership
+        if record is None:
+            return f"{entity.kind}/{entity.handle or entity.id}"
+        whose = "" if record.owner == self._owner else f" of {record.owner}"
+        return f"{entity.kind}/{record.name}{whose}"
+
+    def zone(self, zone_id: str) -> str:
+        """The name that manifests have for a zone; its slug when none manages it."""
+        zone = self._index.by_id.get(zone_id)
+        if zone is None or zone.ownership is None:
+            return (zone.handle if zone is not None else None) or zone_id
+        return zone.ownership.name
