@@ -1,5 +1,6 @@
 """Two workers on PostgreSQL and Redis: what one of them does, the other knows at once."""
 
+import asyncio
 import os
 import signal
 import time
@@ -12,6 +13,8 @@ import httpx
 import pytest
 from acme import Application, Browser, Page, Server, written_secret
 from tests.end_to_end.shop import SHOP
+from tests.support.postgres import PostgresServer
+from tests.support.redis import RedisServer
 
 PASSWORD = "correct horse battery staple"
 CALLBACK = "http://localhost:8600/callback"
@@ -34,22 +37,31 @@ spec: {{application: till, type: public}}
 """
 
 
-@pytest.fixture
-def server(tmp_path: Path, postgres_url: str, redis_url: str) -> Iterator[Server]:
-    """Two workers with one zone."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the service, its configuration and secrets are."""
+    return tmp_path_factory.mktemp("workers")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, postgres: PostgresServer, redis_server: RedisServer) -> Iterator[Server]:
+    """Two workers with one zone, until the last test stops them."""
+    database_url = asyncio.run(postgres.migrated())
+    redis_server.clear()
     made = Server(
-        tmp_path / "data",
-        {"ZONED_WORKERS": "2", "ZONED_DATABASE_URL": postgres_url, "ZONED_REDIS_URL": redis_url},
+        folder / "data",
+        {"ZONED_WORKERS": "2", "ZONED_DATABASE_URL": database_url, "ZONED_REDIS_URL": redis_server.url},
     )
     made.init()
     made.start()
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "zonectl.yaml").write_text("owner: shop/identity\n")
-    (tmp_path / "config" / "shop.yaml").write_text(CONFIG)
+    (folder / "config").mkdir()
+    (folder / "config" / "zonectl.yaml").write_text("owner: shop/identity\n")
+    (folder / "config" / "shop.yaml").write_text(CONFIG)
     _wait_for_workers(made, 2)
-    made.zonectl("apply", str(tmp_path / "config"), "--yes", "--secrets-dir", str(tmp_path / "secrets"))
+    made.zonectl("apply", str(folder / "config"), "--yes", "--secrets-dir", str(folder / "secrets"))
     yield made
     made.stop()
+    asyncio.run(postgres.drop(database_url))
 
 
 def _wait_for_workers(server: Server, count: int) -> None:
@@ -66,21 +78,6 @@ def issuer(server: Server) -> str:
     return address
 
 
-def test_a_withdrawn_credential_is_refused_by_both(server: Server, tmp_path: Path):
-    """Each request comes over a connection of its own, to whichever worker takes it."""
-    secret = written_secret(tmp_path / "secrets", "shop", "job")
-    job = Application(issuer(server), "job", secret)
-    form = {"grant_type": "client_credentials", "resource": "https://api.shop.example"}
-    assert {job.token(form).status_code for _ in range(20)} == {200}
-    with server.management() as management:
-        zone = server.zone("shop")["id"]
-        credentials = management.get(f"/zones/{zone}/application-credentials").json()["items"]
-        [credential] = [each for each in credentials if each["identifier"] == "job"]
-        management.delete(f"/zones/{zone}/application-credentials/{credential['id']}").raise_for_status()
-
-    assert {job.token(form).status_code for _ in range(20)} == {401}
-
-
 @dataclass(frozen=True)
 class Racing(Application):
     """Redeems its code fifty times at once."""
@@ -95,7 +92,7 @@ class Racing(Application):
 
 
 @pytest.mark.threat("3a", "3b")
-def test_code_single_use_race(server: Server, tmp_path: Path):
+def test_code_single_use_race(server: Server, folder: Path):
     """Of fifty at once, over two workers, exactly one gets tokens; since others tried, those are ended."""
     server.run(
         "user", "add", "--zone", "shop", "--email", "ada@shop.example", "--password-stdin", stdin=PASSWORD
@@ -106,7 +103,7 @@ def test_code_single_use_race(server: Server, tmp_path: Path):
         return browser.submit(page, {"email": "ada@shop.example", "password": PASSWORD}, until=until)
 
     def is_active(access_token: str) -> bool:
-        secret = written_secret(tmp_path / "secrets", "shop", "job")
+        secret = written_secret(folder / "secrets", "shop", "job")
         form = {"token": access_token, "client_id": "job", "client_secret": secret}
         answer = httpx.post(f"{till.issuer}/oauth/introspect", data=form, trust_env=False)
         return bool(answer.json()["active"])
@@ -122,6 +119,24 @@ def test_code_single_use_race(server: Server, tmp_path: Path):
         "invalid_grant"
     }
     assert {is_active(tokens["access_token"]) for _ in range(10)} == {False}
+
+
+def test_a_withdrawn_credential_is_refused_by_both(server: Server, folder: Path):
+    """Each request comes over a connection of its own, to whichever worker takes it.
+
+    The credential is the job's, which no test needs after this one.
+    """
+    secret = written_secret(folder / "secrets", "shop", "job")
+    job = Application(issuer(server), "job", secret)
+    form = {"grant_type": "client_credentials", "resource": "https://api.shop.example"}
+    assert {job.token(form).status_code for _ in range(20)} == {200}
+    with server.management() as management:
+        zone = server.zone("shop")["id"]
+        credentials = management.get(f"/zones/{zone}/application-credentials").json()["items"]
+        [credential] = [each for each in credentials if each["identifier"] == "job"]
+        management.delete(f"/zones/{zone}/application-credentials/{credential['id']}").raise_for_status()
+
+    assert {job.token(form).status_code for _ in range(20)} == {401}
 
 
 def test_stops_when_asked(server: Server):
