@@ -12,6 +12,6 @@ class Server(acme.Server):
 
     def execute(self, arguments: Sequence[str], stdin: str | None) -> "subprocess.CompletedProcess[str]":
         """A `zoned` command as a process that has come to its end."""
-        if "serve" in arguments:
+        if "serve" in arguments or "PYTHONPATH" in self.settings:  # the latter is the program of another tree
             return super().execute(arguments, stdin)
         return prepared("zoned").run(arguments, environment=self.environment, stdin=stdin)

@@ -71,7 +71,7 @@ def test_a_back_up_is_restored(tmp_path: Path):
     """The drill of the operating page: stopped, saved, lost, brought back, and served again."""
     said = run("operating.md", tmp_path)
 
-    assert said.count(" ok") == 6, said
+    assert said.count(" ok") == 7, said
 
 
 def test_organizations_and_their_people(tmp_path: Path):
