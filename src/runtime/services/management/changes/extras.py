@@ -19,7 +19,7 @@ from runtime.storage.sql import bindings, changes, directory
 JOINED = (APPLICATION, GROUP)  # what else there is of them joins them to others
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Later:
     """What is left of an operation for the end of the changeset."""
 

@@ -25,7 +25,7 @@ class Owners:
     """
 
     owner: str
-    source: Mapping[str, Any]
+    source: dict[str, Any]
     _records: dict[Key, Record] = field(default_factory=dict)
     _new: dict[Key, Record] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
@@ -180,7 +180,7 @@ class Owners:
                 applied={name: value for name, value in applied.items() if name not in secrets},
                 secret_versions=dict(operation.secret_versions),
                 secret_stamps=before.secret_stamps if before else {},
-                source=dict(self.source),
+                source=self.source,
                 protect=before.protect if operation.protect is None and before else bool(operation.protect),
                 undelivered=shown or (before is not None and before.undelivered),
             )
@@ -188,7 +188,7 @@ class Owners:
 
     def rename(self, record: Record, name: str) -> None:
         """Give an entity another name in git."""
-        self.put(replace(record, name=name, source=dict(self.source)))
+        self.put(replace(record, name=name, source=self.source))
 
     def delivered(self, record: Record) -> None:
         """What was shown of an entity has arrived."""

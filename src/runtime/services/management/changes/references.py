@@ -16,7 +16,7 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql.selecting import Equals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """What an operation is about, once it is known."""
 

@@ -18,7 +18,7 @@ _TOLD_CHARS = 2_000
 _SOME_SECRET = "secret"  # in place of one that a plan does not know
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parts:
     """A spec taken apart, checked.
 
