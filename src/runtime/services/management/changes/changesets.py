@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import SecretHasher
-from runtime.contract.answers import part_answer
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.contract.changes import AuditRange, Changeset, ChangesetResult, Operation, OperationResult
 from runtime.domain.errors import (
@@ -109,11 +108,11 @@ async def apply(
             await unit.revision()  # from here on nobody else of the organization writes
             await _stop_if_applied(unit.conn, found.id, changeset)
             results = await _run(unit, changeset, checked, progress)
-            answer = await _answer(unit, changeset, results)
-            await receipts.keep(unit, changeset, digest, answer, caller)
+            result = await _answer(unit, changeset, results)
+            answer = await receipts.keep(unit, changeset, digest, result, caller)
     except _AppliedBefore as before:
         return _replayed(before.applied, digest)
-    return Outcome(_with_secrets(unit, part_answer(answer)))
+    return Outcome(_with_secrets(unit, answer))
 
 
 async def _tried(
@@ -140,7 +139,7 @@ async def _tried(
                         async with pending.together(unit.conn):
                             results = await _run(unit, changeset, checked, progress)
                         answer = await _answer(unit, changeset, results)
-                    return Outcome(part_answer(losses.told(answer, gone)))
+                    return Outcome(await receipts.answer_of(losses.told(answer, gone)))
             except (ValidationFailed, Conflict, NotFound, pending.Refused):
                 pass
             # One by one: somebody is going to mend it, and hears of everything at once.
@@ -148,7 +147,7 @@ async def _tried(
                 with budget.spending(parts, acting):
                     results = await _run(unit, changeset, checked, None, Refusals())
                     answer = await _answer(unit, changeset, results)
-                return Outcome(part_answer(losses.told(answer, gone)))
+                return Outcome(await receipts.answer_of(losses.told(answer, gone)))
     except TimeoutError:
         raise TooLarge(
             f"trying out {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"

@@ -1,6 +1,7 @@
 """The history of changesets: what is kept of each that was applied, and told as a receipt."""
 
 from dataclasses import asdict
+from typing import Any
 
 from runtime.contract.answers import part_answer
 from runtime.contract.changes import Changeset, ChangesetResult, Receipt, Source
@@ -8,6 +9,7 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Verb
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.changes.pace import Pace
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
@@ -20,8 +22,9 @@ SUBJECT = "changesets"
 
 async def keep(
     unit: Unit, changeset: Changeset, digest: str, result: ChangesetResult, caller: Caller
-) -> None:
-    """Keep what was applied, with the answer for whoever sends the same plan again."""
+) -> dict[str, Any]:
+    """Keep what was applied, with the answer for whoever sends the same plan again; that answer."""
+    answer = await answer_of(result)
     await storage.keep(
         unit.conn,
         Applied(
@@ -34,13 +37,23 @@ async def keep(
             revision=result.revision,
             operations=len(changeset.operations),
             source=changeset.source.model_dump(exclude_none=True),
-            result=part_answer(result),
+            result=answer,
             audit_first=result.audit.first if result.audit else None,
             audit_last=result.audit.last if result.audit else None,
             created_at=unit.now,
             created_by=caller.id,
         ),
     )
+    return answer
+
+
+async def answer_of(result: ChangesetResult) -> dict[str, Any]:
+    """What a changeset is answered with. It may be long: others are served in between."""
+    pace, answer = Pace(), part_answer(result.model_copy(update={"operations": []}))
+    for each in result.operations:
+        answer["operations"].append(part_answer(each))
+        await pace.rest()
+    return answer
 
 
 async def history(
