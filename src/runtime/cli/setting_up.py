@@ -79,33 +79,24 @@ def _migrate(settings: Settings) -> None:
     asyncio.run(migrations.migrate(settings.resolved_database_url, then=record))
 
 
-async def _names(parts: Parts) -> str:
-    """Whether every application has a name of its own; those that do not are told, and what to do."""
-    try:
-        async with parts.database.querying() as conn:
-            found = await names.without_subject(conn)
-    except ServiceError as failure:
-        return failure.detail
-    if not found:
-        return "ok"
+async def _names(conn: AsyncConnection) -> str:
+    """Applications without a name of their own, and what to do; nothing when each has one."""
+    found = await names.without_subject(conn)
     told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
-    return f"give another identifier to applications that are called as a user is, and cannot act: {told}"
+    return told and (
+        f"give another identifier to applications that are called as a user is, and cannot act: {told}"
+    )
 
 
-async def _resources(parts: Parts) -> str:
-    """Whether each address is that of one resource of a zone; those that share one are told."""
-    try:
-        async with parts.database.querying() as conn:
-            found = await resources.alike(conn)
-    except ServiceError as failure:
-        return failure.detail
-    if not found:
-        return "ok"
+async def _resources(conn: AsyncConnection) -> str:
+    """Resources of a zone that share an address, and what to do; nothing when none do."""
     told = "; ".join(
         f"{' and '.join(f'`{each.identifier}`' for each in alike)} in zone {zone_id}"
-        for zone_id, alike in found
+        for zone_id, alike in await resources.alike(conn)
     )
-    return f"delete all but one, or give them other identifiers, of resources that are one URL: {told}"
+    return told and (
+        f"delete all but one, or give them other identifiers, of resources that are one URL: {told}"
+    )
 
 
 @click.command(cls=Reading)
@@ -126,7 +117,13 @@ def doctor(settings: Settings) -> None:
                 found.append((name, "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))
-        return [*found, ("names", await _names(parts)), ("resources", await _resources(parts))]
+        for name, wrong_with in (("names", _names), ("resources", _resources)):
+            try:
+                async with parts.database.querying() as conn:
+                    found.append((name, await wrong_with(conn) or "ok"))
+            except ServiceError as failure:
+                found.append((name, failure.detail))
+        return found
 
     wrong = [str(found) for found in files.open_to_others(private_files(settings))]
     passwords = [str(found) for found in exposed_settings(settings)]

@@ -100,12 +100,16 @@ def apply_or_die(
     return False
 
 
-@settings(
+# Against a real server, which takes its time.
+REAL = settings(
     max_examples=15,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
+
+
+@REAL
 @given(steps=STEPS)
 def test_owners_and_crashes(real_on_sqlite: RealWorld, kinds: Kinds, steps: list[Step]) -> None:
     """Nobody's apply touches the other's; one that is cut off leaves nothing, and the next one ends it."""
@@ -181,12 +185,7 @@ def owned(world: RealWorld) -> dict[str, dict[str, Any]]:
     return found
 
 
-@settings(
-    max_examples=15,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
+@REAL
 @given(steps=STEPS)
 def test_owners_and_crashes_in_one_zone(real_on_sqlite: RealWorld, steps: list[Step]) -> None:
     """A guest in the zone of another one: neither touches what the other has."""
