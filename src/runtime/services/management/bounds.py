@@ -1,6 +1,6 @@
 """What a credential that is bound to zones reaches, and what one that is bound to an owner leaves alone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runtime.domain.errors import Forbidden, NotFound
 from runtime.domain.kinds import (
@@ -15,6 +15,7 @@ from runtime.domain.kinds import (
     ROLE,
     ROLE_ASSIGNMENT,
     SECRET,
+    ZONE,
     Entity,
     Kind,
 )
@@ -30,6 +31,26 @@ _PARTS: Mapping[str, tuple[str, tuple[Kind, ...]]] = {
     POLICY_SET_VERSION.name: ("policy_set_id", (POLICY_SET,)),
     ROLE_ASSIGNMENT.name: ("role_id", (ROLE,)),
     SECRET.name: ("entity_id", (APPLICATION, PROVIDER, RESOURCE)),
+}
+
+# What may name what another configuration has: whoever names it has the word about the matter, and what is named
+# lends nothing but its name. Any other reference across owners is refused.
+NAMED: Mapping[tuple[str, str], str] = {
+    (APPLICATION.name, "dependencies"): "what an application asks for; policies decide whether it gets that",
+    (APPLICATION_CREDENTIAL.name, "provider_id"): "whose workloads an application takes for itself",
+    (POLICY_SET.name, "policies"): "which texts of others whoever has the zone lets decide there",
+    (ROLE_ASSIGNMENT.name, "group_id"): "whom the owner of a role gives it to",
+    (ROLE_ASSIGNMENT.name, "application_id"): "whom the owner of a role gives it to",
+    (ZONE.name, "default_mcp_gateway_application_id"): "what whoever has a zone takes for its gateway",
+    (ZONE.name, "default_resource_id"): "what whoever has a zone takes for a resource that nobody names",
+    (ZONE.name, "user_identity_provider_id"): "by whom whoever has a zone lets its users sign in",
+}
+# Why not, of those that are refused; without a row that it is a reference is all there is to say.
+LENT: Mapping[tuple[str, str], str] = {
+    (RESOURCE.name, "application_id"): "the resource would be taken for one of an application of others",
+    (RESOURCE.name, "credential_provider_id"): (
+        "the resource would be given credentials with the client secret of a provider of others"
+    ),
 }
 
 
@@ -85,6 +106,22 @@ async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str, *, why: str =
             f"{why}{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
             f" and this credential acts for `{own}`"
         )
+
+
+async def refuse_references(unit: Unit, kind: Kind, member: str, of: Kind, ids: Iterable[str]) -> None:
+    """Raise Forbidden for references that a body sets anew, to what another configuration manages.
+
+    What a part says of its whole is asked where the part is made or changed: `refuse_part`.
+
+    Args:
+        of: what the member names.
+    """
+    place = (kind.name, member)
+    if unit.caller.bound.owner is None or place in NAMED or _PARTS.get(kind.name, ("",))[0] == member:
+        return
+    why = LENT.get(place, f"`{member}` names what others have")
+    for one in ids:
+        await refuse_others_of(unit, of, one, why=f"{why}: ")
 
 
 async def _owner_of(unit: Unit, kind: Kind, entity_id: str) -> str | None:

@@ -136,14 +136,26 @@ async def require_in_zone(unit: Unit, kind: Kind, zone_id: str, ids: Collection[
         unit.known.add((zone_id, kind.name, one))
 
 
-async def check_references(unit: Unit, kind: Kind, zone_id: str, values: Mapping[str, Any]) -> None:
-    """Check the ids of other entities that a body sets. Raises ValidationFailed."""
+async def check_references(
+    unit: Unit, kind: Kind, zone_id: str, values: Mapping[str, Any], before: Entity | None = None
+) -> None:
+    """Check the ids of other entities that a body sets. Raises ValidationFailed, Forbidden.
+
+    Args:
+        before: what is changed: whose what it names already is makes no difference.
+    """
     for name, member in kind.members().items():
         value = values.get(name)
         if member.ref is None or value is None or member.has(Mark.INPUT):
             continue
-        ids = value if isinstance(value, list) else [value]
-        await require_in_zone(unit, BY_NAME[member.ref.kind], zone_id, ids, field=name)
+        ids, of = _listed(value), BY_NAME[member.ref.kind]
+        await require_in_zone(unit, of, zone_id, ids, field=name)
+        named = _listed(getattr(before, name, None))
+        await bounds.refuse_references(unit, kind, name, of, [one for one in ids if one not in named])
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
@@ -381,7 +393,7 @@ async def patched(unit: Unit, kind: Kind, scope: Parents, before: E_, patch: Map
     """What a checked patch makes of an entity, references checked and secrets sealed; not stored yet."""
     zone_id = scope.get("zone_id")
     if zone_id is not None:
-        await check_references(unit, kind, zone_id, patch)
+        await check_references(unit, kind, zone_id, patch, before)
     after = apply_patch(kind, before, without_secrets(kind, patch))
     return await with_secrets(unit, kind, after, patch)
 

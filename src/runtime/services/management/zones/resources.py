@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from runtime.domain.errors import ValidationFailed
-from runtime.domain.kinds import APPLICATION, PROVIDER, RESOURCE, Entity, Kind, Verb
+from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind, Verb
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.resources import canonical
-from runtime.services.management import bounds, entities
+from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit
@@ -39,7 +39,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     scope = await entities.scope_of(unit, RESOURCE, parents)
     entities.require(unit, RESOURCE, Verb.CREATE, scope)
     made = await entities.new_entity(unit, RESOURCE, scope, body)
-    await _check(unit, None, made)
+    _check(unit, None, made)
     return await entities.add(unit, RESOURCE, made)
 
 
@@ -49,15 +49,14 @@ async def update(
     """Change a resource, with the same check."""
     scope, before = await entities.for_change(unit, RESOURCE, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, RESOURCE, scope, before, patch)
-    await _check(unit, before, after)
+    _check(unit, before, after)
     return await entities.change(unit, RESOURCE, scope, before, after)
 
 
-async def _check(unit: Unit, before: Entity | None, after: Entity) -> None:
+def _check(unit: Unit, before: Entity | None, after: Entity) -> None:
     """Check a resource as it is going to be; beside which others it stands is asked when the unit ends.
 
-    Raises: ValidationFailed for an identifier that no request could name or start with; Forbidden for a
-        provider whose client secret another configuration keeps.
+    Raises: ValidationFailed for an identifier that no request could name or start with.
     """
     former, resource = cast(Resource | None, before), cast(Resource, after)
     looks_like_url = "://" in resource.identifier
@@ -67,8 +66,4 @@ async def _check(unit: Unit, before: Entity | None, after: Entity) -> None:
         )
     if resource.prefix and not looks_like_url:
         raise ValidationFailed.of("prefix", "needs an identifier that is a URL with a host")
-    provider_id = resource.credential_provider_id
-    if provider_id is not None and (former is None or former.credential_provider_id != provider_id):
-        why = "the resource would be given credentials with the client secret of a provider of others: "
-        await bounds.refuse_others_of(unit, PROVIDER, provider_id, why=why)
     neighbours.note(unit, former, resource)

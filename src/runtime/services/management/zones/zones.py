@@ -115,7 +115,7 @@ async def update(
     """
     scope, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.UPDATE)
     _refuse_own_key(patch)
-    await entities.check_references(unit, ZONE, before.id, patch)
+    await entities.check_references(unit, ZONE, before.id, patch, before)
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
     after = cast(Zone, after)
     unit.zones[after.id] = after
