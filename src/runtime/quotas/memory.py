@@ -49,6 +49,11 @@ MEMORY: tuple[Memory, ...] = (
         decisions.MAX_QUEUED,
     ),
     Memory(
+        "runtime.services.decisions.Decisions._seen",
+        "credentials whose use was recorded within a day",
+        decisions.MOST_SEEN,
+    ),
+    Memory(
         "runtime.services.decisions.Decisions._tallies",
         "refusals that were only counted, by zone, grant type and code",
         "zones there are, for a minute",

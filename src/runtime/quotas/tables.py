@@ -41,7 +41,11 @@ RECORDS: tuple[Records, ...] = (
         "token_events",
         "the record of token requests and of what has ended",
         ANYBODY,
-        ("recorded-refusals", "issued tokens and refusals of known applications: one each"),
+        (
+            "recorded-refusals",
+            "issued tokens and refusals of known applications: one each",
+            "one a day for a credential that proves an application, in each process",
+        ),
         f"{_days('token_events_days')}; job `retention`",
     ),
     Records(

@@ -15,7 +15,7 @@ import asyncio
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
 
@@ -35,6 +35,8 @@ _MAX_BATCH = 2_000
 _GATHER_SECONDS = 0.05
 _RETRY_SECONDS = 0.5
 _TALLY_SECONDS = 60
+MOST_SEEN = 10_000
+_SEEN_EVERY = timedelta(days=1)
 LAST_SECONDS = 5.0  # for a database that is away when the process ends
 _FAILURES = (DBAPIError, OSError, Unavailable)
 
@@ -114,6 +116,7 @@ class Decisions(Attached):
         self._queued: list[list[Any]] = []
         # (organization, zone, event, code): all of them from short lists.
         self._tallies: dict[tuple[str, str, str, str], _Tally] = {}
+        self._seen: dict[str, datetime] = {}  # credential -> when a use of it was last recorded here
         self._wake = asyncio.Event()
         self._stopping = False
         self._writer: asyncio.Task[None] | None = None
@@ -146,9 +149,30 @@ class Decisions(Attached):
                 "please try again shortly", internal="the queue of decisions is full"
             )
         TOKENS.labels(decision.event, decision.outcome).inc()
+        self._queue(decision)
+
+    def _queue(self, decision: Decision) -> None:
         self._queued.append(_row(decision))
         if not self._wake.is_set():
             self._wake.set()
+
+    def note_use(self, organization_id: str, zone_id: str, client: Client) -> None:
+        """Have it recorded that an application has proved itself, once a day for each credential.
+
+        For requests that come to no decision: what only asks about tokens is in use, too. What anybody may
+        say proves nothing. A full queue leaves it out.
+        """
+        if not isinstance(client, ApplicationClient) or client.is_public:
+            return
+        now, seen = self.parts.clock(), self._seen.get(client.credential.id)
+        if (seen is not None and now - seen < _SEEN_EVERY) or len(self._queued) >= self._max_queued:
+            return
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen[client.credential.id] = now
+        use = Decision(organization_id, zone_id, now, "", event=storage.USE, outcome=storage.PROVED)
+        use.identify(client)
+        self._queue(use)
 
     async def refused(self, decision: Decision, refusal: OAuthError, *, address: str) -> OAuthError:
         """Record a refusal; what its sender is told, which may be to wait.

@@ -34,6 +34,7 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     view = await parts.zones.view(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
     client = await require_client(parts, view, request, form)
+    parts.decisions.note_use(view.organization_id, view.id, client)
     await rate_limits.admit_pushed(parts, view, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:

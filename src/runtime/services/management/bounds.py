@@ -33,8 +33,8 @@ _PARTS: Mapping[str, tuple[str, tuple[Kind, ...]]] = {
     SECRET.name: ("entity_id", (APPLICATION, PROVIDER, RESOURCE)),
 }
 
-# What may name what another configuration has: whoever names it has the word about the matter, and what is named
-# lends nothing but its name. Any other reference across owners is refused.
+# What may name what another configuration has: whoever names it has the word about the matter, and what is
+# named lends nothing but its name. Any other reference across owners is refused.
 NAMED: Mapping[tuple[str, str], str] = {
     (APPLICATION.name, "dependencies"): "what an application asks for; policies decide whether it gets that",
     (APPLICATION_CREDENTIAL.name, "provider_id"): "whose workloads an application takes for itself",

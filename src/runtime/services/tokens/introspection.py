@@ -63,6 +63,7 @@ async def respond(
             raise InvalidRequest("`token` is missing")
         if client.is_public:
             raise InvalidClient(internal="a public client proves nothing")
+        parts.decisions.note_use(view.organization_id, view.id, client)
         return await _told_of(parts, view, client, token, parts.clock())
 
     try:

@@ -32,6 +32,8 @@ COLUMNS = (
     "requests",
     "credential_id",
 )
+# A row that is no token request: an application has proved itself, once a day for each credential.
+USE, PROVED = "authentication", "proved"
 _TYPES = {
     "at": "timestamptz",
     "step": "bigint",

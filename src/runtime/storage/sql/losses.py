@@ -10,6 +10,8 @@ from sqlalchemy import ColumnElement, Table, desc, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
+from runtime.domain.kinds.values import CredentialType
+from runtime.storage.sql.decisions import PROVED
 from runtime.storage.sql.dependents import loosely_pointing_at, pointing_at
 from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
 
@@ -192,7 +194,10 @@ async def _standing_for(conn: AsyncConnection, zone_id: str, clients: set[str], 
 async def _lately(
     conn: AsyncConnection, organization_id: str, zone_id: str, now: datetime
 ) -> set[tuple[str, str | None]] | None:
-    """Which applications got tokens, each with the credential, as far as that is known; None of too many."""
+    """Which applications got tokens or proved themselves, each with the credential, if that is known.
+
+    None where there was more than is looked through.
+    """
     recent = (
         select(token_events.c.application_id, token_events.c.credential_id, token_events.c.outcome)
         .where(
@@ -206,8 +211,12 @@ async def _lately(
     )
     if await conn.scalar(select(func.count()).select_from(recent)) == MOST_EVENTS:
         return None
+    keys = TABLES[APPLICATION_CREDENTIAL.name]
+    proving = select(keys.c.id).where(keys.c.zone_id == zone_id, keys.c.type != CredentialType.PUBLIC.value)
+    # What was refused to an application, or ended by it, it has asked for: unless anybody could in its name.
+    used = recent.c.outcome.in_(("issued", PROVED)) | recent.c.credential_id.in_(proving)
     query = select(recent.c.application_id, recent.c.credential_id).distinct()
-    rows = await conn.execute(query.where(recent.c.outcome == "issued", recent.c.application_id.is_not(None)))
+    rows = await conn.execute(query.where(used, recent.c.application_id.is_not(None)))
     return {(application_id, credential_id) for application_id, credential_id in rows}
 
 

@@ -13,8 +13,8 @@ from runtime.domain.kinds import ALL
 from runtime.domain.kinds.marks import Mark, members
 from runtime.services.management import bounds
 
-# Kind and member -> what may be named: what others have, too (`named`), or only one's own and nobody's. A `part`
-# belongs to whoever has what it names.
+# Kind and member -> what may be named: what others have, too (`named`), or only one's own and nobody's. A
+# `part` belongs to whoever has what it names.
 REFERENCES = {
     ("Application", "dependencies"): "named",
     ("ApplicationCredential", "application_id"): "part",
