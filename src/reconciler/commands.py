@@ -50,6 +50,7 @@ from reconciler.report.consequences import consequence_lines
 from reconciler.report.differences import counted
 from reconciler.report.plans import (
     action_lines,
+    done_told,
     objection_lines,
     plan_json,
     plan_lines,
@@ -149,7 +150,8 @@ def plan_command(path: Path, options: Options) -> int:
     if options["output"] == "json":
         say_json(plan_json(made, refusals, trial.objection, trial.losses))
     else:
-        say(*plan_lines(made, refusals, trial.losses), *_unset_lines(made, sources))
+        lines = plan_lines(made, refusals, trial.losses, refused=trial.objection is not None)
+        say(*lines, *_unset_lines(made, sources))
         if trial.objection is not None:
             say_error(*objection_lines(trial.objection))
     return plan_exit_code(made, refusals, trial.objection)
@@ -169,7 +171,8 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         trial = session.try_out(plan) if asks or plan.destroying else Trial()
         refusals = guard(plan, options, sources, trial.losses)
         if options["output"] == "text":
-            say(*plan_lines(plan, refusals, trial.losses), *_unset_lines(plan, sources))
+            lines = plan_lines(plan, refusals, trial.losses, refused=trial.objection is not None)
+            say(*lines, *_unset_lines(plan, sources))
         _expect(plan, options, plan_json(plan, refusals, trial.objection, trial.losses))
         _stop_if_refused(plan, refusals, trial)
         if not plan.empty and asks and not ask(session):
@@ -233,7 +236,7 @@ def _stop_saved(
     plan: Plan, refusals: Sequence[Refusal], options: Options, trial: Trial | None = None
 ) -> None:
     if refusals and options["output"] == "text":
-        say(*plan_lines(plan, losses=trial.losses if trial else None))
+        say(*plan_lines(plan, losses=trial.losses if trial else None, refused=True))
     _stop_if_refused(plan, refusals, trial or Trial())
 
 
@@ -318,11 +321,12 @@ def _unanswered(api: Api) -> Iterator[None]:
 
 def _tell(done: Applied, options: Options) -> None:
     if options.get("output") != "json":
-        count, revision = counted(len(done.receipt["operations"]), "operation"), done.receipt["revision"]
+        what, revision = done_told(done.receipt["summary"]), done.receipt["revision"]
+        count = counted(len(done.receipt["operations"]), "operation")
         if done.replayed:
-            say(f"had been applied before, as revision {revision}: {count}; nothing was changed now")
+            say(f"had been applied before, as revision {revision}: {what}; nothing was changed now")
         else:
-            say(f"applied: {count}, now at revision {revision}")
+            say(f"applied: {what} ({count}), now at revision {revision}")
         say(*(f"wrote {file}" for file in done.files))
     problems = []
     if done.lost:
@@ -399,7 +403,8 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         trial = session.try_out(plan) if plan.destroying or not applies else Trial()
         refusals = guard(plan, options, sources, trial.losses)
         told = (line for action in plan.actions for line in action_lines(action, trial.losses))
-        _say(summary_line(plan), *consequence_lines(plan), *told, *similar_owner_lines(plan))
+        refused = bool(refusals) or trial.objection is not None
+        _say(summary_line(plan, refused=refused), *consequence_lines(plan), *told, *similar_owner_lines(plan))
         _stop_if_refused(plan, refusals, trial)
         if applies:
             _carry_out(session.api, plan, options, sources, session.configuration)

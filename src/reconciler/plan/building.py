@@ -97,7 +97,7 @@ class _Builder:
         matcher = Matcher(manifests, snapshot, owner, zones)
         self.owner, self.hint, self.renew = owner, hint, renew
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
-        self.names = Names(matcher.index, owner, self._new_label)
+        self.names = Names(matcher.index, owner, self._new_label, matcher.renamed())
         self.shown = self.names.shown
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(

@@ -56,7 +56,8 @@ class _Recount:
         self.tombstones = [each for each in snapshot.tombstones if each.owner == plan.owner]
         self.made = Agreement(plan).made
         self.doing = {id(action): doing for action, doing in Agreement.of(plan)}
-        self.names = Names(self.index, plan.owner, self._made_label)
+        renamed = {each.id: each.name for each in plan.actions if each.id and each.previous_name}
+        self.names = Names(self.index, plan.owner, self._made_label, renamed)
 
     def _made_label(self, local_id: str) -> str:
         action = self.made.get(local_id)

@@ -124,6 +124,14 @@ class Matcher:
         for _, siblings in groupby(made, key=lambda each: (each.manifest.kind.order, each.key.zone)):
             self._find_all(list(siblings))
 
+    def renamed(self) -> dict[str, str]:
+        """Id of what is renamed -> its name from now on."""
+        return {
+            match.found.id: match.key.name
+            for match in self.matches.values()
+            if match.previous_name is not None and match.found is not None
+        }
+
     def zone_id(self, manifest: Manifest) -> str | None:
         """The id of the zone a manifest's entity is in; empty when the zone is yet to be created."""
         if not manifest.kind.zoned:

@@ -1,6 +1,6 @@
 """What objects are called in a plan: names for people in place of ids."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from reconciler.kinds import Entity
@@ -8,12 +8,24 @@ from reconciler.kinds import Entity
 from .matching import Index
 
 
+def name_told(name: str, former: str | None) -> str:
+    """A name; of what is renamed both, since another object may have the one or the other by then."""
+    return f"{name} (was {former})" if former else name
+
+
 class Names:
     """Names for what is in a snapshot, and for what a changeset makes."""
 
-    def __init__(self, index: Index, owner: str, made: Callable[[str], str]) -> None:
-        """*made*: the changeset's name of what it makes -> `Kind/name`."""
-        self._index, self._owner, self._made = index, owner, made
+    def __init__(
+        self, index: Index, owner: str, made: Callable[[str], str], renamed: Mapping[str, str]
+    ) -> None:
+        """Names after the changeset.
+
+        Args:
+            made: the changeset's name of what it makes -> `Kind/name`.
+            renamed: id of what is renamed -> its new name.
+        """
+        self._index, self._owner, self._made, self._renamed = index, owner, made, renamed
 
     def shown(self, value: Any) -> Any:
         """A value for people and for review: references as `Kind/name` in place of ids."""
@@ -38,11 +50,13 @@ class Names:
         if record is None:
             return f"{entity.kind}/{entity.handle or entity.id}"
         whose = "" if record.owner == self._owner else f" of {record.owner}"
-        return f"{entity.kind}/{record.name}{whose}"
+        now = self._renamed.get(entity.id)
+        name = name_told(now, record.name) if now is not None else record.name
+        return f"{entity.kind}/{name}{whose}"
 
     def zone(self, zone_id: str) -> str:
         """The name that manifests have for a zone; its slug when none manages it."""
         zone = self._index.by_id.get(zone_id)
         if zone is None or zone.ownership is None:
             return (zone.handle if zone is not None else None) or zone_id
-        return zone.ownership.name
+        return self._renamed.get(zone_id, zone.ownership.name)

@@ -13,6 +13,7 @@ from reconciler.kinds import Entity, Kind, Shape, Snapshot, load_kinds
 
 from .comparing import PROTECT, leaves
 from .model import CHANGING, Action, FieldChange, Op, Plan, State
+from .naming import name_told
 
 AGAIN = "; plan again"
 _ID = re.compile(r"[0-9a-z]{16,40}")
@@ -73,11 +74,12 @@ class Agreement:
         self.plan = plan
         making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
         self.by_id = {(action.kind, action.id): action for action in plan.actions if action.id is not None}
-        self.names: dict[str, set[str]] = defaultdict(set)
+        self.names: dict[str, set[str]] = defaultdict(set)  # what references to an id are shown as
+        self.zones: dict[str, set[str]] = defaultdict(set)  # what is in them is told by their new names
         for action in plan.actions:
             if action.id is not None:
-                names = {action.name, action.previous_name or action.name}
-                self.names[action.id] |= {f"{action.kind}/{each}" for each in names}
+                self.names[action.id].add(_label_of(action))
+                self.zones[action.id].add(f"{action.kind}/{action.name}")
         creations = [each for each in plan.operations if each["op"] == "create"]
         self.made = {each["local_id"]: action for each, action in zip(creations, making, strict=True)}
 
@@ -142,7 +144,7 @@ class Agreement:
         zone = operation.get("zone") or {}
         if "local_id" in zone:
             return f"Zone/{action.zone}" in self._labels(zone, "")
-        return f"Zone/{action.zone}" in self.names.get(zone.get("id", ""), {f"Zone/{action.zone}"})
+        return f"Zone/{action.zone}" in self.zones.get(zone.get("id", ""), {f"Zone/{action.zone}"})
 
     def _compared(self, doing: Doing) -> Iterator[str]:
         action = doing.action
@@ -245,7 +247,7 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
         known = entity.ownership is not None or entity.handle is not None
         if known and own.isdisjoint(names[entity.id]):
             yield f"{action.title}: its id is that of {min(names[entity.id])}{AGAIN}"
-        names[entity.id] |= own
+        names[entity.id] |= {*own, _label_of(action)}
     agreed = list(Agreement.of(plan))
     within = [(action, zone_id) for action, doing in agreed for zone_id in sorted(doing.zones)]
     within += [(each, found[each.id].zone_id or "") for each in plan.actions if each.id in found]
@@ -263,6 +265,11 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
                 if one in found and shown not in names[one]:
                     said = f"the plan does not say that `{path}` is {min(names[one])}"
                     yield f"{action.title}: {said}{AGAIN}"
+
+
+def _label_of(action: Action) -> str:
+    """What is shown for references to what an action is about."""
+    return f"{action.kind}/{name_told(action.name, action.previous_name)}"
 
 
 def _labels_of(entity: Entity, owner: str) -> set[str]:

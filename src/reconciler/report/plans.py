@@ -1,6 +1,6 @@
 """A plan as text: worst news first, and every change with why. Nothing that changes is left out or cut."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.documents import PlanDocument
@@ -26,15 +26,22 @@ _SIGNS = {
     Op.CREATE: ("+", "green"),
 }
 _ORDER = tuple(_SIGNS)
+_COUNTED = (Op.CREATE, Op.UPDATE, Op.ADOPT, Op.RELEASE, Op.RENAME, Op.REPLACE, Op.DELETE)
 _STAYS = (State.CLAIM, State.RELEASE, State.KEEP)
 
 
-def plan_lines(plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None) -> Iterator[Line]:
-    """The whole plan, what follows from it, what goes with deletions, and what stands against it."""
+def plan_lines(
+    plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None, *, refused: bool = False
+) -> Iterator[Line]:
+    """The whole plan, what follows from it, what goes with deletions, and what stands against it.
+
+    Args:
+        refused: it is, for what is told elsewhere: by the server, or below.
+    """
     yield from consequence_lines(plan)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, losses)
-    yield summary_line(plan)
+    yield summary_line(plan, refused=refused or bool(refusals))
     if plan.budgets and plan.destroying and not plan.saved:
         budgets = ", ".join(f"{kind} {budget}" for kind, budget in sorted(plan.budgets.items()))
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
@@ -103,22 +110,21 @@ def plan_json(
     return document
 
 
-def summary_line(plan: Plan) -> str:
-    """One line that says how much there is to do."""
+def summary_line(plan: Plan, *, refused: bool = False) -> str:
+    """One line that says how much there is to do, and whether that is refused."""
+    refused = refused or bool(plan.refused)
     if plan.empty:
-        return f"{counted(plan.wanted, 'manifest')}: nothing to do"
-    words = {
-        Op.CREATE: "to create",
-        Op.UPDATE: "to update",
-        Op.ADOPT: "to adopt",
-        Op.RELEASE: "to release",
-        Op.RENAME: "to rename",
-        Op.REPLACE: "to replace",
-        Op.DELETE: "to delete",
-    }
-    counts = plan.summary()
-    parts = [f"{counts[op]} {word}" for op, word in words.items() if op in counts]
-    return f"{counted(plan.wanted, 'manifest')}: {', '.join(parts)}{consequences_told(plan)}"
+        told = "refused" if refused else "nothing to do"
+    else:
+        counts = plan.summary()
+        parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
+        told = f"{', '.join(parts)}{consequences_told(plan)}{'; refused' if refused else ''}"
+    return f"{counted(plan.wanted, 'manifest')}: {told}"
+
+
+def done_told(summary: Mapping[str, int]) -> str:
+    """What was done, counted as the summary of the plan counts it: by object."""
+    return ", ".join(f"{summary[op]} {op.removesuffix('e')}ed" for op in _COUNTED if op in summary)
 
 
 def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]:

@@ -19,6 +19,10 @@ MEMBERS = [f"user-{number}@acme.example" for number in range(61)]
 CONTRACTORS = (
     f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: contractors}}\nspec: {{name: Contractors}}\n'
 )
+GRANT = (
+    f'---\n{HEAD}kind: RoleAssignment\nmetadata: {{zone: "{{zone}}", name: grant}}\n'
+    "spec: {role: auditor, principal: {group: on-call}}\n"
+)
 GUARD = 'forbid (principal in Group::"contractors", action, resource);\n'
 CEDAR = (
     '@id("payroll")\n'
@@ -188,10 +192,10 @@ def give_up(company: Company) -> None:
 
 
 def swap(company: Company) -> Result:
-    """Two groups exchange their names in git, and with that what they are called."""
-    company.write("groups.yaml", called("on-call", "standby"))
+    """Two groups exchange their names in git, and what they are called; a grant names one of them."""
+    company.write("groups.yaml", called("on-call", "standby") + GRANT)
     company.apply()
-    company.write("groups.yaml", called("standby", "on-call", was=("on-call", "standby")))
+    company.write("groups.yaml", called("standby", "on-call", was=("on-call", "standby")) + GRANT)
     return company.plan(expect=2)
 
 
