@@ -123,13 +123,15 @@ class WidenedDocument(TypedDict):
 
 
 class DecidingDocument(TypedDict):
-    """Another policy set decides in a zone than before, or the same one forbids less.
+    """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
 
     `after` is null where none decides. `forbids` are policies with a `forbid` that decide no longer, and
-    `forbids_less` those that have fewer than before. `first` describes the policies that the zone began with,
-    where these decide again, `first_ended` where they no longer do. `drift`: git's set decided before
-    somebody let another one decide on the server, or deleted it; `forbids_again` are policies with a `forbid`
-    that are not in force because of that.
+    `forbids_less` those that decide as before with one that is gone, or is written so that it may apply to
+    less. `permits` are policies with a `permit` that decide only now, and `permits_more` those that decide as
+    before with one that is new, or is written so that it may apply to more. `first` describes the policies
+    that the zone began with, where these decide again, `first_ended` where they no longer do. `drift`: git's
+    set decided before somebody let another one decide on the server, or deleted it; `forbids_again` are
+    policies with a `forbid` that are not in force because of that.
     """
 
     zone: str
@@ -137,6 +139,8 @@ class DecidingDocument(TypedDict):
     after: str | None
     forbids: NotRequired[Sequence[str]]
     forbids_less: NotRequired[Sequence[str]]
+    permits: NotRequired[Sequence[str]]
+    permits_more: NotRequired[Sequence[str]]
     first: NotRequired[Sequence[str]]
     first_ended: NotRequired[Sequence[str]]
     drift: NotRequired[bool]

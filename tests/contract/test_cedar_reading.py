@@ -302,7 +302,67 @@ def test_the_words_are_those_of_the_schema() -> None:
 def test_the_default_policies_are_read(default: object) -> None:
     """What every zone starts with has nothing wrong with it, and forbids nothing."""
     found = read(default.text)
-    assert (found, set(found.effects)) == (Reading((), (), effects=found.effects), {"permit"})
+    assert (found, {each.effect for each in found.rules}) == (Reading((), (), rules=found.rules), {"permit"})
+
+
+SCOPES = ("{0}", '{0} == U::"a"', '{0} in U::"a"', "{0} is U")
+CONDITIONS = (
+    "when { context.n == 1 }",
+    "unless { context.n == 1 }",
+    "when { context.m == 2 }",
+    "unless { context.m == 2 }",
+    "when { context has m }",
+    "when { [context.n, 2,].contains(1) }",
+    "when { context has m && context.m == 2 }",
+    "when { context.n == 1 && (context has m || context.n == 0) }",
+    "when { context has m || context.n == 1 && context.n == 0 }",
+    "when { if context has m then context.m == 2 else false && context.n == 1 }",
+    "unless { context has m || context.n == 1 }",
+    "unless { context has m && context.n == 1 }",
+    "unless { if context has m then true else false || context.n == 1 }",
+)
+HEADS = st.tuples(
+    *(st.sampled_from([each.format(name) for each in SCOPES]) for name in ("principal", "resource"))
+)
+RULES = st.tuples(HEADS, st.lists(st.sampled_from(CONDITIONS), max_size=3))
+REQUESTS = [
+    {"principal": f'U::"{who}"', "action": 'A::"x"', "resource": f'U::"{what}"', "context": context}
+    for who in "ab"
+    for what in "ab"
+    for context in ({"n": 1}, {"n": 1, "m": 2}, {"n": 0, "m": 3}, {"n": 0})
+]
+
+
+def written(rule: tuple[tuple[str, str], list[str]], layout: str) -> str:
+    """A rule as a text."""
+    (principal, resource), conditions = rule
+    return f"permit ({principal}, action,{layout}{resource}{layout}){layout.join(['', *conditions])};"
+
+
+@given(RULES, RULES)
+def test_what_covers_a_rule_applies_wherever_that_does(one: object, other: object) -> None:
+    """Asked of the engine, for every request there is; and a rule covers itself however it is laid out."""
+    texts = [written(one, " "), written(other, "\n // x \n")]
+    (first,), (second,) = (read(text).rules for text in texts)
+    assert first.covers(read(written(one, "\n\n")).rules[0])
+    allowed = [
+        [str(cedarpy.is_authorized(request, text, []).decision) for request in REQUESTS] for text in texts
+    ]
+    if first.covers(second):
+        assert all("Allow" in mine for mine, its in zip(*allowed, strict=True) if "Allow" in its)
+
+
+def test_layout_comments_and_order_of_conditions_make_no_other_rule() -> None:
+    """And what stands in a string does."""
+    conditions = ['when { ["a", "b"].contains(context.acr) }', "unless { context has acr }"]
+    plain = read(f"forbid (principal, action, resource) {' '.join(conditions)};").rules
+    conditions[0] = conditions[0].replace('"b"', '"b" , // x\n')
+    other = read(f'@id("x") forbid(principal,action,resource,)\n{" ".join(reversed(conditions))} ;').rules
+    assert plain == other
+    assert (
+        plain
+        != read(f"forbid (principal, action, resource) {' '.join(conditions)};".replace('"a"', '"a "')).rules
+    )
 
 
 WORDS_USED = [

@@ -2,6 +2,7 @@
 
 from .names import EntityName, parse_name
 from .reading import CedarProblem, Mention, Reading, read_policies
+from .rules import Rule, is_covered
 from .tokens import stretch_at
 from .words import Words
 
@@ -10,7 +11,9 @@ __all__ = [
     "EntityName",
     "Mention",
     "Reading",
+    "Rule",
     "Words",
+    "is_covered",
     "parse_name",
     "read_policies",
     "stretch_at",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from .names import EntityName
+from .rules import Piece, Rule, conjuncts, piece_of
 from .tokens import Token, tokens_of, unescape
 from .words import ACTION, Types, Words
 
@@ -60,7 +61,7 @@ class Reading:
     mentions: tuple[Mention, ...]
     problems: tuple[CedarProblem, ...]
     readable: bool = True
-    effects: tuple[str, ...] = ()  # `permit` or `forbid`, of each policy in turn
+    rules: tuple[Rule, ...] = ()
 
 
 class _Unreadable(Exception):
@@ -81,7 +82,7 @@ def read_policies(text: str, words: Words) -> Reading:
     if reader.broken:
         return Reading((), tuple(reader.broken), readable=False)
     problems = tuple(sorted(set(reader.problems)))
-    return Reading(tuple(reader.mentions), problems, effects=tuple(reader.effects))
+    return Reading(tuple(reader.mentions), problems, rules=tuple(reader.rules))
 
 
 @dataclass
@@ -91,7 +92,7 @@ class _Reader:
     mentions: list[Mention] = field(default_factory=list)
     problems: list[CedarProblem] = field(default_factory=list)
     broken: list[CedarProblem] = field(default_factory=list)
-    effects: list[str] = field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
     effect: str = ""
     sense: int = 1  # of what is being read, as mentions have it
 
@@ -166,21 +167,26 @@ class _Reader:
                 self.string("the annotation's value")
                 self.expect(")")
         self.effect, self.sense = self.expect("permit", "forbid").text, 1
-        self.effects.append(self.effect)
         self.expect("(")
+        scope: list[Piece] = []
+        conditions: set[Piece] = set()
         for position, variable in enumerate(("principal", "action", "resource")):
             if position:
                 self.expect(",")
+            begin = self.at + 1
             self.scope(variable)
+            scope.append(piece_of(self.tokens[begin : self.at]))
         self.take(",")
         self.expect(")")
         while self.ahead("when") or self.ahead("unless"):
-            self.sense = -1 if self.ahead("unless") else 1
+            begin, self.sense = self.at, -1 if self.ahead("unless") else 1
             self.at += 1
             self.expect("{")
             self.inside(self.expression)
             self.expect("}")
+            conditions.update(conjuncts(piece_of(self.tokens[begin : self.at])))
         self.expect(";")
+        self.rules.append(Rule(self.effect, tuple(scope), frozenset(conditions)))
 
     def scope(self, variable: str) -> None:
         self.expect(variable)

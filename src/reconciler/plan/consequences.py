@@ -84,14 +84,16 @@ class Widened:
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """Another policy set decides in a zone than before, or the same one forbids less.
+    """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
 
     Attributes:
         zone: the zone's name for people.
         before: the set that decides so far.
         after: the one that does afterwards, which may be the same; None when there is none.
         forbids: policies that forbid something and decide no longer.
-        forbids_less: policies that decide as before, and whose text has fewer `forbid` than before.
+        forbids_less: policies that decide as before, and of whose text a `forbid` may apply to less.
+        permits: policies that permit something and decide only now.
+        permits_more: policies that decide as before, and of whose text a `permit` may apply to more.
         first: what the policies say that the zone began with, where they decide again.
         first_ended: the same, where they decide no longer.
         drift: git's set decided, and somebody has let another one decide on the server, or deleted it.
@@ -103,6 +105,8 @@ class Deciding:
     after: str | None
     forbids: tuple[str, ...] = ()
     forbids_less: tuple[str, ...] = ()
+    permits: tuple[str, ...] = ()
+    permits_more: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
     first_ended: tuple[str, ...] = ()
     drift: bool = False
@@ -115,6 +119,10 @@ class Deciding:
             told["forbids"] = list(self.forbids)
         if self.forbids_less:
             told["forbids_less"] = list(self.forbids_less)
+        if self.permits:
+            told["permits"] = list(self.permits)
+        if self.permits_more:
+            told["permits_more"] = list(self.permits_more)
         if self.first:
             told["first"] = list(self.first)
         if self.first_ended:
@@ -134,6 +142,8 @@ class Deciding:
             content["after"],
             forbids=tuple(content.get("forbids", ())),
             forbids_less=tuple(content.get("forbids_less", ())),
+            permits=tuple(content.get("permits", ())),
+            permits_more=tuple(content.get("permits_more", ())),
             first=tuple(content.get("first", ())),
             first_ended=tuple(content.get("first_ended", ())),
             drift=content.get("drift", False),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from reconciler.cedar import Mention, Reading, Words, read_policies
+from reconciler.cedar import Mention, Reading, Rule, Words, is_covered, read_policies
 from reconciler.kinds import Entity, Kinds
 
 from .consequences import Deciding, Widened
@@ -18,6 +18,9 @@ from .reach import RESOURCE, reached
 
 POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
+
+
+_Rules = Mapping[str, tuple[Rule, ...]]  # of the policies that decide, by id or by the changeset's name
 
 
 @dataclass(frozen=True)
@@ -117,35 +120,63 @@ class _Zone:
         return key_of(operation, self.all.same)
 
     def deciding(self) -> Iterator[Deciding]:
-        """That another set decides than before, or that less is forbidden by the same."""
+        """That another set decides than before, or that the same may forbid less or permit more."""
         before, after = self._decides_before, self._decides_after
         if before is None:
             return
-        lost = [each for each, (old, new) in self._forbids.items() if new < old]
-        if before == after and not lost:
+        lost, gained = list(self._holding_less("forbid")), list(self._gaining("permit"))
+        if before == after and not lost and not gained:
             return
         drift = before != after and after in self.all.displaced
-        again = [each for each, (old, new) in self._forbids.items() if old < new] if drift else ()
+        first = tuple(self._described(after)) if before != after else ()
+        new = [each for each in gained if each not in self._texts_before]
         yield Deciding(
             self.name,
             self.all.label(before),
             self.all.label(after) if after is not None else None,
             forbids=self._labels(each for each in lost if each not in self._texts_after),
             forbids_less=self._labels(each for each in lost if each in self._texts_after),
-            first=tuple(self._described(after)) if before != after else (),
+            permits=self._labels(new) if not first else (),  # what those permit is described
+            permits_more=self._labels(each for each in gained if each in self._texts_before),
+            first=first,
             first_ended=tuple(self._described(before)) if before != after else (),
             drift=drift,
-            forbids_again=self._labels(again),
+            forbids_again=self._labels(self._gaining("forbid")) if drift else (),
         )
 
+    def _holding_less(self, effect: str) -> Iterator[str]:
+        """Policies with a rule of that effect which may apply to less afterwards, or decide no longer."""
+        return self._compared(effect, self._rules_before, self._rules_after)
+
+    def _gaining(self, effect: str) -> Iterator[str]:
+        """Policies with a rule of that effect which may apply to more than before, or decides newly."""
+        return self._compared(effect, self._rules_after, self._rules_before)
+
+    @staticmethod
+    def _compared(effect: str, ours: "_Rules", theirs: "_Rules") -> Iterator[str]:
+        """The policies of ours with a rule that none of theirs in the same policy covers.
+
+        Of rules that move to another policy this is told, too: what each names may change beside that.
+        """
+        for policy, rules in ours.items():
+            others = theirs.get(policy, ())
+            if any(each.effect == effect and not is_covered(each, others) for each in rules):
+                yield policy
+
     @cached_property
-    def _forbids(self) -> Mapping[str, tuple[int, int]]:
-        """How many `forbid` a policy is in force with, before and after."""
-        before, after = (
-            {policy: self._read(text).effects.count("forbid") for policy, text in texts.items()}
-            for texts in (self._texts_before, self._texts_after)
-        )
-        return {each: (before.get(each, 0), after.get(each, 0)) for each in {**before, **after}}
+    def _rules_before(self) -> "_Rules":
+        return {policy: self._rules(text) for policy, text in self._texts_before.items()}
+
+    @cached_property
+    def _rules_after(self) -> "_Rules":
+        return {policy: self._rules(text) for policy, text in self._texts_after.items()}
+
+    def _rules(self, text: str) -> tuple[Rule, ...]:
+        """The rules of a text; of one that only the engine can read, that it may be any."""
+        found = self._read(text)
+        if found.readable or not text:
+            return found.rules
+        return tuple(Rule(effect, ((text,), (), ())) for effect in ("forbid", "permit"))
 
     def _labels(self, keys: Iterable[str]) -> tuple[str, ...]:
         return tuple(self.all.label(each) for each in keys)

@@ -32,8 +32,7 @@ def consequences_told(plan: Plan) -> str:
     told = []
     if any(each.before != each.after for each in plan.deciding):
         told.append("other policies decide")
-    if any(each.forbids or each.forbids_less for each in plan.deciding):
-        told.append("less is forbidden")
+    told.extend(dict.fromkeys(words for each in plan.deciding for words in _allowed(each)))
     if plan.widened:
         count = len({(each.zone, each.policy) for each in plan.widened})
         told.append(
@@ -42,10 +41,21 @@ def consequences_told(plan: Plan) -> str:
     return "".join(f"; {each}" for each in told)
 
 
+def _allowed(found: Deciding) -> Iterator[str]:
+    """What becomes of what is allowed, as far as a plan knows that without the requests."""
+    if found.forbids:
+        yield "less is forbidden"
+    elif found.forbids_less:
+        yield "less may be forbidden"
+    if found.permits or found.permits_more:
+        yield "more may be permitted"
+
+
 def _deciding_lines(found: Deciding) -> Iterator[Line]:
     head = Styled(f"! other policies decide in zone {found.zone}: ", "red")
     if found.after == found.before:
-        yield Styled(f"! less is forbidden in zone {found.zone}: ", "red"), f"{found.after} decides as before"
+        told = " and ".join(_allowed(found))
+        yield Styled(f"! {told} in zone {found.zone}: ", "red"), f"{found.after} decides as before"
     elif found.after is None:
         yield head, f"{found.before} no longer does, and there is no other: everything is refused"
     elif found.first:
@@ -61,7 +71,9 @@ def _deciding_lines(found: Deciding) -> Iterator[Line]:
     for told, policies in (
         ("in force again, and with a `forbid` in it", found.forbids_again),
         ("no longer in force, and with a `forbid` in it", found.forbids),
-        ("in force with fewer `forbid` in it", found.forbids_less),
+        ("in force, and may forbid less than before", found.forbids_less),
+        ("in force from now on, and with a `permit` in it", found.permits),
+        ("in force, and may permit more than before", found.permits_more),
     ):
         if policies:
             yield f"    {told}: {', '.join(policies)}"

@@ -1,4 +1,4 @@
-"""What a plan widens without touching a policy: whoever a `forbid` names is told when they leave the name."""
+"""What a plan widens: whoever a `forbid` names leaves it, or the policies that decide may hold back less."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,6 +10,7 @@ from tests.reconciler.factories import AnyWorld, changed, manifest, plan_for, se
 from reconciler.kinds import Manifest
 from reconciler.plan import Plan
 from reconciler.plan.model import read_plan
+from reconciler.report.plans import summary_line
 
 PERMIT = "permit (principal, action, resource);\n"
 
@@ -42,6 +43,28 @@ FORBID = 'forbid (principal in Group::"leavers", action, resource);\n'
 UNLESS = 'permit (principal, action, resource) unless { principal in Group::"leavers" };\n'
 EXCEPT = 'forbid (principal, action, resource) unless { principal in Group::"leavers" };\n'
 IF = 'forbid (principal, action, resource) when { if principal in Group::"leavers" then true else false };\n'
+
+
+WHEN = "forbid (principal, action, resource) when { context has acr };\n"
+# A rule, with less that it applies to, and with more.
+REWRITTEN = [
+    (
+        FORBID,
+        FORBID.replace("leavers", "staff"),
+        FORBID.replace('principal in Group::"leavers"', "principal"),
+    ),
+    (FORBID, FORBID.replace("resource)", 'resource == Resource::"https://payroll.example")'), FORBID + WHEN),
+    (
+        WHEN,
+        WHEN.replace("acr }", 'acr && context.acr == "x" }'),
+        WHEN.replace(" when { context has acr }", ""),
+    ),
+    (
+        WHEN,
+        WHEN.replace(";", " unless { context has chain_depth };"),
+        WHEN.replace("when { context has acr }", ""),
+    ),
+]
 
 
 class TestGroups:
@@ -257,7 +280,7 @@ class TestDeciding:
         before = changed([*company(FORBID), *rest], "PolicySet", "main", policies=["grants", "guard", "more"])
         settle(any_world, before)
         fewer = changed(before, "PolicySet", "main", policies=["grants", "guard"])
-        assert not plan_for(any_world, fewer).deciding
+        assert not plan_for(any_world, fewer).deciding  # of what permits, one goes
         wanted = changed(before, "PolicySet", "main", policies=["grants", "more"])
         plan = plan_for(any_world, without(wanted, "guard") if deleted else wanted)
         (found,) = plan.deciding
@@ -267,13 +290,66 @@ class TestDeciding:
         assert plan_for(any_world, wanted).empty
 
     def test_a_text_loses_a_forbid(self, any_world: AnyWorld) -> None:
-        """One of two, or the last; one that is written otherwise is a change of the text, which shows it."""
+        """One of two, the last, or one for another: what is there may be narrower than what is gone."""
         settle(any_world, company(FORBID + EXCEPT))
-        assert not plan_for(any_world, company(FORBID + IF)).deciding
         assert not plan_for(any_world, company(FORBID + EXCEPT + IF)).deciding
-        for less in (EXCEPT, UNLESS):
+        for less in (EXCEPT, FORBID + IF):
             (found,) = plan_for(any_world, company(less)).deciding
             assert (found.forbids, found.forbids_less) == ((), ("Policy/guard",))
+            assert found.permits == found.permits_more == ()
+
+    @pytest.mark.threat("48j")
+    @pytest.mark.parametrize(("rule", "narrower", "wider"), REWRITTEN)
+    def test_a_forbid_is_written_otherwise(
+        self, any_world: AnyWorld, rule: str, narrower: str, wider: str
+    ) -> None:
+        """Told where it may apply to less; not where it asks for less, or is only laid out otherwise."""
+        settle(any_world, company(rule))
+        laid_out = rule.replace(" ", "\n  ").replace(";", " // x\n;")
+        assert not plan_for(any_world, company(laid_out)).deciding
+        assert not plan_for(any_world, company(wider)).deciding
+        assert not plan_for(any_world, company(narrower + wider)).deciding
+        plan = plan_for(any_world, company(narrower))
+        (found,) = plan.deciding
+        assert (found.before, found.after) == ("PolicySet/main", "PolicySet/main")
+        assert (found.forbids, found.forbids_less) == ((), ("Policy/guard",))
+        assert summary_line(plan).endswith("1 to update; less may be forbidden")
+        settle(any_world, company(narrower))
+        assert plan_for(any_world, company(narrower)).empty
+
+    @pytest.mark.threat("48j")
+    @pytest.mark.parametrize(("rule", "narrower", "wider"), REWRITTEN)
+    def test_a_permit_is_written_otherwise(
+        self, any_world: AnyWorld, rule: str, narrower: str, wider: str
+    ) -> None:
+        """The other way round: told where it may apply to more, and where one is added."""
+        rule, narrower, wider = (each.replace("forbid", "permit") for each in (rule, narrower, wider))
+        rest = [each for each in company("") if each.name != "guard"]
+
+        def permitting(cedar: str) -> list[Manifest]:
+            return [*rest, manifest("Policy", "guard", cedar=cedar)]
+
+        settle(any_world, permitting(rule))
+        if len(narrower) > len(rule):  # not another group, but a condition more
+            assert not plan_for(any_world, permitting(narrower)).deciding
+        for more in (wider, rule + wider, rule + UNLESS):
+            plan = plan_for(any_world, permitting(more))
+            (found,) = plan.deciding
+            assert (found.permits, found.permits_more) == ((), ("Policy/guard",))
+            assert summary_line(plan).endswith("1 to update; more may be permitted")
+
+    @pytest.mark.threat("48j")
+    def test_a_policy_that_permits_comes_into_force(self, any_world: AnyWorld) -> None:
+        """Its text was there before, and shows nowhere in the plan; one that only forbids is not told."""
+        before = company(FORBID)
+        settle(any_world, before)
+        forbidding = changed(before, "PolicySet", "main", policies=["guard", "aside"])
+        assert not plan_for(any_world, forbidding).deciding
+        more = manifest("Policy", "more", cedar=PERMIT)
+        settle(any_world, [*before, more])
+        plan = plan_for(any_world, changed([*before, more], "PolicySet", "main", policies=["guard", "more"]))
+        (found,) = plan.deciding
+        assert (found.permits, found.permits_more) == (("Policy/more",), ())
 
 
 def test_it_is_part_of_the_plan(any_world: AnyWorld) -> None:

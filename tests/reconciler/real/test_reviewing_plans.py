@@ -80,13 +80,14 @@ def rotation(company: Company) -> Result:
 
 
 def policy(company: Company) -> Result:
-    """Two edits of a text in a file of its own."""
+    """Two edits of a text in a file of its own, which decides."""
     company.write(
         "payroll.yaml",
         f'{HEAD}kind: Policy\nmetadata: {{zone: "{{zone}}", name: payroll}}\n'
         "spec: {cedar_file: payroll.cedar}\n",
     )
     company.write("payroll.cedar", CEDAR)
+    company.write("policies.yaml", COMPANY["policies.yaml"].replace("[reading]", "[reading, payroll]"))
     company.apply()
     after = CEDAR.replace('["read"]', '["read", "write"]').replace(
         'principal in Group::"contractors"', "false"
