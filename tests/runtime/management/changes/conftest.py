@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from tests.support.applying import Git, create
@@ -11,15 +10,6 @@ from tests.support.factories import found_company, opened_parts
 from tests.support.postgres import PostgresServer
 
 from runtime.services.parts import Parts
-
-
-@pytest.fixture
-async def git(database_url: str, tmp_path: Path) -> AsyncIterator[Git]:
-    """A configuration for a new company."""
-    async with opened_parts(
-        tmp_path / "data", database_url=database_url, public_url="https://zones.test"
-    ) as parts:
-        yield Git(await found_company(parts, "Example"))
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -35,7 +25,7 @@ def storage(request: pytest.FixtureRequest) -> str | PostgresServer:
 async def shared_parts(
     storage: str | PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Parts]:
-    """Parts over a new database, for a module whose tests look at their own company alone."""
+    """Parts over a new database: a module's tests look each at its own company."""
     folder = tmp_path_factory.mktemp("changes")
     if isinstance(storage, PostgresServer):
         url = await storage.migrated()
@@ -49,8 +39,8 @@ async def shared_parts(
 
 
 @pytest.fixture
-async def git_of_many(shared_parts: Parts) -> Git:
-    """A configuration for a new company, beside those of the module's other tests: `git` of such a module."""
+async def git(shared_parts: Parts) -> Git:
+    """A configuration for a new company, beside those of the module's other tests."""
     return Git(await found_company(shared_parts, "Example"))
 
 

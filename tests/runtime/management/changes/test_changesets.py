@@ -8,12 +8,6 @@ from tests.support.applying import OWNER, Git, api, app, create, local, ref, upd
 
 from runtime.domain.errors import Conflict, ValidationFailed
 
-
-@pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
 PERMIT = "permit(principal, action, resource);"
 
 

@@ -9,12 +9,6 @@ from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
 from runtime.storage.sql import roots
 
-
-@pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
 PERMIT = "permit(principal, action, resource);"
 FORBID = "forbid(principal, action, resource);"
 

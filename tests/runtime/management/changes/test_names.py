@@ -10,11 +10,6 @@ from runtime.storage.sql import entities
 
 
 @pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
-@pytest.fixture
 async def product(git: Git, zone: str) -> Zone:
     """The zone, in which a user is called `ann`."""
     async with git.company.parts.database.reading() as conn:

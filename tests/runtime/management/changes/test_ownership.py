@@ -11,9 +11,8 @@ from runtime.services.management.changes.ownership import applied_values
 
 
 @pytest.fixture
-async def git(git_of_many: Git) -> Git:
+async def git(git: Git) -> Git:
     """A configuration with a zone of its own, and an application in it."""
-    git = git_of_many
     await git.apply(create("Zone", "acme", name="Acme"))
     await git.apply(create("Application", "agent", git.id("Zone", "acme"), name="Agent", identifier="agent"))
     return git

@@ -7,12 +7,6 @@ from tests.support.applying import Git, api, app, create, on, ref, update
 
 from runtime.domain.errors import ValidationFailed
 
-
-@pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
 LEAVERS = 'forbid (\n  principal in Group::"leavers",\n  action,\n  resource\n);'
 
 

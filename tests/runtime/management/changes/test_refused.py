@@ -8,12 +8,6 @@ from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, Forbidden, ManagementError, NotFound, ValidationFailed
 
-
-@pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
 BAD: list[tuple[str, type[ManagementError], str, Any]] = [
     ("unknown member", ValidationFailed, "operations[1].spec.nme", lambda z, a: app("y", z, nme="x")),
     ("wrong type", ValidationFailed, "operations[1].spec.name", lambda z, a: app("y", z, name=1)),

@@ -1,43 +1,45 @@
 """Snapshots: one stream with everything the caller may read."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 from tests.support.applying import Git, create, ref
-from tests.support.factories import found_company, opened_parts
+from tests.support.factories import Company, found_company
 
 from runtime.contract.changes import SnapshotEntity
 from runtime.domain.errors import NotFound
-from runtime.domain.kinds import ALL
+from runtime.domain.kinds import ALL, ORGANIZATION, Verb
 from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 ORDER = [kind.name for kind in ALL if kind.manifest]
 
 
 @pytest.fixture
-async def git(database_url: str, tmp_path: Path) -> AsyncIterator[Git]:
+async def git(git: Git) -> Git:
     """A configuration with two zones, one of them filled."""
-    async with opened_parts(tmp_path / "data", database_url=database_url) as parts:
-        git = Git(await found_company(parts, "Example"))
-        zone = ref("Zone", "acme")
-        await git.apply(
-            create("ServiceAccount", "ci"),
-            create("Zone", "acme", name="Acme"),
-            create("Zone", "beta", name="Beta"),
-            create(
-                "Provider",
-                "corp",
-                zone,
-                name="Corp",
-                identifier="https://corp.test",
-                client_secret="hush!hush",
-            ),
-            create("Application", "agent", zone, name="Agent", identifier="agent"),
-        )
-        yield git
+    zone = ref("Zone", "acme")
+    await git.apply(
+        create("ServiceAccount", "ci"),
+        create("Zone", "acme", name="Acme"),
+        create("Zone", "beta", name="Beta"),
+        create(
+            "Provider",
+            "corp",
+            zone,
+            name="Corp",
+            identifier="https://corp.test",
+            client_secret="hush!hush",
+        ),
+        create("Application", "agent", zone, name="Agent", identifier="agent"),
+    )
+    return git
+
+
+async def label_of(company: Company) -> str:
+    """The other name of its organization."""
+    organization_id = company.organization_id
+    return str((await company.run(ORGANIZATION, Verb.RETRIEVE, {}, organization_id)).label)
 
 
 async def test_first_and_last_line(git: Git) -> None:
@@ -46,7 +48,7 @@ async def test_first_and_last_line(git: Git) -> None:
     assert lines[0] == {
         "type": "snapshot",
         "organization_id": git.company.organization_id,
-        "label": "example",
+        "label": await label_of(git.company),
         "revision": await git.revision(),
     }
     assert lines[-1] == {"type": "end", "count": len(lines) - 2}
@@ -131,8 +133,9 @@ async def test_other_organizations_are_not_in_it(git: Git) -> None:
     other = Git(await found_company(git.company.parts, "Other"))
     await other.apply(create("Zone", "hidden", name="Hidden"))
     assert "Hidden" not in str(await git.snapshot())
+    label = await label_of(other.company)
     with pytest.raises(NotFound):
-        async with open_snapshot(git.company.parts, git.company.caller, "other", Wanted(), "r"):
+        async with open_snapshot(git.company.parts, git.company.caller, label, Wanted(), "r"):
             pass
 
 
@@ -184,7 +187,8 @@ async def test_cost_does_not_grow_with_entities(git: Git) -> None:
 async def test_stream_is_one_instant(git: Git) -> None:
     """What is written while a snapshot is read is not in it."""
     company = git.company
-    async with open_snapshot(company.parts, company.caller, "example", Wanted(), "r") as opened:
+    label = await label_of(company)
+    async with open_snapshot(company.parts, company.caller, label, Wanted(), "r") as opened:
         revision = opened.revision
         await git.apply(create("Zone", "late", name="Late"))
         text = b"".join([chunk async for chunk in opened.chunks])

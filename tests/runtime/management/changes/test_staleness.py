@@ -10,11 +10,6 @@ from runtime.services.management.unit import unit_of_work
 from runtime.services.management.zones import applications
 
 
-@pytest.fixture
-def git(git_of_many: Git) -> Git:
-    return git_of_many
-
-
 async def test_stale_base_says_who(git: Git, zone: str) -> None:
     """Something that the changeset touches was changed since: 412, with who did it and what."""
     await git.apply(app("agent", zone))
