@@ -32,6 +32,7 @@ Line = str | Styled | Sequence[str | Styled]
 
 # What CI systems act upon: GitHub takes `::name::` at the beginning of a line and `##[name]` anywhere, Azure
 # Pipelines `##vso[name]`, TeamCity `##teamcity[name`.
+_TOGETHER = 1_000  # lines that are written at once
 _COMMAND = re.compile(r"##(?:\[|vso\[|teamcity\[)", re.IGNORECASE)
 
 
@@ -65,25 +66,30 @@ def has_styles() -> bool:
 
 def rendered(line: Line) -> str:
     """A line as it is written, with its styles; no more than one line, and no command of a CI system."""
-    parts = [part if isinstance(part, Styled) else Styled(part) for part in _parts(line)]
-    plain = not has_styles()
-    parts = _defused([part._replace(text=printable(part.text)) for part in parts])
+    parts = _parts(line)
+    texts = _defused([printable(part.text if isinstance(part, Styled) else part) for part in parts])
+    if not has_styles():
+        return "".join(texts)
     return "".join(
-        click.style(text, fg=color, bold=bold or None, dim=dim or None)
-        if (color or bold or dim) and not plain
-        else text
-        for text, color, bold, dim in parts
+        _styled(text, part) if isinstance(part, Styled) else text
+        for text, part in zip(texts, parts, strict=True)
     )
 
 
-def _defused(parts: list[Styled]) -> list[Styled]:
-    whole = "".join(part.text for part in parts)
+def _styled(text: str, style: Styled) -> str:
+    if not (style.color or style.bold or style.dim):
+        return text
+    return click.style(text, fg=style.color, bold=style.bold or None, dim=style.dim or None)
+
+
+def _defused(texts: list[str]) -> list[str]:
+    whole = "".join(texts)
     if _COMMAND.search(whole):
-        parts = [part._replace(text=part.text.replace("#", "\\x23")) for part in parts]
+        texts = [text.replace("#", "\\x23") for text in texts]
     if whole.lstrip().startswith("::"):
-        first = next(number for number, part in enumerate(parts) if part.text.strip())
-        parts[first] = parts[first]._replace(text=parts[first].text.replace(":", "\\x3a", 1))
-    return parts
+        first = next(number for number, text in enumerate(texts) if text.strip())
+        texts[first] = texts[first].replace(":", "\\x3a", 1)
+    return texts
 
 
 def plain(line: Line) -> str:
@@ -93,8 +99,8 @@ def plain(line: Line) -> str:
 
 def say(*lines: Line, err: bool = False) -> None:
     """Print lines, on standard error with *err*."""
-    for line in lines:
-        click.echo(rendered(line), err=err)
+    for start in range(0, len(lines), _TOGETHER):
+        click.echo("\n".join(map(rendered, lines[start : start + _TOGETHER])), err=err)
 
 
 def say_error(*lines: Line) -> None:

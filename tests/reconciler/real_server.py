@@ -24,6 +24,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import BY_NAME, Verb
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
+from runtime.services.management.changes.packed import packed
 from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 
@@ -90,7 +91,7 @@ class RealWorld:
         if self.tries:
             return await Git(company).send(changeset)
         return await changesets.apply(
-            company.parts, company.caller, company.organization_id, changeset, request_id="test"
+            company.parts, company.caller, company.organization_id, packed(changeset), request_id="test"
         )
 
     def write(self, kind: str, zone_id: str | None, entity_id: str, **patch: Any) -> None:

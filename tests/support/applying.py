@@ -14,6 +14,7 @@ from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
+from runtime.services.management.changes.packed import packed
 from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA
@@ -161,7 +162,7 @@ class Git:
             self.company.parts,
             self.company.caller,
             self.company.organization_id,
-            changeset,
+            packed(changeset),
             request_id="test",
             dry_run=dry_run,
             **more,

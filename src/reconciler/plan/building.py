@@ -13,7 +13,8 @@ from .matching import Index, Match, Matcher
 from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
 from .naming import Names
 from .neighbours import Unresolved
-from .operations import Operations, unlink
+from .operations import Operations, local_ids, unlink
+from .ordering import in_order_of_need
 from .similar_owners import find_similar_owner
 from .unmanaged import Search
 
@@ -53,7 +54,7 @@ def build_plan(
     builder = _Builder(manifests, snapshot, kinds, owner, zones or {}, hint, renew=renew)
     builder.resolve()
     builder.prepare_replacements()
-    for match in builder.matches:
+    for match in builder.in_order():
         builder.settle(match)
     builder.prune()
     builder.tell_moves()
@@ -188,6 +189,17 @@ class _Builder:
 
     def _zone_id(self, match: Match) -> str | None:
         return (self._zone_pointer(match) or {}).get("id")
+
+    def in_order(self) -> list[Match]:
+        """The matches, each after what it refers to of what is created, as far as there is no circle."""
+        created = {match.local_id: n for n, match in enumerate(self.matches) if match.new}
+        needs: list[set[int]] = []
+        for match in self.matches:
+            found = {created[each] for value in match.wanted.values() for each in local_ids(value)}
+            if (zone := self._zone_pointer(match)) is not None and "local_id" in zone:
+                found.add(created[zone["local_id"]])
+            needs.append(found - {len(needs)})
+        return [self.matches[n] for n in in_order_of_need(needs)]
 
     def settle(self, match: Match) -> None:
         """The action that one manifest needs, if any."""

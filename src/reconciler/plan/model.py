@@ -19,6 +19,7 @@ from reconciler.documents import (
 )
 from reconciler.kinds import InForce, Part, Write
 
+from .canonical import canonical
 from .consequences import Deciding, Widened
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
@@ -340,10 +341,8 @@ class PlanUnreadable(ValueError):
 
 def digest_of(content: Mapping[str, Any]) -> str:
     """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
-    import rfc8785
-
     named = {name: value for name, value in content.items() if name not in _BESIDE}
-    return "sha256:" + hashlib.sha256(rfc8785.dumps(named)).hexdigest()
+    return "sha256:" + hashlib.sha256(canonical(named)).hexdigest()
 
 
 def read_plan(text: bytes) -> Plan:

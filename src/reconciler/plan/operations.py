@@ -1,6 +1,6 @@
 """Actions into the ordered operations of one changeset."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.kinds import Entity, Kind, Shape
@@ -140,13 +140,19 @@ class Operations:
         return now, later
 
     def _known(self, value: Any) -> bool:
-        if isinstance(value, list):
-            return all(self._known(each) for each in value)
-        if not isinstance(value, dict):
-            return True
+        return self._created.issuperset(local_ids(value))
+
+
+def local_ids(value: Any) -> Iterator[str]:
+    """What a value refers to that the changeset creates."""
+    if isinstance(value, list):
+        for each in value:
+            yield from local_ids(each)
+    elif isinstance(value, dict):
         if "local_id" in value:
-            return value["local_id"] in self._created
-        return self._known(value["address_of"]) if "address_of" in value else True
+            yield value["local_id"]
+        elif "address_of" in value:
+            yield from local_ids(value["address_of"])
 
 
 def nest(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,17 +18,18 @@ from runtime.api.shared.departure import Departure
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
 from runtime.contract.answers import part_answer
-from runtime.contract.changes import Changeset
 from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes import budget, changesets, receipts, rights
+from runtime.services.management.changes.packed import PackedChangeset
 from runtime.services.management.changes.places import place, snapshot_place
 from runtime.services.management.changes.snapshot import Wanted, open_snapshot
 
 LINES = "application/x-ndjson"
 QUIET_SECONDS = 5.0
+_TOLD_EVERY_SECONDS = 0.2
 _NO_STORE = {"Cache-Control": "no-store"}
 _REPLAYED = {"Idempotent-Replay": "true"}
 
@@ -98,7 +99,7 @@ async def create_changeset(call: Call) -> HTTPResponse | None:
 
 
 async def _applied(
-    call: Call, changeset: Changeset, *, dry_run: bool, progress: changesets.Progress | None = None
+    call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: changesets.Progress | None = None
 ) -> changesets.Outcome:
     return await changesets.apply(
         call.parts,
@@ -111,7 +112,7 @@ async def _applied(
     )
 
 
-async def _in_lines(call: Call, changeset: Changeset, *, dry_run: bool) -> HTTPResponse | None:
+async def _in_lines(call: Call, changeset: PackedChangeset, *, dry_run: bool) -> HTTPResponse | None:
     """The answer as lines. What is refused before the first line keeps its status."""
     lines = _Lines(call.request, len(changeset.operations))
     try:
@@ -144,7 +145,10 @@ class _Lines:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def progress(self, done: int, total: int) -> None:
-        """Tell how many operations are done."""
+        """Tell how many operations are done, a few times a second."""
+        if self.stream is not None and done < total and monotonic() - self._last < _TOLD_EVERY_SECONDS:
+            self._done = done
+            return
         async with self._turn:
             if self.stream is None:
                 self.stream = await self.request.respond(headers=_NO_STORE, content_type=LINES)

@@ -13,6 +13,7 @@ from runtime.contract.changes import Changeset, Envelope, Operation
 from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
 from runtime.services.management.changes.changesets import wrong
 from runtime.services.management.changes.pace import Pace
+from runtime.services.management.changes.packed import PackedChangeset, Packer, packed
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,19 @@ MAX_OPERATION_VALUES = 30_000
 # Up to the next bracket that is in no string. One that is not closed matches nothing.
 _TO_BRACKET = re.compile(rb'(?:[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+")*+([\[\]{}])', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_PLAIN = rb'[^\[\]{}"]++|"(?:[^"\\]++|\\.)*+"'
+
+
+def _nested(levels: int) -> bytes:
+    """What brackets hold that have no more levels of brackets in them."""
+    inner = _PLAIN
+    for _ in range(levels):
+        inner = rb"%b|[\[{](?:%b)*+[\]}]" % (_PLAIN, inner)
+    return inner
+
+
+# A whole operation, as nearly all are: seen in one go, where one that is nested deeper is walked through.
+_OPERATION = re.compile(rb"[ \t\r\n,]*+(\{(?:%b)*+\})" % _nested(4), re.DOTALL)
 _NAME = re.compile(rb'(?<!\\)"operations"[ \t\r\n]*:[ \t\r\n]*\Z')
 _NAME_BYTES = 64
 _ARRAY = ord("[")
@@ -51,7 +65,7 @@ _BLANK = re.compile(rb"[ \t\r\n]*")
 _STEP_BYTES, _STEP_BRACKETS = 2 * MAX_OPERATION_BYTES, 500
 
 
-async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Changeset:
+async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> PackedChangeset:
     """The changeset in a request body.
 
     Raises: TooLarge, BadRequest for what is not JSON, ValidationFailed with up to a hundred problems.
@@ -65,20 +79,21 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Cha
         raise TooLarge(f"what stands beside the operations has more than {MAX_BODY_BYTES} bytes")
     raw = read_json(rest, content_type)
     if not split.operations or not isinstance(raw, dict):
-        return parse(Changeset, raw)
+        return packed(parse(Changeset, raw))
     envelope = parse(Envelope, {name: value for name, value in raw.items() if name != "operations"})
+    packer = Packer()
     operations, problems = [], []
     for index, (begin, end) in enumerate(split.operations):
         await pace.rest()
         try:
-            operations.append(parse(Operation, _read(body[begin:end], index, content_type)))
+            operations.append(packer.pack(parse(Operation, _read(body[begin:end], index, content_type))))
         except ValidationFailed as refused:
             problems += _placed(refused, index)
             if len(problems) >= MAX_PROBLEMS:
                 break
     if problems:
         raise wrong(problems)
-    return Changeset.model_construct(**dict(envelope), operations=operations)
+    return PackedChangeset.of(envelope, operations)
 
 
 @dataclass
@@ -117,19 +132,31 @@ class _Split:
         elif self._within and at - self._opened > MAX_OPERATION_BYTES:
             raise _too_large(len(self.operations))
 
+    def whole(self, begin: int, end: int) -> None:
+        """Take an operation that stands there, with the brackets in it. Raises as `closing`."""
+        self._before = self.values + 1  # its own bracket
+        bare = _without_strings(self.body[begin:end])
+        self.values += bare.count(b"{") + bare.count(b"[")
+        self._add(begin, end, bare)
+
     def closing(self, at: int) -> None:
         """Take a bracket that closes at *at*. Raises TooLarge, ValidationFailed."""
         self.depth -= 1
         if self._within and self.depth == 2:
-            self._add(self._opened, at + 1)
+            self._add(self._opened, at + 1, _without_strings(self.body[self._opened : at + 1]))
         elif self._within and self.depth == 1:
             self.end = at
+
+    @property
+    def expecting(self) -> bool:
+        """Tell whether an operation may begin here."""
+        return self.depth == 2 and self._within
 
     @property
     def _within(self) -> bool:
         return bool(self.begin and not self.end)
 
-    def _add(self, begin: int, end: int) -> None:
+    def _add(self, begin: int, end: int, bare: bytes) -> None:
         index = len(self.operations)
         if index == self.cap.operations:
             raise TooLarge(f"there are more than {index} operations; send them in several parts")
@@ -138,7 +165,7 @@ class _Split:
         last = self.operations[-1][1] if index else self.begin
         if not (_COMMA if index else _BLANK).fullmatch(self.body, last, begin):
             raise _not_objects()
-        self.values += _STRING.sub(b"", self.body[begin:end]).count(b",")
+        self.values += bare.count(b",")
         if self.values - self._before > MAX_OPERATION_VALUES:
             raise TooLarge(f"operation {index} has more than {MAX_OPERATION_VALUES} values")
         self._require_few()
@@ -153,7 +180,14 @@ class _Split:
 async def _split(body: bytes, cap: Cap, pace: Pace) -> _Split:
     """Find the operations. Raises TooLarge, BadRequest, ValidationFailed."""
     found, at, rested = _Split(body, cap), 0, 0
-    while match := _TO_BRACKET.match(body, at, at + _STEP_BYTES):
+    while True:
+        if found.expecting and (operation := _OPERATION.match(body, at, at + MAX_OPERATION_BYTES)):
+            found.whole(*operation.span(1))
+            at = operation.end()
+            await pace.rest()
+            continue
+        if (match := _TO_BRACKET.match(body, at, at + _STEP_BYTES)) is None:
+            break
         before, at = at, match.end()
         if match[1] in b"[{":
             found.opening(before, at - 1)
@@ -171,6 +205,13 @@ async def _split(body: bytes, cap: Cap, pace: Pace) -> _Split:
     if found.operations and not _BLANK.fullmatch(body, found.operations[-1][1], found.end):
         raise _not_objects()
     return found if found.operations else _Split(body, cap)
+
+
+def _without_strings(text: bytes) -> bytes:
+    """What stands outside the strings of a piece of JSON."""
+    if b"\\" in text:
+        return _STRING.sub(b"", text)
+    return b"".join(text.split(b'"')[::2])
 
 
 def _too_large(index: int) -> TooLarge:

@@ -45,7 +45,9 @@ def read_json(body: bytes, content_type: str | None, *, limit: int = MAX_BODY_BY
 
 
 def _depth(body: bytes) -> int:
-    """How deep brackets stand inside one another, strings left out."""
+    """How deep brackets stand inside one another at most, strings left out."""
+    if (opening := body.count(b"[") + body.count(b"{")) <= MAX_DEPTH:
+        return opening  # most bodies: not even all of them inside one another would be too deep
     brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
 

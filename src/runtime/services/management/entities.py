@@ -235,10 +235,9 @@ async def new_entity(
         **decided,
     }
     model = kind.variant(values["type"]) if kind.variants else kind.entity
+    known = model.model_fields
     try:
-        made = model.model_validate(
-            {name: value for name, value in values.items() if name in model.model_fields}
-        )
+        made = model.model_validate({name: value for name, value in values.items() if name in known})
     except ValidationError as invalid:
         raise refusal(invalid, model) from None
     return await with_secrets(unit, kind, made, body)

@@ -134,6 +134,9 @@ class Unit:
 
     async def write(self, kind: Kind, action: str, before: Entity | None, after: Entity | None) -> None:
         """Record a change of one entity: audit without secrets, and its zone's caches out of date."""
+        if self.dry_run:  # nobody will read what it was like
+            await self.revision()
+            return
         entity = cast(Entity, after or before)
         zone_id = entity.id if kind is ZONE else getattr(entity, "zone_id", None)
         await self.record(

@@ -6,6 +6,7 @@ when the rows are refused. They are written before any other statement, so that 
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, insert
@@ -51,10 +52,15 @@ def write(conn: Connection) -> None:
         return
     written = dict(waiting)
     waiting.clear()
-    for table in METADATA.sorted_tables:
+    for table in _parents_first():
         rows = written.get(table.name, ())
         for start in range(0, len(rows), _BATCH):
             try:
                 conn.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
             except DBAPIError as error:
                 raise Refused from error
+
+
+@cache
+def _parents_first() -> tuple[Table, ...]:
+    return tuple(METADATA.sorted_tables)

@@ -22,6 +22,7 @@ from runtime.services.clients.dpop import Presented
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
 from runtime.services.management.changes import changesets
+from runtime.services.management.changes.packed import packed
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
@@ -102,7 +103,7 @@ def write(api: Api, acting: Caller, zone_id: str, *, whole: bool) -> None:
 
     async def run(parts: Parts) -> Any:
         if whole:
-            sent = Changeset.model_validate(body)
+            sent = packed(Changeset.model_validate(body))
             return await changesets.apply(parts, acting, api.organization_id, sent, request_id=new_id())
         async with unit_of_work(parts, acting, new_id()) as unit:
             create = OPERATIONS[ROLE.name, Verb.CREATE]

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import re
 from time import thread_time
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.adapters.keys.sealing import SecretHasher
+from runtime.api.management import changeset_bodies
 from runtime.api.management.changeset_bodies import (
     MAX_OPERATION_BYTES,
     MAX_OPERATION_VALUES,
@@ -24,6 +26,8 @@ from runtime.contract.bodies import MAX_PROBLEMS, parse
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import BadRequest, ManagementError, TooLarge, ValidationFailed
 from runtime.services.management.changes.changesets import body_digest
+from runtime.services.management.changes.pace import Pace
+from runtime.services.management.changes.packed import PackedChangeset, packed
 
 SMALL = Cap(2 * 1024 * 1024, 50, 2_000)
 ENVELOPE = '"base_revision": 1, "owner": "acme", "plan_digest": "d"'
@@ -35,14 +39,14 @@ def body(*operations: str, envelope: str = ENVELOPE) -> bytes:
     return f'{{{envelope}, "operations": [{",".join(operations)}]}}'.encode()
 
 
-def read(text: bytes, cap: Cap = WRITERS) -> Changeset:
+def read(text: bytes, cap: Cap = WRITERS) -> PackedChangeset:
     """The changeset in a body."""
     return asyncio.run(read_changeset(text, "application/json", cap))
 
 
-def in_one_piece(text: bytes) -> Changeset:
+def in_one_piece(text: bytes) -> PackedChangeset:
     """The same, read at once."""
-    return parse(Changeset, read_json(text, "application/json", limit=WRITERS.size))
+    return packed(parse(Changeset, read_json(text, "application/json", limit=WRITERS.size)))
 
 
 _TEXTS = st.text(st.sampled_from('ab"\\[]{},:\né '), max_size=8)
@@ -261,6 +265,26 @@ def test_the_digest_is_that_of_the_whole() -> None:
     hasher = SecretHasher(b"x" * 32)
     source = {"repository": 'of "operations": [', "ref": "é"}
     for operations in ([OPERATION], [OPERATION, OPERATION.replace('"a"', '"é"')]):
-        changeset = read(body(*operations, envelope=f'{ENVELOPE}, "source": {json.dumps(source)}'))
+        text = body(*operations, envelope=f'{ENVELOPE}, "source": {json.dumps(source)}')
+        changeset = parse(Changeset, read_json(text, "application/json"))
         whole = json.dumps(changeset.model_dump(mode="json"), sort_keys=True)
-        assert asyncio.run(body_digest(hasher, changeset)) == hasher.hash(whole).hex()
+        assert asyncio.run(body_digest(hasher, read(text))) == hasher.hash(whole).hex()
+
+
+@given(documents())
+def test_operations_seen_in_one_go_are_found_and_counted_as_those_walked_through(text: bytes) -> None:
+    """What is nested too deep to be seen in one go has the same limits."""
+    found = _found(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changeset_bodies, "_OPERATION", re.compile(rb"(?!)"))
+
+        assert _found(text) == found
+
+
+def _found(text: bytes) -> tuple[Any, ...]:
+    try:
+        split = asyncio.run(changeset_bodies._split(text, SMALL, Pace()))
+    except ManagementError as refused:
+        return type(refused), str(refused)
+    return split.begin, split.end, split.operations, split.values

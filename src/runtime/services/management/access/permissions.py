@@ -8,6 +8,7 @@ Somebody with several roles may do what any of them allows: which roles count wh
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from runtime.domain.errors import Forbidden, NotFound
 from runtime.domain.kinds import ALL, Kind, Verb
@@ -123,11 +124,13 @@ def _each(roles: Roles) -> tuple[str, ...]:
     return (roles,) if isinstance(roles, str) else roles
 
 
+@lru_cache(maxsize=256)
 def trying(roles: Roles) -> tuple[str, ...]:
     """The roles for a dry run: what they may read they may try to change, and nothing else."""
     return tuple(f"{role}{_TRYING}" for role in _each(roles))
 
 
+@lru_cache(maxsize=256)
 def _verbs(role: str, subject: str) -> frozenset[Verb]:
     """What a role may do with entities of that kind."""
     own = TABLE[subject].get(role.removesuffix(_TRYING), frozenset())

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.sealing import SecretHasher
+from runtime.contract.answers import part_answer
 from runtime.contract.bodies import MAX_PROBLEMS
-from runtime.contract.changes import AuditRange, Changeset, ChangesetResult, Operation, OperationResult
+from runtime.contract.changes import AuditRange, ChangesetResult, OperationResult
 from runtime.domain.errors import (
     Conflict,
     ManagementError,
@@ -28,10 +29,10 @@ from runtime.services.management.changes import budget, losses, receipts, rights
 from runtime.services.management.changes.extras import Later
 from runtime.services.management.changes.ownership import Owners
 from runtime.services.management.changes.pace import Pace
+from runtime.services.management.changes.packed import PackedChangeset, PackedOperation
 from runtime.services.management.changes.pointers import has_pointers, resolved, stand_in
 from runtime.services.management.changes.references import Target
 from runtime.services.management.changes.refusals import Refusals
-from runtime.services.management.changes.specs import Parts as SpecParts
 from runtime.services.management.changes.specs import located, take_apart
 from runtime.services.management.changes.staleness import require_base, standing_of
 from runtime.services.management.changes.steps import Steps
@@ -71,7 +72,7 @@ async def apply(
     parts: Parts,
     caller: Caller,
     organization: str,
-    changeset: Changeset,
+    changeset: PackedChangeset,
     *,
     request_id: str,
     dry_run: bool = False,
@@ -108,8 +109,8 @@ async def apply(
             await unit.revision()  # from here on nobody else of the organization writes
             await _stop_if_applied(unit.conn, found.id, changeset)
             results = await _run(unit, changeset, checked, progress)
-            result = await _answer(unit, changeset, results)
-            answer = await receipts.keep(unit, changeset, digest, result, caller)
+            answer = await _answer(unit, changeset, results)
+            await receipts.keep(unit, changeset, digest, answer, caller)
     except _AppliedBefore as before:
         return _replayed(before.applied, digest)
     return Outcome(_with_secrets(unit, answer))
@@ -119,8 +120,8 @@ async def _tried(
     parts: Parts,
     acting: Caller,
     organization: str,
-    changeset: Changeset,
-    checked: dict[int, SpecParts],
+    changeset: PackedChangeset,
+    checked: dict[int, bytes],
     request_id: str,
     progress: Progress | None,
 ) -> Outcome:
@@ -139,7 +140,7 @@ async def _tried(
                         async with pending.together(unit.conn):
                             results = await _run(unit, changeset, checked, progress)
                         answer = await _answer(unit, changeset, results)
-                    return Outcome(await receipts.answer_of(losses.told(answer, gone)))
+                    return Outcome(losses.told(answer, gone))
             except (ValidationFailed, Conflict, NotFound, pending.Refused):
                 pass
             # One by one: somebody is going to mend it, and hears of everything at once.
@@ -147,7 +148,7 @@ async def _tried(
                 with budget.spending(parts, acting):
                     results = await _run(unit, changeset, checked, None, Refusals())
                     answer = await _answer(unit, changeset, results)
-                return Outcome(await receipts.answer_of(losses.told(answer, gone)))
+                return Outcome(losses.told(answer, gone))
     except TimeoutError:
         raise TooLarge(
             f"trying out {len(changeset.operations)} operations takes longer than {seconds:.0f} seconds;"
@@ -156,7 +157,7 @@ async def _tried(
 
 
 async def _new_zones(
-    parts: Parts, acting: Caller, organization: str, changeset: Changeset, request_id: str
+    parts: Parts, acting: Caller, organization: str, changeset: PackedChangeset, request_id: str
 ) -> int:
     """How many zones a changeset makes. Raises _AppliedBefore, for which none have to be ready."""
     created = sum(each.op == "create" and each.kind == ZONE.name for each in changeset.operations)
@@ -167,7 +168,7 @@ async def _new_zones(
     return zones_made(acting, ZONE, create=created)
 
 
-async def _zones_of(unit: Unit, changeset: Changeset) -> set[str]:
+async def _zones_of(unit: Unit, changeset: PackedChangeset) -> set[str]:
     """The ids of the zones that a changeset is about, as far as they are there."""
     zone_ids = {
         operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id
@@ -177,28 +178,34 @@ async def _zones_of(unit: Unit, changeset: Changeset) -> set[str]:
     return {zone_id for zone_id in zone_ids | {one.zone_id for one in standing.values()} if zone_id}
 
 
-def _names_in(changeset: Changeset) -> set[str]:
+def _names_in(changeset: PackedChangeset) -> set[str]:
     """What applications are going to be called."""
     applications = [each for each in changeset.operations if each.kind == APPLICATION.name]
     names = {name for each in applications for name in (each.name, each.spec.get(APPLICATION.handle or ""))}
     return {name for name in names if isinstance(name, str)}
 
 
-async def body_digest(hasher: SecretHasher, changeset: Changeset) -> str:
+async def body_digest(hasher: SecretHasher, changeset: PackedChangeset) -> str:
     """What tells two bodies apart. It is keyed: the secrets in a body cannot be guessed from it."""
     pace, digest = Pace(), hasher.begin()
-    rest = changeset.model_copy(update={"operations": []}).model_dump(mode="json")
+    rest = {
+        "base_revision": changeset.base_revision,
+        "owner": changeset.owner,
+        "plan_digest": changeset.plan_digest,
+        "source": changeset.source.model_dump(mode="json"),
+        "operations": [],
+    }
     before, place, after = json.dumps(rest, sort_keys=True).partition('"operations": [')
     digest.update(f"{before}{place}".encode())
     for index, operation in enumerate(changeset.operations):
-        text = json.dumps(operation.model_dump(mode="json"), sort_keys=True)
+        text = json.dumps(operation.as_json(), sort_keys=True)
         digest.update(f"{', ' if index else ''}{text}".encode())
         await pace.rest()
     digest.update(after.encode())
     return digest.hexdigest()
 
 
-async def _check(acting: Caller, changeset: Changeset, *, dry_run: bool) -> dict[int, SpecParts]:
+async def _check(acting: Caller, changeset: PackedChangeset, *, dry_run: bool) -> dict[int, bytes]:
     """Check every operation by itself; the parts of the specs that nothing is left to find out about.
 
     Raises:
@@ -207,7 +214,7 @@ async def _check(acting: Caller, changeset: Changeset, *, dry_run: bool) -> dict
     """
     pace = Pace()
     problems: list[Problem] = []
-    checked: dict[int, SpecParts] = {}
+    checked: dict[int, bytes] = {}
     for index, operation in enumerate(changeset.operations):
         await pace.rest()
         if operation.kind not in MANIFEST_KINDS:
@@ -232,7 +239,7 @@ def wrong(problems: list[Problem]) -> ValidationFailed:
 
 
 def _problems_of(
-    acting: Caller, index: int, operation: Operation, checked: dict[int, SpecParts], *, dry_run: bool
+    acting: Caller, index: int, operation: PackedOperation, checked: dict[int, bytes], *, dry_run: bool
 ) -> list[Problem]:
     try:
         rights.require(acting, operation)
@@ -245,17 +252,17 @@ def _problems_of(
     return []
 
 
-def _check_spec(index: int, operation: Operation, checked: dict[int, SpecParts], *, dry_run: bool) -> None:
-    spec = resolved(operation.spec, stand_in)
+def _check_spec(index: int, operation: PackedOperation, checked: dict[int, bytes], *, dry_run: bool) -> None:
+    written = operation.spec
+    spec = resolved(written, stand_in)
     if BY_NAME[operation.kind].variants and operation.op != "create":
         return  # which variant it is, only the entity knows
-    if has_pointers(operation.spec):
-        take_apart(operation, spec, dry_run=dry_run)
-    else:
-        checked[index] = take_apart(operation, operation.spec, dry_run=dry_run)
+    parts = take_apart(operation, spec, dry_run=dry_run)
+    if not has_pointers(written):
+        checked[index] = parts.packed()
 
 
-async def _stop_if_applied(conn: AsyncConnection, organization_id: str, changeset: Changeset) -> None:
+async def _stop_if_applied(conn: AsyncConnection, organization_id: str, changeset: PackedChangeset) -> None:
     if applied := await storage.find_by_plan(conn, organization_id, changeset.owner, changeset.plan_digest):
         raise _AppliedBefore(applied)
 
@@ -271,15 +278,15 @@ def _replayed(applied: Applied, digest: str) -> Outcome:
 
 async def _run(
     unit: Unit,
-    changeset: Changeset,
-    checked: dict[int, SpecParts],
+    changeset: PackedChangeset,
+    checked: dict[int, bytes],
     progress: Progress | None,
     refusals: Refusals | None = None,
 ) -> list[Target]:
     """Do all operations. Raises ManagementError: the first refusal, or with *refusals* all of them."""
     standing = await standing_of(unit, changeset)
     await require_base(unit, changeset, standing)
-    owners = Owners(changeset.owner, changeset.source.model_dump(exclude_none=True))
+    owners = Owners(changeset.owner, changeset.source.model_dump(exclude_none=True), trying=unit.dry_run)
     await owners.load(unit, changeset.operations)
     steps = Steps(unit, owners, checked, standing)
     try:
@@ -290,7 +297,7 @@ async def _run(
 
 
 async def _steps(
-    steps: Steps, changeset: Changeset, progress: Progress | None, refusals: Refusals | None
+    steps: Steps, changeset: PackedChangeset, progress: Progress | None, refusals: Refusals | None
 ) -> list[Target]:
     total, pace = len(changeset.operations), Pace()
     results: list[Target] = []
@@ -333,13 +340,13 @@ async def _finish(
 
 
 def _aside(
-    steps: Steps, refusals: Refusals | None, operation: Operation
+    steps: Steps, refusals: Refusals | None, operation: PackedOperation
 ) -> AbstractAsyncContextManager[None]:
     return nullcontext() if refusals is None else refusals.aside(steps.unit.conn, operation)
 
 
 @asynccontextmanager
-async def _at(index: int, operation: Operation) -> AsyncIterator[None]:
+async def _at(index: int, operation: PackedOperation) -> AsyncIterator[None]:
     """A refusal within says which operation it is about."""
     try:
         yield
@@ -348,7 +355,7 @@ async def _at(index: int, operation: Operation) -> AsyncIterator[None]:
 
 
 def _placed(
-    refused: ManagementError, index: int, operation: Operation, *, in_spec: bool = True
+    refused: ManagementError, index: int, operation: PackedOperation, *, in_spec: bool = True
 ) -> ManagementError:
     """The same refusal, which says which operation it is about."""
     name = operation.name or operation.id or operation.local_id or ""
@@ -357,26 +364,27 @@ def _placed(
     return type(refused)(detail, problems=problems, internal=refused.internal)
 
 
-async def _answer(unit: Unit, changeset: Changeset, results: list[Target]) -> ChangesetResult:
+async def _answer(unit: Unit, changeset: PackedChangeset, results: list[Target]) -> dict[str, Any]:
+    """What a changeset is answered with. It may be long: others are served in between."""
     pace, head = Pace(), unit.head
     revision = head.revision if head else changeset.base_revision
     audit = None
     if (sequences := unit.audit_range) is not None and not unit.dry_run:
         audit = AuditRange(first=sequences[0], last=sequences[1])
-    operations = []
-    for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True)):
-        operations.append(
-            OperationResult(index=index, op=done.op, kind=done.kind, id=target.id, name=done.name)
-        )
-        await pace.rest()
-    return ChangesetResult(
+    result = ChangesetResult(
         id=unit.changeset_id,
         base_revision=changeset.base_revision,
         revision=revision,
         dry_run=unit.dry_run,
-        operations=operations,
+        operations=[],
         audit=audit,
     )
+    answer = part_answer(result)
+    for index, (done, target) in enumerate(zip(changeset.operations, results, strict=True)):
+        one = OperationResult(index=index, op=done.op, kind=done.kind, id=target.id, name=done.name)
+        answer["operations"].append(part_answer(one))
+        await pace.rest()
+    return answer
 
 
 def _with_secrets(unit: Unit, answer: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from runtime.contract.changes import Operation
 from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, Entity, Kind
 from runtime.domain.kinds.policy import Policy, PolicySet
 from runtime.domain.kinds.role import Group
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.references import Target, entity_of
 from runtime.services.management.people import groups
 from runtime.services.management.policies import composition, policy_versions
@@ -24,7 +24,7 @@ class Later:
     """What is left of an operation for the end of the changeset."""
 
     index: int
-    operation: Operation
+    operation: PackedOperation
     kind: Kind
     target: Target
     extras: Mapping[str, Any]

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runtime.contract.bodies import settable
-from runtime.contract.changes import Operation
 from runtime.domain.kinds import ALL, BY_NAME, Kind, Verb
 from runtime.domain.names import canonical
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import parked
 from runtime.storage.sql.changes import Standing
@@ -29,7 +29,7 @@ class Handles:
     _places: dict[tuple[str, str], Place] = field(default_factory=dict)  # kind, entity -> the same
 
     async def load(
-        self, operations: Sequence[Operation], standing: Mapping[tuple[str, str], Standing]
+        self, operations: Sequence[PackedOperation], standing: Mapping[tuple[str, str], Standing]
     ) -> None:
         """Look up who gives up a handle that some operation takes, kind by kind; mostly there is none."""
         taken: dict[str, set[str]] = {}
@@ -85,7 +85,7 @@ class Handles:
             self._holders.pop(place, None)
 
 
-def handle_in(kind: Kind, operation: Operation) -> str | None:
+def handle_in(kind: Kind, operation: PackedOperation) -> str | None:
     """The handle that an operation gives to its entity; None when it gives none."""
     if kind.handle is None or operation.op not in ("create", "update", "adopt"):
         return None

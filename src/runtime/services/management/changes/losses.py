@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from runtime.contract.changes import Changeset, ChangesetResult
 from runtime.domain.kinds import BY_NAME, Verb
+from runtime.services.management.changes.packed import PackedChangeset
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import losses as storage
 
@@ -18,7 +19,7 @@ class Loss:
     in_use: bool
 
 
-async def of(unit: Unit, changeset: Changeset) -> dict[int, Loss]:
+async def of(unit: Unit, changeset: PackedChangeset) -> dict[int, Loss]:
     """Index of each deletion -> what goes with what it deletes. What is archived takes nothing along."""
     by_kind: dict[str, dict[str, int]] = {}
     for index, operation in enumerate(changeset.operations):
@@ -39,12 +40,8 @@ async def of(unit: Unit, changeset: Changeset) -> dict[int, Loss]:
     return found
 
 
-def told(answer: ChangesetResult, losses: Mapping[int, Loss]) -> ChangesetResult:
+def told(answer: dict[str, Any], losses: Mapping[int, Loss]) -> dict[str, Any]:
     """The answer of a dry run, with what goes with each deletion."""
-    operations = [
-        done.model_copy(update={"takes_along": dict(loss.takes_along), "in_use": loss.in_use})
-        if (loss := losses.get(done.index)) is not None
-        else done
-        for done in answer.operations
-    ]
-    return answer.model_copy(update={"operations": operations})
+    for index, loss in losses.items():
+        answer["operations"][index] |= {"takes_along": dict(loss.takes_along), "in_use": loss.in_use}
+    return answer

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, ZONE, Kind
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.entities import sealed_members
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import ownership as storage
@@ -26,6 +26,7 @@ class Owners:
 
     owner: str
     source: dict[str, Any]
+    trying: bool = False  # a dry run: what was applied to each field is asked of nobody
     _records: dict[Key, Record] = field(default_factory=dict)
     _new: dict[Key, Record] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
@@ -33,7 +34,7 @@ class Owners:
     _secrets: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # kind, entity -> what was written
     _named: dict[tuple[str | None, str, str], list[Key]] = field(default_factory=dict)
 
-    async def load(self, unit: Unit, operations: Sequence[Operation]) -> None:
+    async def load(self, unit: Unit, operations: Sequence[PackedOperation]) -> None:
         """Look up the records of all entities and all names that the operations mention, kind by kind."""
         ids: dict[str, set[str]] = {}
         names: dict[str, set[str]] = {}
@@ -146,7 +147,7 @@ class Owners:
         kind: Kind,
         entity_id: str,
         zone_id: str | None,
-        operation: Operation,
+        operation: PackedOperation,
         spec: Mapping[str, Any],
         found: Mapping[str, Any],
         *,
@@ -165,10 +166,12 @@ class Owners:
         if given := {name for name in secrets if spec.get(name) is not None}:
             self._secrets.setdefault(kind.name, {}).setdefault(entity_id, set()).update(given)
         written = {name: value for name, value in spec.items() if name not in secrets}
-        # A base that was empty stays empty: whatever stands there now is somebody else's.
-        claimed = set(operation.fields) - self.fields_of(kind, entity_id)
-        standing = applied_values(claimed, {}, {}, found)
-        applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
+        applied: dict[str, Any] = {}
+        if not self.trying:
+            # A base that was empty stays empty: whatever stands there now is somebody else's.
+            claimed = set(operation.fields) - self.fields_of(kind, entity_id)
+            standing = applied_values(claimed, {}, {}, found)
+            applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
         self.put(
             Record(
                 zone_id=zone_id,

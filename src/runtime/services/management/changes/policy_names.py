@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from runtime.adapters.cedar_text import Named
-from runtime.contract.changes import Operation
 from runtime.domain.errors import Problem
 from runtime.domain.kinds import POLICY, Kind
 from runtime.domain.kinds.policy import Policy
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.references import Target
 from runtime.services.management.policies import policy_names
 from runtime.services.management.policies.policy_names import Name
@@ -51,7 +51,7 @@ class PolicyNames:
     _touched: list[_Touched] = field(default_factory=list)
 
     def note(
-        self, index: int, operation: Operation, kind: Kind, target: Target, before: Standing | None
+        self, index: int, operation: PackedOperation, kind: Kind, target: Target, before: Standing | None
     ) -> None:
         """Remember an operation. *before*: what it is about, as it stood when the changeset began."""
         if kind is POLICY and operation.op in ("create", "update", "adopt"):

@@ -3,13 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from runtime.contract.answers import part_answer
-from runtime.contract.changes import Changeset, ChangesetResult, Receipt, Source
+from runtime.contract.changes import Receipt, Source
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Verb
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes.pace import Pace
+from runtime.services.management.changes.packed import PackedChangeset
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
@@ -21,39 +20,29 @@ SUBJECT = "changesets"
 
 
 async def keep(
-    unit: Unit, changeset: Changeset, digest: str, result: ChangesetResult, caller: Caller
-) -> dict[str, Any]:
-    """Keep what was applied, with the answer for whoever sends the same plan again; that answer."""
-    answer = await answer_of(result)
+    unit: Unit, changeset: PackedChangeset, digest: str, answer: dict[str, Any], caller: Caller
+) -> None:
+    """Keep what was applied, with the answer for whoever sends the same plan again."""
+    audit = answer.get("audit", {})
     await storage.keep(
         unit.conn,
         Applied(
-            id=str(result.id),
+            id=answer["id"],
             organization_id=unit.organization_id,
             owner=changeset.owner,
             plan_digest=changeset.plan_digest,
             body_digest=digest,
             base_revision=changeset.base_revision,
-            revision=result.revision,
+            revision=answer["revision"],
             operations=len(changeset.operations),
             source=changeset.source.model_dump(exclude_none=True),
             result=answer,
-            audit_first=result.audit.first if result.audit else None,
-            audit_last=result.audit.last if result.audit else None,
+            audit_first=audit.get("first"),
+            audit_last=audit.get("last"),
             created_at=unit.now,
             created_by=caller.id,
         ),
     )
-    return answer
-
-
-async def answer_of(result: ChangesetResult) -> dict[str, Any]:
-    """What a changeset is answered with. It may be long: others are served in between."""
-    pace, answer = Pace(), part_answer(result.model_copy(update={"operations": []}))
-    for each in result.operations:
-        answer["operations"].append(part_answer(each))
-        await pace.rest()
-    return answer
 
 
 async def history(

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from runtime.contract.changes import Operation
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind, Verb
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import entities
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.pointers import is_pointer, resolved
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import entities as storage
@@ -65,7 +65,7 @@ class References:
             raise ValidationFailed(f"no earlier operation creates `{local_id}`")
         return found
 
-    def zone_id(self, operation: Operation, kind: Kind) -> str | None:
+    def zone_id(self, operation: PackedOperation, kind: Kind) -> str | None:
         """The zone that an operation is in; None for kinds that are in none. Raises ValidationFailed."""
         if not kind.zoned:
             return None

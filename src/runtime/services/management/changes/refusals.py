@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.contract.bodies import MAX_PROBLEMS
-from runtime.contract.changes import Operation
 from runtime.domain.errors import Forbidden, ManagementError, Problem
+from runtime.services.management.changes.packed import PackedOperation
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Refusals:
     _missing: set[str] = field(default_factory=set)
 
     @asynccontextmanager
-    async def aside(self, conn: AsyncConnection, operation: Operation) -> AsyncIterator[None]:
+    async def aside(self, conn: AsyncConnection, operation: PackedOperation) -> AsyncIterator[None]:
         """Note a refusal, and undo what came before it in the block. Raises Forbidden."""
         try:
             async with conn.begin_nested():
@@ -36,7 +36,7 @@ class Refusals:
             if len(self._problems) >= MAX_PROBLEMS:
                 self.stop()
 
-    def holds(self, operation: Operation) -> bool:
+    def holds(self, operation: PackedOperation) -> bool:
         """Tell whether an operation can be tried: all that it names from this changeset was made."""
         return not self._missing or self._missing.isdisjoint(_named(operation))
 
@@ -49,7 +49,7 @@ class Refusals:
             raise type(first)(f"{first.detail}{more}", problems=problems, internal=first.internal)
 
 
-def _named(operation: Operation) -> set[str]:
+def _named(operation: PackedOperation) -> set[str]:
     """The local ids that an operation names."""
     found = {operation.local_id} if operation.op != "create" else set()
     found.add(operation.zone.local_id if operation.zone is not None else None)

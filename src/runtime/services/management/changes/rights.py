@@ -6,11 +6,12 @@ something has changed. Each operation asks again where it knows the zone.
 
 from dataclasses import replace
 
-from runtime.contract.changes import Changeset, Op, Operation
+from runtime.contract.changes import Op
 from runtime.domain.errors import Forbidden, Problem
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.changes.packed import PackedChangeset, PackedOperation
 from runtime.services.management.changes.receipts import SUBJECT
 
 VERBS: dict[Op, Verb] = {
@@ -30,7 +31,7 @@ def acting(caller: Caller, *, dry_run: bool) -> Caller:
     return replace(caller, only_tries=True) if dry_run else caller
 
 
-def require_bound(caller: Caller, changeset: Changeset) -> None:
+def require_bound(caller: Caller, changeset: PackedChangeset) -> None:
     """Raise Forbidden for a changeset of another owner, or about another zone, than the credential is for.
 
     Whether such a zone is there makes no difference.
@@ -46,7 +47,7 @@ def require_bound(caller: Caller, changeset: Changeset) -> None:
             raise Forbidden(message, problems=[Problem(Forbidden.code, message, f"operations[{index}]")])
 
 
-def _out_of_bounds(caller: Caller, operation: Operation) -> str:
+def _out_of_bounds(caller: Caller, operation: PackedOperation) -> str:
     """Why an operation is none for a caller who is bound to zones; nothing for one that may be."""
     kind = BY_NAME.get(operation.kind)
     if kind is None:
@@ -64,7 +65,7 @@ def _out_of_bounds(caller: Caller, operation: Operation) -> str:
     return ""
 
 
-def require(caller: Caller, operation: Operation) -> None:
+def require(caller: Caller, operation: PackedOperation) -> None:
     """Raise NotFound for a kind that the caller does not see, Forbidden for what they may do nowhere."""
     kind = BY_NAME[operation.kind]
     roles = caller.roles_anywhere if kind.zoned or kind is ZONE else caller.roles_in(None)

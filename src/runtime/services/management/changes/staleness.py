@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.contract.bodies import MAX_PROBLEMS
-from runtime.contract.changes import Changeset, Operation
 from runtime.domain.errors import PreconditionFailed, Problem
 from runtime.domain.identifiers import slug_of
 from runtime.domain.kinds import ALL, BY_NAME, ZONE, Kind, Verb
 from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.access import permissions
 from runtime.services.management.audit import SUBJECT as AUDIT
+from runtime.services.management.changes.packed import PackedChangeset, PackedOperation
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Standing
 
 
-async def standing_of(unit: Unit, changeset: Changeset) -> dict[tuple[str, str], Standing]:
+async def standing_of(unit: Unit, changeset: PackedChangeset) -> dict[tuple[str, str], Standing]:
     """What stands under the ids that the operations name, asked kind by kind."""
     ids: dict[str, set[str]] = {}
     for operation in changeset.operations:
@@ -34,7 +34,7 @@ async def standing_of(unit: Unit, changeset: Changeset) -> dict[tuple[str, str],
 
 
 async def require_base(
-    unit: Unit, changeset: Changeset, standing: Mapping[tuple[str, str], Standing]
+    unit: Unit, changeset: PackedChangeset, standing: Mapping[tuple[str, str], Standing]
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
@@ -80,7 +80,7 @@ async def require_base(
     raise PreconditionFailed(f"changed since revision {base}: {problems[0].message}{more}", problems=problems)
 
 
-async def _refuse_two_runs(unit: Unit, changeset: Changeset) -> None:
+async def _refuse_two_runs(unit: Unit, changeset: PackedChangeset) -> None:
     """Raise PreconditionFailed when the same configuration was applied after the base revision."""
     base, owner = changeset.base_revision, changeset.owner
     other = await storage.applied_since(unit.conn, unit.organization_id, owner, base)
@@ -95,7 +95,7 @@ async def _refuse_two_runs(unit: Unit, changeset: Changeset) -> None:
         )
 
 
-async def _made_meanwhile(unit: Unit, changeset: Changeset) -> dict[int, str]:
+async def _made_meanwhile(unit: Unit, changeset: PackedChangeset) -> dict[int, str]:
     """What creations would make, and was made after the base revision: index -> id of what is there now."""
     wanted: dict[tuple[str, str | None], dict[str, int]] = {}
     for index, operation in enumerate(changeset.operations):
@@ -121,7 +121,7 @@ async def _made_meanwhile(unit: Unit, changeset: Changeset) -> dict[int, str]:
     return dict(sorted(found.items())[:MAX_PROBLEMS])
 
 
-def _handle(kind: Kind, operation: Operation) -> str | None:
+def _handle(kind: Kind, operation: PackedOperation) -> str | None:
     """The handle that a creation asks for; that of a zone follows from its name."""
     value = operation.spec.get("name" if kind is ZONE else str(kind.handle))
     if not isinstance(value, str):
@@ -136,7 +136,7 @@ async def _changed_inside(unit: Unit, zone_id: str, base: int) -> str | None:
     return None
 
 
-def _who_changed(operation: Operation, entity_id: str, record: Any) -> str:
+def _who_changed(operation: PackedOperation, entity_id: str, record: Any) -> str:
     subject = f"{operation.kind} `{operation.name or entity_id}`"
     if record is None:
         return f"{subject} has changed"

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from runtime.contract.changes import Operation
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from runtime.domain.kinds import (
     APPLICATION,
@@ -26,6 +25,7 @@ from runtime.services.management.changes import entity_specs
 from runtime.services.management.changes.extras import JOINED, Extras, Later
 from runtime.services.management.changes.handles import Handles, handle_in
 from runtime.services.management.changes.ownership import Owners
+from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.pointers import has_pointers
 from runtime.services.management.changes.policy_names import PolicyNames
 from runtime.services.management.changes.references import References, Target, entity_of, parents_of
@@ -46,13 +46,13 @@ class Steps:
     """The state of a changeset while it runs.
 
     Attributes:
-        checked: index -> the parts of specs that hold nothing only the run can know.
+        checked: index -> the packed parts of specs that hold nothing only the run can know.
         standing: (kind, id) -> what stood there when the changeset began.
     """
 
     unit: Unit
     owners: Owners
-    checked: dict[int, Parts]
+    checked: dict[int, bytes]
     standing: Mapping[tuple[str, str], Standing]
     _own: dict[str, Entity | None] = field(default_factory=dict)  # what it has created; None once joined
     _last: list[Later] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Steps:
         self.names = PolicyNames(self.unit)
         self._references = References(self.unit)
 
-    async def run(self, index: int, operation: Operation) -> Target:
+    async def run(self, index: int, operation: PackedOperation) -> Target:
         """Do one operation. Raises ManagementError."""
         kind = BY_NAME[operation.kind]
         if operation.op == "create":
@@ -86,7 +86,7 @@ class Steps:
             self._named.append(Later(index, operation, kind, target, {}))
         return target
 
-    async def _require_change(self, operation: Operation, kind: Kind, target: Target) -> None:
+    async def _require_change(self, operation: PackedOperation, kind: Kind, target: Target) -> None:
         """Ask for the right to change, also where only the owner or the name in git does. Raises Forbidden.
 
         What is deleted may have gone with something deleted just before; deleting asks by itself.
@@ -106,7 +106,7 @@ class Steps:
         else:
             entities.require(self.unit, kind, Verb.UPDATE, {})
 
-    def _target(self, operation: Operation, kind: Kind) -> Target:
+    def _target(self, operation: PackedOperation, kind: Kind) -> Target:
         if operation.id is None:
             if operation.local_id is None:
                 raise ValidationFailed("give the `id` of what to change")
@@ -119,9 +119,11 @@ class Steps:
             raise NotFound(f"there is no {kind.name} `{operation.id}`")
         return Target(found.id, found.zone_id)
 
-    async def _parts(self, index: int, operation: Operation, kind: Kind, target: Target | None) -> Parts:
-        if (checked := self.checked.pop(index, None)) is not None:  # it is large, and asked for once
-            return checked
+    async def _parts(
+        self, index: int, operation: PackedOperation, kind: Kind, target: Target | None
+    ) -> Parts:
+        if (checked := self.checked.pop(index, None)) is not None:  # it is asked for once
+            return Parts.unpacked(checked)
         type_ = None
         if kind.variants and target is not None:
             found = await entity_of(self.unit, kind, target)
@@ -136,7 +138,7 @@ class Steps:
 
     # --- create
 
-    async def _create(self, index: int, operation: Operation, kind: Kind) -> Target:
+    async def _create(self, index: int, operation: PackedOperation, kind: Kind) -> Target:
         unit = self.unit
         if operation.name is None:
             raise ValidationFailed("a create needs the `name` it has in git")
@@ -178,7 +180,7 @@ class Steps:
 
     # --- update, adopt
 
-    async def _change(self, index: int, operation: Operation, kind: Kind, target: Target) -> None:
+    async def _change(self, index: int, operation: PackedOperation, kind: Kind, target: Target) -> None:
         unit = self.unit
         if target.id not in self._own:
             self._may_change(operation, kind, target)
@@ -204,7 +206,7 @@ class Steps:
         if operation.op == "adopt":
             await self._record("adopt", kind, target, operation.name)
 
-    def _may_change(self, operation: Operation, kind: Kind, target: Target) -> None:
+    def _may_change(self, operation: PackedOperation, kind: Kind, target: Target) -> None:
         if operation.op == "adopt":
             if self.standing[kind.name, target.id].owner_type == OwnerType.PLATFORM:
                 raise Forbidden(f"{kind.name} `{target.id}` is managed by the service and cannot be adopted")
@@ -223,7 +225,7 @@ class Steps:
 
     # --- delete, release, rename
 
-    async def _delete(self, index: int, operation: Operation, kind: Kind, target: Target) -> None:
+    async def _delete(self, index: int, operation: PackedOperation, kind: Kind, target: Target) -> None:
         record = self.owners.require_owned(kind, target.id, to="delete")
         if record.protect:
             raise Conflict(f"{kind.name} `{record.name}` is protected; apply `protect: false` first")
@@ -253,7 +255,7 @@ class Steps:
         self.handles.settle(kind, target.id)
         self.owners.drop(kind, target.id)
 
-    async def _keep_record(self, operation: Operation, kind: Kind, target: Target) -> None:
+    async def _keep_record(self, operation: PackedOperation, kind: Kind, target: Target) -> None:
         record = self.owners.require_owned(kind, target.id, to=operation.op)
         if operation.op == "release":
             self.owners.drop(kind, target.id)

@@ -1,0 +1,35 @@
+"""The order of work: everything after what it refers to."""
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from heapq import heapify, heappop, heappush
+
+
+def in_order_of_need(needs: Sequence[Set[int]]) -> list[int]:
+    """Positions, each after all that it needs, and in their order as far as that leaves it open.
+
+    Args:
+        needs: for each position the positions that it needs. Of those that wait for a circle, the lowest goes
+            first.
+    """
+    users: dict[int, list[int]] = defaultdict(list)
+    for position, needed in enumerate(needs):
+        for each in needed:
+            users[each].append(position)
+    missing = [len(needed) for needed in needs]
+    ready = [position for position, count in enumerate(missing) if not count]
+    heapify(ready)
+    found: dict[int, None] = {}
+    lowest = 0  # all before it are found
+    while len(found) < len(needs):
+        while lowest in found:
+            lowest += 1
+        position = heappop(ready) if ready else lowest
+        if position in found:
+            continue
+        found[position] = None
+        for user in users[position]:
+            missing[user] -= 1
+            if missing[user] == 0:
+                heappush(ready, user)
+    return list(found)
