@@ -170,7 +170,10 @@ def plan(path: Path, **options: Any) -> int:
 @_output
 @_connection
 def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
-    """Show what others did to what PATH describes. Exits with 3 when they did anything."""
+    """Show what others did to what PATH describes. Exits with 3 when they did anything.
+
+    Exits with 1 when nothing of PATH was ever applied for its owner: there is nothing to compare.
+    """
     from reconciler.report.drift import drift_lines, drift_of
     from reconciler.report.plans import similar_owner_lines
     from reconciler.session import Session
@@ -183,7 +186,7 @@ def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **
         terminal.say_json(found.as_json(unmanaged=unmanaged))
     else:
         terminal.say(*drift_lines(found, unmanaged=unmanaged), *similar_owner_lines(made))
-    return DRIFT if found else 0
+    return DRIFT if found else FAILED if found.nothing_applied else 0
 
 
 def _check_kinds(names: Sequence[str], session: "Session") -> None:

@@ -17,6 +17,8 @@ from reconciler.apply import (
     Trial,
     apply_plan,
     confirm_found,
+    delivery_refusals,
+    found_files,
     held_interrupts,
     nothing_done,
     secret_refusals,
@@ -67,9 +69,13 @@ _WRITTEN = ("out", "receipt", "secrets_dir")
 
 
 def guard(
-    plan: Plan, options: Options, sources: SecretSources, losses: Losses | None = None
+    plan: Plan, options: Options, sources: SecretSources, losses: Losses | None = None, *, applies: bool
 ) -> list[Refusal]:
-    """What stands against applying the plan. Raises Failure for a consent that means nothing."""
+    """What stands against applying the plan. Raises Failure for a consent that means nothing.
+
+    Args:
+        applies: this very command does, so that what the server shows once needs a place now.
+    """
     consents: dict[str, int] = {}
     for each in options.get("consent", ()):
         name, _, count = each.partition("=")
@@ -81,7 +87,11 @@ def guard(
         consents[name] = int(count)
     if options.get("allow_deletes") is not None:
         consents["deletes"] = options["allow_deletes"]
-    return [*check_guards(plan, consents, losses), *secret_refusals(plan, sources)]
+    found = [*check_guards(plan, consents, losses), *secret_refusals(plan, sources)]
+    directory = options.get("secrets_dir")
+    if applies and (directory is None or not found):  # one is made where it is missing
+        found += delivery_refusals(plan, directory)
+    return found
 
 
 def secret_sources(root: Root, options: Options, connection: Connection) -> SecretSources:
@@ -144,14 +154,14 @@ def plan_command(path: Path, options: Options) -> int:
         sources = secret_sources(root, options, session.connection)
         made = session.plan()
         trial = session.try_out(made)
-        refusals = guard(made, options, sources, trial.losses)
+        refusals = guard(made, options, sources, trial.losses, applies=False)
     if options.get("out") is not None:
         save_plan(made, options["out"])
     if options["output"] == "json":
         say_json(plan_json(made, refusals, trial.objection, trial.losses))
     else:
         lines = plan_lines(made, refusals, trial.losses, refused=trial.objection is not None)
-        say(*lines, *_unset_lines(made, sources))
+        say(*lines, *_notes(made, options, sources), *_shown_once_lines(made, options))
         if trial.objection is not None:
             say_error(*objection_lines(trial.objection))
     return plan_exit_code(made, refusals, trial.objection)
@@ -169,10 +179,10 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
         trial = session.try_out(plan) if asks or plan.destroying else Trial()
-        refusals = guard(plan, options, sources, trial.losses)
+        refusals = guard(plan, options, sources, trial.losses, applies=True)
         if options["output"] == "text":
             lines = plan_lines(plan, refusals, trial.losses, refused=trial.objection is not None)
-            say(*lines, *_unset_lines(plan, sources))
+            say(*lines, *_notes(plan, options, sources))
         _expect(plan, options, plan_json(plan, refusals, trial.objection, trial.losses))
         _stop_if_refused(plan, refusals, trial)
         if not plan.empty and asks and not ask(session):
@@ -180,9 +190,36 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         _carry_out(session.api, plan, options, sources, session.configuration)
 
 
+def _notes(plan: Plan, options: Options, sources: SecretSources) -> Iterator[Line]:
+    """What an apply of the plan reads and does not find here; and what it does."""
+    yield from _unset_lines(plan, sources)
+    yield from _found_lines(plan, options)
+
+
 def _unset_lines(plan: Plan, sources: SecretSources) -> Iterator[Line]:
     for each in unset_variables(plan, sources):
         yield Styled("note", "yellow"), f": {each}"
+
+
+def _shown_once_lines(plan: Plan, options: Options) -> Iterator[Line]:
+    """That an apply wants a place for secrets, where none was named."""
+    if plan.showing_once and options.get("secrets_dir") is None:
+        secrets = counted(len(plan.showing_once), "secret")
+        is_or_are = "is" if len(plan.showing_once) == 1 else "are"
+        told = f"{secrets} {is_or_are} made by the server and shown once; `apply` writes what is shown to "
+        refused = "`--secrets-dir DIRECTORY`, and without one it is refused before anything is changed"
+        yield Styled("note", "yellow"), f": {told}{refused}"
+
+
+def _found_lines(plan: Plan, options: Options) -> Iterator[Line]:
+    """Which secrets that nobody has confirmed are in their files."""
+    if options.get("secrets_dir") is None:
+        return
+    for action, file in found_files(plan, options["secrets_dir"]):
+        told = (
+            f"the secret of {action.title} is in {file}: `--renew-lost` leaves it, and an apply confirms it"
+        )
+        yield Styled("note", "yellow"), f": {told}"
 
 
 def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) -> None:
@@ -210,13 +247,14 @@ def _apply_saved(path: Path, options: Options) -> None:
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
-    _stop_saved(plan, guard(plan, options, sources), options)
+    _stop_saved(plan, guard(plan, options, sources, applies=True), options)
     with open_api(connection, root, writes=True) as api:
         plan = _grounded(plan, api.snapshot(plan.owner, zones_of(plan)), options)
-        _stop_saved(plan, guard(plan, options, sources), options)
+        _stop_saved(plan, guard(plan, options, sources, applies=True), options)
         if plan.destroying:
             trial = try_plan(api, plan)
-            _stop_saved(plan, guard(plan, options, sources, trial.losses), options, trial)
+            refusals = guard(plan, options, sources, trial.losses, applies=True)
+            _stop_saved(plan, refusals, options, trial)
         _carry_out(api, plan, options, sources)
 
 
@@ -280,7 +318,7 @@ def _carry_out(
                     progress=progress,
                 )
             _tell(done, options)
-    except DeliveryImpossible as error:
+    except DeliveryImpossible as error:  # since the guards were asked
         raise Failure(REFUSED, str(error), "nothing was changed") from error
     except SecretMissing as error:
         raise Failure(FAILED, *error.problems, "nothing was changed") from error
@@ -401,10 +439,12 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         sources = secret_sources(root, options, session.connection)
         plan = session.plan()
         trial = session.try_out(plan) if plan.destroying or not applies else Trial()
-        refusals = guard(plan, options, sources, trial.losses)
+        refusals = guard(plan, options, sources, trial.losses, applies=applies)
         told = (line for action in plan.actions for line in action_lines(action, trial.losses))
         refused = bool(refusals) or trial.objection is not None
-        _say(summary_line(plan, refused=refused), *consequence_lines(plan), *told, *similar_owner_lines(plan))
+        notes = () if applies else _shown_once_lines(plan, options)
+        warned = similar_owner_lines(plan)
+        _say(summary_line(plan, refused=refused), *consequence_lines(plan), *told, *notes, *warned)
         _stop_if_refused(plan, refusals, trial)
         if applies:
             _carry_out(session.api, plan, options, sources, session.configuration)

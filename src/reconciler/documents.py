@@ -194,7 +194,9 @@ class PlanDocument(TypedDict):
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
     what is in its zones and in no configuration, `undelivered`, the titles of objects whose secret
-    nobody has said to have arrived, and `similar_owner`, for whom this may be meant. `delete_budgets` are
+    nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
+    of objects whose secret the server makes and shows once: an apply without `--secrets-dir` is refused.
+    `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
     those of `zonectl.yaml`.
     """
 
@@ -221,18 +223,27 @@ class PlanDocument(TypedDict):
     losses: NotRequired[Sequence[LossDocument]]
     undelivered: NotRequired[Sequence[str]]
     similar_owner: NotRequired[SimilarOwnerDocument]
+    shown_once: NotRequired[Sequence[str]]
+    names_writers: NotRequired[bool]
 
 
 class DriftDocument(TypedDict):
     """What others did to what the manifests describe, and how much is in no configuration.
 
+    `managed` is how many objects the owner manages. With none, `nothing_applied` is true where the manifests
+    describe something: there is nothing to compare, which is no word on drift. `refused` is what a plan would
+    be refused for, such as manifests of what another owner has: that is not compared either.
     `similar_owner`, as in a plan: the owner of the run manages nothing, and this one may be meant.
+    `names_writers`, as in a plan: it is false where this credential may not know who has written what.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
     `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
     set that decides now.
     """
 
     format: Literal["zonewright/drift/v1"]
+    managed: int
+    nothing_applied: bool
+    refused: Sequence[str]
     drift: Sequence[ActionDocument]
     deleted: Sequence[ActionDocument]
     attached: Sequence[UnmanagedDocument]
@@ -240,6 +251,7 @@ class DriftDocument(TypedDict):
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     similar_owner: NotRequired[SimilarOwnerDocument]
+    names_writers: NotRequired[bool]
 
 
 class AuditDocument(TypedDict):

@@ -55,6 +55,7 @@ class Session:
     connection: Connection
     budgets: Mapping[str, int | str]
     renew: bool
+    secrets_directory: Path | None
 
     @classmethod
     @contextmanager
@@ -68,7 +69,8 @@ class Session:
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
             renew = bool(options.get("renew_lost"))
-            yield cls(configuration, kinds, api, owner, connection, settings.delete_budgets, renew)
+            budgets, secrets = settings.delete_budgets, options.get("secrets_dir")
+            yield cls(configuration, kinds, api, owner, connection, budgets, renew, secrets)
 
     @property
     def server(self) -> str:
@@ -86,6 +88,7 @@ class Session:
                 server=self.server,
                 budgets=self.budgets,
                 renew=self.renew,
+                secrets_directory=self.secrets_directory,
             )
         except PlanImpossible as error:
             raise Failure(FAILED, *error.problems) from error

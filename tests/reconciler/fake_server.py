@@ -213,6 +213,7 @@ class World:
             "organization_id": ORGANIZATION,
             "label": "acme",
             "revision": self.revision,
+            "names_writers": True,
         }
         gone = sorted(self.tombstones, key=lambda each: (each["kind"], each["name"], each["id"]))
         if owner is not None:

@@ -11,7 +11,7 @@ from reconciler.client.api import Progress
 from reconciler.documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
 
-from .delivery import Delivery, check_delivery, deliver, file_with_secret
+from .delivery import Delivery, check_delivery, deliver, found_files
 from .planning import changeset, replace_secrets
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
@@ -80,11 +80,7 @@ def confirm_found(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[s
 
     What cannot be told now stays for another time.
     """
-    found = [
-        (each, file)
-        for each in plan.undelivered
-        if (file := file_with_secret(plan, each, secrets_directory)) is not None
-    ]
+    found = found_files(plan, secrets_directory)
     arrived = [(each.kind, str(each.id)) for each, _ in found]
     if not found or _tell_arrived(api, plan, arrived, f"{plan.digest}+found"):
         return []

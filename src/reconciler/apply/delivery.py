@@ -1,7 +1,7 @@
 """Hands over what the server shows once, as files that only this user can read."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from urllib.parse import quote
 import orjson
 
 from reconciler.files import check_writable, read_private, write_private
-from reconciler.plan import Action, Plan
+from reconciler.plan import Action, Plan, Refusal
 from reconciler.plan.model import Op
 
 MAX_NAME_BYTES = 240  # file systems take 255
@@ -39,7 +39,7 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
         DeliveryImpossible: no directory was named, it cannot be written to, or a file of that name is there
             and is something else.
     """
-    shown = [action for action in plan.actions if action.shown_once]
+    shown = plan.showing_once
     if not shown:
         return
     if directory is None:
@@ -54,8 +54,17 @@ def check_delivery(plan: Plan, directory: Path | None) -> None:
     for action in _creations(plan).values():
         if action.shown_once:
             _refuse_other(
-                directory / file_name(action.zone, action.kind, action.name), _identity(plan, action)
+                directory / file_name(action.zone, action.kind, action.name),
+                _identity(plan.organization_id, action),
             )
+
+
+def delivery_refusals(plan: Plan, directory: Path | None) -> Iterator[Refusal]:
+    """That what is shown once could not be kept, as far as it shows before anything is sent."""
+    try:
+        check_delivery(plan, directory)
+    except DeliveryImpossible as error:
+        yield Refusal("delivery", str(error))
 
 
 def file_name(zone: str | None, kind: str, name: str) -> str:
@@ -93,10 +102,15 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
             failed.append(f"operation {index}: the plan does not say what it creates")
             continue
         identifier = plan.operations[index].get("spec", {}).get("identifier")
-        content = {**shown, "identifier": identifier, "id": result["id"], **_identity(plan, action)}
+        content = {
+            **shown,
+            "identifier": identifier,
+            "id": result["id"],
+            **_identity(plan.organization_id, action),
+        }
         file = directory / file_name(action.zone, action.kind, action.name)
         try:
-            _refuse_other(file, _identity(plan, action))
+            _refuse_other(file, _identity(plan.organization_id, action))
             write_private(file, orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n", durable=True)
         except (OSError, DeliveryImpossible) as error:
             failed.append(f"{action.title}: {error}")
@@ -106,14 +120,20 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
     return Delivery(tuple(written), tuple(failed), tuple(arrived))
 
 
-def file_with_secret(plan: Plan, action: Action, directory: Path) -> Path | None:
+def found_files(plan: Plan, directory: Path) -> list[tuple[Action, Path]]:
+    """Objects whose secrets nobody has confirmed, though they are in their files; with these."""
+    found = ((each, file_with_secret(plan.organization_id, each, directory)) for each in plan.undelivered)
+    return [(each, file) for each, file in found if file is not None]
+
+
+def file_with_secret(organization_id: str, action: Action, directory: Path) -> Path | None:
     """The file that has the secret which an object has now, if any: with the id of this very object."""
     file = directory / file_name(action.zone, action.kind, action.name)
     try:
         content = orjson.loads(read_private(file))
     except (OSError, ValueError):
         return None
-    wanted = {**_identity(plan, action), "id": action.id}
+    wanted = {**_identity(organization_id, action), "id": action.id}
     return file if isinstance(content, dict) and wanted.items() <= content.items() else None
 
 
@@ -137,10 +157,10 @@ def _creations(plan: Plan) -> dict[int, Action]:
     return {index: action for (index, _), action in zip(operations, actions, strict=True)}
 
 
-def _identity(plan: Plan, action: Action) -> dict[str, Any]:
+def _identity(organization_id: str, action: Action) -> dict[str, Any]:
     """What a file belongs to."""
     return {
-        "organization_id": plan.organization_id,
+        "organization_id": organization_id,
         "zone": action.zone,
         "kind": action.kind,
         "name": action.name,

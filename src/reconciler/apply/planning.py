@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import reconciler
@@ -16,6 +17,8 @@ from reconciler.manifests.sources import describe_commit
 from reconciler.objections import Objection, Problem
 from reconciler.plan import Action, Loss, Losses, Plan, build_plan
 from reconciler.plan.model import Op
+
+from .delivery import file_with_secret
 
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
 _ZONE = "Zone"
@@ -42,18 +45,32 @@ def make_plan(
     server: str,
     budgets: Mapping[str, int | str] | None = None,
     renew: bool = False,
+    secrets_directory: Path | None = None,
 ) -> Plan:
-    """The plan from one snapshot. Raises ApiError, PlanImpossible."""
+    """The plan from one snapshot. Raises ApiError, PlanImpossible.
+
+    Args:
+        renew: replace what has a secret that never arrived.
+        secrets_directory: where secrets are that did.
+    """
+    snapshot = _snapshot(api, configuration, owner)
+
+    def is_lost(action: Action) -> bool:
+        return renew and (
+            secrets_directory is None
+            or file_with_secret(snapshot.organization_id, action, secrets_directory) is None
+        )
+
     return build_plan(
         configuration.manifests,
-        _snapshot(api, configuration, owner),
+        snapshot,
         kinds,
         owner=owner,
         tool_version=reconciler.__version__,
         server=server,
         source=describe_commit(configuration.source),
         budgets=budgets,
-        renew=renew,
+        renew=is_lost,
         zones=configuration.zones,
         hint=suggest,
     )

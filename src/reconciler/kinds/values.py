@@ -191,9 +191,13 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the caller may read of one organization, at one revision; parents first."""
+    """Everything the caller may read of one organization, at one revision; parents first.
+
+    `names_writers`: it says who has written and deleted; not to callers who may not read the audit log.
+    """
 
     organization_id: str
     revision: int
     entities: tuple[Entity, ...]
     tombstones: tuple[Tombstone, ...] = ()
+    names_writers: bool = True

@@ -7,7 +7,17 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
-from .comparing import PROTECT, compare, fixed_changes, identity, leaves, same, strange_addresses, value_at
+from .comparing import (
+    PROTECT,
+    compare,
+    fixed_changes,
+    identity,
+    leaves,
+    same,
+    stored_secrets,
+    strange_addresses,
+    value_at,
+)
 from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
 from .matching import Index, Match, Matcher
 from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
@@ -37,14 +47,14 @@ def build_plan(
     server: str = "",
     source: Mapping[str, str] | None = None,
     budgets: Mapping[str, int | str] | None = None,
-    renew: bool = False,
+    renew: Callable[[Action], bool] = lambda _: False,
     zones: Mapping[str, str | None] | None = None,
     hint: Callable[[str, Iterable[str]], str] = lambda _word, _known: "",
 ) -> Plan:
     """What turns the snapshot into what the manifests describe; the same input gives the same plan.
 
     Args:
-        renew: replace what has a secret that never arrived.
+        renew: tells whether to replace what has a secret that never arrived, as far as the server knows.
         zones: name of a zone that another configuration manages -> which one, where that is said.
         hint: what was probably meant by a word, among the known ones; put at the end of a message.
 
@@ -77,6 +87,7 @@ def build_plan(
         unmanaged=builder.unmanaged(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
+        names_writers=snapshot.names_writers,
     )
 
 
@@ -93,7 +104,7 @@ class _Builder:
         zones: Mapping[str, str | None],
         hint: Callable[[str, Iterable[str]], str],
         *,
-        renew: bool = False,
+        renew: Callable[[Action], bool],
     ) -> None:
         matcher = Matcher(manifests, snapshot, owner, zones)
         self.owner, self.hint, self.renew = owner, hint, renew
@@ -136,7 +147,8 @@ class _Builder:
                 continue
             if match.found is not None and not match.released:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
-                if self.renew and not match.replaced and _is_undelivered(match):
+                lost = not match.replaced and _is_undelivered(match)
+                if lost and self.renew(self._action(match, Op.UPDATE, ())):
                     match.replaced = [_SECRET]
         if problems:
             raise PlanImpossible(sorted(problems))
@@ -284,8 +296,9 @@ class _Builder:
                 "replacing the zone would delete everything in it"
             )
             return
-        old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)}
-        gone = dict.fromkeys(_owned(found) & old.keys())
+        secrets = stored_secrets(found)
+        old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)} | secrets
+        gone = dict.fromkeys((_owned(found) & old.keys()) | secrets.keys())
         changes = tuple(
             FieldChange(
                 path,
@@ -395,7 +408,8 @@ class _Builder:
                         FieldChange(path, self.shown(as_written(kind, entity, path, value)), None)
                         for path, _, value in old
                         if path in record.fields
-                    ),
+                    )
+                    + tuple(FieldChange(path, told, None) for path, told in stored_secrets(entity).items()),
                     handle=entity.handle,
                     protected=record.protect,
                     takes_along=count_others(self.index, entity.id, gone_ids),

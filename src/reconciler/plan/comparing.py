@@ -228,6 +228,18 @@ def _compare_secrets(
                 yield FieldChange(path, None, None, State.RELEASE)
 
 
+def stored_secrets(found: Entity) -> dict[str, dict[str, Any]]:
+    """The secrets that go with an entity: path -> what is told of each, its version where git has set it."""
+    versions = found.ownership.secret_versions if found.ownership else {}
+    return {
+        path: {
+            **({"version": versions[path]} if path in versions else {"set": True}),
+            **({"overwritten": True} if path in found.secrets_overwritten else {}),
+        }
+        for path in sorted(found.secrets_set)
+    }
+
+
 def _is_moved(bound_to: tuple[str, ...], moved: AbstractSet[str]) -> bool:
     """Tell whether one of these members changes, by itself or with an object around it."""
     return any(address == path or address.startswith(f"{path}.") for address in bound_to for path in moved)

@@ -17,7 +17,7 @@ import orjson
 from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
 
 from .building import as_written, count_others, with_new_ids
-from .comparing import compare, leaves, value_at
+from .comparing import compare, leaves, stored_secrets, value_at
 from .foreseeing import ACTIVE, POLICY_SET, Foresight
 from .matching import Index
 from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan
@@ -136,6 +136,8 @@ class _Recount:
             for path, _, value in leaves(kind.wire, entity.spec):
                 if path in owned or path in states:
                     yield FieldChange(path, value, None, states.get(path))
+            for path, told in stored_secrets(entity).items():
+                yield FieldChange(path, told, None)
         elif doing is not None and doing.fields is not None:
             for each in self._compared(kind, entity, doing, doing.fields):
                 if each.state in CHANGING:

@@ -23,7 +23,18 @@ from .canonical import canonical
 from .consequences import Deciding, Widened
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
-_BESIDE = ("digest", "source", "guards", "problems", "losses", "unmanaged", "undelivered", "similar_owner")
+_BESIDE = (
+    "digest",
+    "source",
+    "guards",
+    "problems",
+    "losses",
+    "unmanaged",
+    "undelivered",
+    "similar_owner",
+    "shown_once",
+    "names_writers",
+)
 
 
 class State(StrEnum):
@@ -252,6 +263,7 @@ class Plan:
         saved: it was read from a file, which somebody else may have written.
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
+        names_writers: the server says who has written and deleted what; not to everybody.
     """
 
     tool_version: str
@@ -272,6 +284,7 @@ class Plan:
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
+    names_writers: bool = field(default=True, compare=False)
     _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
@@ -300,6 +313,10 @@ class Plan:
                 content["undelivered"] = [each.title for each in self.undelivered]
             if self.similar_owner is not None:
                 content["similar_owner"] = self.similar_owner.as_json()
+            if self.showing_once:
+                content["shown_once"] = [each.title for each in self.showing_once]
+            if not self.names_writers:
+                content["names_writers"] = False
             if self.budgets:
                 content["delete_budgets"] = dict(self.budgets)
             self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})
@@ -328,6 +345,11 @@ class Plan:
     def destroying(self) -> list[Action]:
         """The actions that delete or replace something."""
         return [action for action in self.actions if action.destroys]
+
+    @property
+    def showing_once(self) -> list[Action]:
+        """The actions that make a secret which the server shows once."""
+        return [action for action in self.actions if action.shown_once]
 
     @property
     def only_drift(self) -> bool:

@@ -11,7 +11,7 @@ from reconciler.terminal import Line, Styled
 from .consequences import deciding_now_lines
 from .differences import counted, whole_lines
 from .plans import action_lines, indented
-from .states import unmanaged_line, write_line
+from .states import WRITERS_UNTOLD, unmanaged_line, write_line
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Drift:
         unmanaged: all else in these zones that is in no configuration.
         deciding: zones in which others have let other policies decide than git's.
         similar_owner: for whom this may be meant, where the owner of the run manages nothing.
+        managed: how many objects that owner manages.
+        pending: the manifests describe what is not applied.
+        refused: what a plan is refused for; what those manifests describe is not compared.
+        names_writers: who has done it is told, as far as it is known.
     """
 
     changed: tuple[Action, ...]
@@ -33,14 +37,27 @@ class Drift:
     unmanaged: tuple[Unmanaged, ...]
     deciding: tuple[Deciding, ...] = ()
     similar_owner: SimilarOwner | None = None
+    owner: str = ""
+    managed: int = 0
+    pending: bool = False
+    refused: tuple[str, ...] = ()
+    names_writers: bool = True
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.deleted or self.attached)
+
+    @property
+    def nothing_applied(self) -> bool:
+        """Tell whether there is nothing to compare: not the same as no drift."""
+        return not self and not self.managed and (self.pending or bool(self.refused))
 
     def as_json(self, *, unmanaged: bool) -> DriftDocument:
         """The drift as a JSON object."""
         told: DriftDocument = {
             "format": DRIFT,
+            "managed": self.managed,
+            "nothing_applied": self.nothing_applied,
+            "refused": list(self.refused),
             "drift": [_action_json(each) for each in self.changed],
             "deleted": [_action_json(each) for each in self.deleted],
             "attached": [each.as_json() for each in self.attached],
@@ -52,6 +69,8 @@ class Drift:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
         if self.similar_owner is not None:
             told["similar_owner"] = self.similar_owner.as_json()
+        if not self.names_writers:
+            told["names_writers"] = False
         return told
 
 
@@ -72,7 +91,19 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
     attached = tuple(each for each in plan.unmanaged if each.attached_to and each.kind not in ignored)
     rest = tuple(each for each in plan.unmanaged if each not in attached)
     deciding = tuple(each for each in plan.deciding if each.drift)
-    return Drift(tuple(changed), tuple(deleted), attached, rest, deciding, plan.similar_owner)
+    return Drift(
+        tuple(changed),
+        tuple(deleted),
+        attached,
+        rest,
+        deciding,
+        plan.similar_owner,
+        plan.owner,
+        sum(plan.owned.values()),
+        bool(plan.actions),
+        plan.refused,
+        plan.names_writers,
+    )
 
 
 def _action_json(action: Action) -> ActionDocument:
@@ -96,9 +127,18 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     yield _summary(drift)
     if drift.unmanaged and not unmanaged:
         yield f"  {unmanaged_line(drift.unmanaged)}"
+    for refused in drift.refused:
+        yield Styled("not compared", "yellow"), f": {refused}"
+    if not drift.names_writers and (drift or (unmanaged and drift.unmanaged)):
+        yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
 
 
 def _summary(drift: Drift) -> str:
+    if drift.nothing_applied:
+        return (
+            f"nothing to compare: `{drift.owner}` manages nothing here that this credential may read;"
+            " drift is told of what was applied, and `zonectl plan` shows what an apply would do"
+        )
     members = sum(len(action.changes) for action in drift.changed)
     counts = ((members, "member", "changed"), (len(drift.deleted), "object", "deleted"))
     told = [f"{counted(number, word)} {done} by others" for number, word, done in counts if number]
@@ -117,7 +157,7 @@ def _attached_lines(found: Unmanaged) -> Iterator[Line]:
 
 def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:
     """One thing that is in no configuration."""
-    notes = "  in force" if found.in_force else ""
+    notes = "  in no configuration, and in force" if found.in_force else "  in no configuration"
     if found.member is not None:
         notes = f"  `{found.member}` is in no manifest"
     yield Styled(f"? {found.title}", "cyan"), notes

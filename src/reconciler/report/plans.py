@@ -14,7 +14,7 @@ from reconciler.terminal import Line, Styled
 from .consequences import consequence_lines, consequences_told
 from .diagnostics import diagnostic_block
 from .differences import as_text, counted, difference_lines, whole_lines
-from .states import contents_lines, state_of, unmanaged_line, write_line
+from .states import WRITERS_UNTOLD, contents_lines, state_of, unmanaged_line, write_line
 
 _SIGNS = {
     Op.DELETE: ("-", "red"),
@@ -49,6 +49,8 @@ def plan_lines(
         yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged)}"
+    if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
+        yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
     for each in plan.undelivered:
         yield (
             Styled("perhaps lost: ", "yellow"),
@@ -133,7 +135,7 @@ def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]
     notes = list(_notes(action))
     note = f" ({'; '.join(notes)})" if notes else ""
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
-    if (action.has_drift or action.op is Op.ADOPT) and action.write is not None:
+    if _is_of_others(action) and action.write is not None:
         yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
     if (loss := loss_of(action, losses or {})) is not None:
         yield from indented(_loss_lines(loss), 4)
@@ -141,6 +143,11 @@ def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
         yield from contents_lines(change)
+
+
+def _is_of_others(action: Action) -> bool:
+    """Tell whether it is about what others have written or deleted."""
+    return action.has_drift or action.op is Op.ADOPT
 
 
 def _loss_lines(loss: Loss) -> Iterator[Line]:
@@ -190,7 +197,7 @@ def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
 
 def _member_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
     if shape.secret:
-        yield f"{change.path}: {_secret_told(change)}"
+        yield f"{change.path}: {_secret_told(change, op)}"
     elif op is Op.CREATE:
         yield from whole_lines(change.path, change.after, "+")
     elif op is Op.DELETE:
@@ -205,17 +212,20 @@ def _is_ordered(shape: Shape) -> bool:
     return not shape.unordered
 
 
-def _secret_told(change: FieldChange) -> str:
+def _secret_told(change: FieldChange, op: Op) -> str:
     """What happens to a secret: never what it is, but which version makes way for which."""
     before = change.before if isinstance(change.before, dict) else None
     old = before.get("version") if before else None
     reference = change.after.get("secret") if isinstance(change.after, dict) else None
+    gone = f"version {as_text(old)} is deleted" if old is not None else "the one on the server is deleted"
+    if before is not None and before.get("overwritten") and not isinstance(reference, dict):
+        gone = f"the one that overwrote version {as_text(old)} on the server is deleted"
     if not isinstance(reference, dict):
-        if before is None:
-            return "not set"
-        return f"version {as_text(old)} is deleted" if old is not None else "is deleted"
+        return "not set" if before is None else gone
     source = _source(reference)
     new = as_text(reference.get("version"))
+    if op is Op.REPLACE and before is not None:
+        return f"{gone}, and the new object is given version {new} from {source}"
     if before is not None and before.get("overwritten"):
         return f"overwritten on the server since version {as_text(old)}; version {new} is sent from {source}"
     if before is None:

@@ -35,6 +35,12 @@ def contents_lines(change: FieldChange) -> Iterator[Line]:
             yield from (f"        {line}" for line in str(text).splitlines())
 
 
+WRITERS_UNTOLD = (
+    "who did that and when is in the audit trail, which this credential may not read; a key of the role"
+    " `org_admin` may, and a service account's credential that has no `role` and is not bound to zones"
+)
+
+
 def write_line(write: Write, done: str) -> str:
     """Who has done that, and when."""
     by = f" by {write.actor}" if write.actor else ""

@@ -180,12 +180,16 @@ class Ownership(Part):
 
 
 class SnapshotStart(Part):
-    """The first line of a snapshot."""
+    """The first line of a snapshot.
+
+    `names_writers`: the caller may read the audit log, and is told who has written and deleted, and when.
+    """
 
     type: Literal["snapshot"] = "snapshot"
     organization_id: str
     label: str
     revision: int
+    names_writers: bool
 
 
 class PartInForce(Part):

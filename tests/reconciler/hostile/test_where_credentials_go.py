@@ -8,13 +8,14 @@ from tests.reconciler.fake_server import FakeServer, World
 from tests.reconciler.hostile.conftest import Listener, Repository
 
 from reconciler.cli import cli
-from reconciler.exits import CHANGES, REFUSED, USAGE
+from reconciler.exits import CHANGES, FAILED, REFUSED, USAGE
 from reconciler.plan.model import digest_of
 
-# Arguments of every command that talks to a server, after PATH, and the exit code of its success.
+# Arguments of every command that talks to a server, after PATH, and the exit code of its success, where
+# nothing was applied yet.
 CONNECTING = {
     "plan": ([], CHANGES),
-    "drift": ([], 0),
+    "drift": ([], FAILED),
     "apply": (["--yes"], 0),
     "watch": ([], 130),
 }

@@ -1,11 +1,15 @@
 """What a reviewer reads is what happens: names, headlines, counts, what an apply will want."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.reconciler.conftest import Folder
 from tests.reconciler.real.company import COMPANY, Company
-from tests.reconciler.real.test_reviewing_plans import CONTRACTORS, GRANT, HEAD, called
+from tests.reconciler.real.test_reviewing_plans import CONTRACTORS, GRANT, HEAD, called, credential
+
+from reconciler.client import Api, NotReached
+from reconciler.plan.model import digest_of
 
 
 class TestNames:
@@ -68,16 +72,17 @@ def in_zone(name: str, zone: str) -> str:
     return f"{HEAD}kind: Group\nmetadata: {{zone: {zone}, name: {name}}}\nspec: {{name: Group}}\n"
 
 
+@pytest.fixture
+def other(company: Company) -> Folder:
+    """Another owner's configuration, which describes what is not its own."""
+    other = Folder(company.folder.path.parent / "partners")
+    other.write("zonectl.yaml", f"owner: partners/{company.zone}\nzones: [{company.zone}]\n")
+    other.write("contractors.yaml", CONTRACTORS.replace("{zone}", company.zone))
+    return other
+
+
 class TestHeadline:
     """The line that says how much there is to do."""
-
-    @pytest.fixture
-    def other(self, company: Company) -> Folder:
-        """Another owner's configuration, which describes what is not its own."""
-        other = Folder(company.folder.path.parent / "partners")
-        other.write("zonectl.yaml", f"owner: partners/{company.zone}\nzones: [{company.zone}]\n")
-        other.write("contractors.yaml", CONTRACTORS.replace("{zone}", company.zone))
-        return other
 
     @pytest.mark.parametrize("command", [("plan",), ("apply", "--yes")])
     def test_of_what_is_refused_says_so(
@@ -107,3 +112,232 @@ def test_an_apply_counts_as_its_plan_does(company: Company) -> None:
     assert "applied: 3 created (3 operations), now at revision" in company.apply().out
     company.write("groups.yaml", called("on-call", "standby") + GRANT.replace("on-call", "standby"))
     assert "applied: 1 replaced (2 operations), now at revision" in company.apply().out
+
+
+class TestWho:
+    """Who did that and when is told to those who may read the audit trail, and the others are told of it."""
+
+    UNTOLD = "note: who did that and when is in the audit trail, which this credential may not read; "
+
+    def test_is_told_to_an_administrator(self, company: Company) -> None:
+        """And then there is no word on it."""
+        company.send("PATCH", company.path("groups", identifier="staff"), name="By hand")
+        for said in (company.drift(expect=3), company.plan(expect=3).out):
+            assert "    last written by api_key " in said
+            assert self.UNTOLD not in said
+        assert "names_writers" not in company.drift_json()
+        assert "names_writers" not in company.plan_json()
+
+    @pytest.mark.parametrize("role", ["org_member", "org_viewer"])
+    def test_is_said_to_be_untold(self, company: Company, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Once, however much there is, with who may read it; and not where there is nothing of others."""
+        company.as_key(role, monkeypatch)
+        for said in (company.drift(expect=0), company.plan(expect=0).out):
+            assert self.UNTOLD not in said
+        company.send("PATCH", company.path("groups", identifier="staff"), name="By hand")
+        company.send("DELETE", company.path("groups", identifier="contractors"))
+        for said in (company.drift(expect=3), company.plan(expect=3).out):
+            assert said.count(self.UNTOLD) == 1
+            assert "`org_admin`" in said
+            assert "written by" not in said
+        assert company.drift_json()["names_writers"] is False
+        assert company.plan_json()["names_writers"] is False
+
+    def test_what_is_unmanaged_has_writers_too(
+        self, company: Company, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They are told where it is listed, and so is that they are not."""
+        company.send("POST", company.collection("applications"), name="By hand", identifier="by-hand")
+        assert self.UNTOLD not in company.drift("--unmanaged", expect=0)
+        company.as_key("org_viewer", monkeypatch)
+        assert company.drift("--unmanaged", expect=0).count(self.UNTOLD) == 1
+        assert self.UNTOLD not in company.drift(expect=0)
+
+
+class TestShownOnce:
+    """What the server makes and shows once needs a place, which a plan foretells."""
+
+    TITLE = "ApplicationCredential {zone}/agent-key"
+    NOTE = (
+        "note: 1 secret is made by the server and shown once; `apply` writes what is shown to `--secrets-dir"
+    )
+
+    @pytest.fixture
+    def making(self, company: Company) -> Company:
+        """The next apply makes a secret."""
+        company.write("key.yaml", credential("password"))
+        return company
+
+    def test_a_plan_says_what_an_apply_wants(self, making: Company, tmp_path: Path) -> None:
+        """In its text and as JSON; not where the place is named, nor where no secret is made."""
+        assert self.NOTE in making.plan(expect=2).out
+        assert making.plan_json()["shown_once"] == [self.TITLE.replace("{zone}", making.zone)]
+        assert self.NOTE not in making.plan("--secrets-dir", str(tmp_path / "secrets"), expect=2).out
+        making.apply("--secrets-dir", str(tmp_path / "secrets"))
+        assert self.NOTE not in making.plan(expect=0).out
+        assert "shown_once" not in making.plan_json()
+
+    def test_an_apply_without_is_refused_as_by_any_guard(self, making: Company) -> None:
+        """Before anything is sent, and before anybody is asked; beside what else stands against it."""
+        making.write("groups.yaml", called("on-call", "standby"))
+        before = making.items("groups")
+        done = making.apply("--consent", "deletes=3", expect=5)
+        told = (
+            f"{self.TITLE.replace('{zone}', making.zone)}: the server makes a secret and shows it once; say"
+        )
+        assert f"refused: {told}" in done.out
+        assert "refused: `--consent deletes=3` does not match" in done.out
+        assert "refused; nothing was changed\n" in done.err
+        assert making.items("groups") == before
+        codes = [
+            each["code"] for each in json.loads(making.apply("--output", "json", expect=5).out)["guards"]
+        ]
+        assert codes == ["delivery"]
+
+    def test_a_saved_plan_is_refused_too(self, making: Company, tmp_path: Path) -> None:
+        """It was planned where nobody named a place."""
+        making.plan("--out", str(tmp_path / "plan.json"), expect=2)
+        apply = ("apply", tmp_path / "plan.json", "--root", making.folder)
+        assert making.zonectl(*apply).exit_code == 5
+        assert making.zonectl(*apply, "--secrets-dir", tmp_path / "secrets").exit_code == 0
+
+
+class TestNothingApplied:
+    """Without anything that was applied there is nothing to compare, which is not the same as no drift."""
+
+    def test_an_owner_whom_the_server_does_not_know(self, company: Company) -> None:
+        """Misspelt, for one. The right one has no drift."""
+        company.drift(expect=0)
+        company.write("zonectl.yaml", f"owner: acme/{company.zone}x\n")
+        said = company.drift(expect=1)
+        assert said.startswith(f"nothing to compare: `acme/{company.zone}x` manages nothing here")
+        assert "no drift" not in said
+        told = company.drift_json()
+        assert (told["managed"], told["nothing_applied"]) == (0, True)
+
+    def test_before_the_first_apply(self, company: Company) -> None:
+        """The same is true of who has yet to begin; after it there is no drift."""
+        company.write("zonectl.yaml", f"owner: new/{company.zone}\n")
+        for name in ("rest.yaml", "policies.yaml"):
+            (company.folder.path / name).unlink()
+        company.write("zone.yaml", COMPANY["zone.yaml"].replace("{zone}", "{zone}-new"))
+        assert company.drift(expect=1).startswith("nothing to compare: ")
+        company.apply()
+        assert company.drift(expect=0) == "no drift\n"
+        assert company.drift_json()["nothing_applied"] is False
+
+    def test_all_that_was_applied_is_gone(self, company: Company) -> None:
+        """That is drift: the server knows what was there."""
+        company.send("DELETE", f"/zones/{company.zone_id}")
+        assert "objects deleted by others" in company.drift(expect=3)
+
+    def test_all_that_was_applied_is_released(self, company: Company) -> None:
+        """Nothing is described any more that could drift."""
+        zone = company.folder_text("zone.yaml")
+        company.write("zonectl.yaml", f"owner: new/{company.zone}\n")
+        for name in ("rest.yaml", "policies.yaml"):
+            (company.folder.path / name).unlink()
+        company.write("zone.yaml", zone.replace(company.zone, f"{company.zone}-new"))
+        company.apply()
+        company.write("zone.yaml", company.folder_text("zone.yaml") + "lifecycle: {release: true}\n")
+        company.apply()
+        assert company.drift(expect=0).startswith("no drift\n")
+
+    def test_what_another_owner_has_is_not_compared(self, company: Company, other: Folder) -> None:
+        """And that is said, also by an owner who has something."""
+        name = f"mine-{company.zone}"
+        other.write("mine.yaml", in_zone(name, company.zone))
+        (other.path / "contractors.yaml").rename(other.path / "contractors.txt")
+        assert company.zonectl("apply", other, "--yes").exit_code == 0
+        (other.path / "contractors.txt").rename(other.path / "contractors.yaml")
+        done = company.zonectl("drift", other)
+        assert done.exit_code == 0
+        assert (
+            "not compared: contractors.yaml:1: Group `contractors` belongs to the configuration" in done.out
+        )
+
+
+def test_what_nobody_describes_is_said_to_be_so(company: Company) -> None:
+    """A mark alone tells nobody what it means."""
+    company.send("POST", company.collection("applications"), name="By hand", identifier="by-hand")
+    assert f"? Application {company.zone}/by-hand  in no configuration\n" in company.drift(
+        "--unmanaged", expect=0
+    )
+
+
+class TestStoredSecrets:
+    """A secret that the service keeps for an object goes with it."""
+
+    def without_provider(self, company: Company) -> None:
+        """Git describes it no longer."""
+        company.write("rest.yaml", COMPANY["rest.yaml"].partition("---\n")[2])
+
+    def test_a_deletion_says_so(self, company: Company, tmp_path: Path) -> None:
+        """With the version; the plan can be saved and applied, and a saved one that hides it is refused."""
+        self.without_provider(company)
+        assert '    client_secret: version "1" is deleted\n' in company.plan(expect=2).out
+        saved = tmp_path / "plan.json"
+        company.plan("--out", str(saved), expect=2)
+        content = json.loads(saved.read_bytes())
+        hiding = {**content, "actions": [{**each, "changes": []} for each in content["actions"]]}
+        del hiding["digest"]
+        hidden = tmp_path / "hidden.json"
+        hidden.write_text(json.dumps({**hiding, "digest": digest_of(hiding)}))
+        apply = ("--root", company.folder)
+        assert "`client_secret` is before" in company.zonectl("apply", hidden, *apply).err
+        assert company.zonectl("apply", saved, *apply).exit_code == 0
+
+    def test_one_that_somebody_has_set(self, company: Company) -> None:
+        """Also where git never wrote one, or another than the one that is there."""
+        provider = company.path("providers", identifier="https://corp.example")
+        company.send("PATCH", provider, client_secret="of a hand")
+        self.without_provider(company)
+        said = 'client_secret: the one that overwrote version "1" on the server is deleted\n'
+        assert said in company.plan(expect=2).out
+
+    def test_without_one_there_is_nothing_to_say(self, company: Company) -> None:
+        """A group has none."""
+        company.write("rest.yaml", COMPANY["rest.yaml"].replace(f"---\n{CONTRACTORS}", ""))
+        assert "secret" not in company.plan(expect=2).out
+
+
+class TestRenewing:
+    """What is in its file is not lost, whatever the server has heard of it."""
+
+    @pytest.fixture
+    def unconfirmed(self, company: Company, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Company:
+        """A secret has arrived, and the word of that has not."""
+
+        def cut(*_: object) -> None:
+            raise NotReached("cut")
+
+        company.write("key.yaml", credential("password"))
+        with monkeypatch.context() as patch:
+            patch.setattr(Api, "confirm", cut)
+            company.apply("--secrets-dir", str(tmp_path / "secrets"))
+        return company
+
+    def test_what_is_in_its_file_is_left_alone(self, unconfirmed: Company, tmp_path: Path) -> None:
+        """The plan and the apply say so, and then it is confirmed."""
+        (file,) = (tmp_path / "secrets").iterdir()
+        before = file.read_bytes()
+        options = ("--renew-lost", "--secrets-dir", str(tmp_path / "secrets"))
+        said = unconfirmed.plan(*options, expect=0).out
+        title = f"ApplicationCredential {unconfirmed.zone}/agent-key"
+        assert f"note: the secret of {title} is in {file}: `--renew-lost` leaves it" in said
+        done = unconfirmed.apply(*options)
+        assert f"confirmed: the secret of {title} is in {file}\n" in done.err
+        assert file.read_bytes() == before
+        assert "lost" not in unconfirmed.plan(expect=0).out
+
+    def test_what_is_not_there_is_replaced(self, unconfirmed: Company, tmp_path: Path) -> None:
+        """In another directory there is nothing, or the secret of another object."""
+        options = ("--renew-lost", "--secrets-dir", str(tmp_path / "others"))
+        assert "1 to replace" in unconfirmed.plan(*options, expect=2).out
+        assert "1 to replace" in unconfirmed.plan("--renew-lost", expect=2).out
+        (file,) = (tmp_path / "secrets").iterdir()
+        file.write_text(json.dumps({**json.loads(file.read_bytes()), "id": "another"}))
+        options = ("--renew-lost", "--secrets-dir", str(tmp_path / "secrets"))
+        assert "1 to replace" in unconfirmed.plan(*options, expect=2).out
+        assert "applied: 1 replaced" in unconfirmed.apply(*options, "--consent", "deletes=1").out
+        assert "lost" not in unconfirmed.plan(expect=0).out

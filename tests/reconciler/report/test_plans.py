@@ -1,11 +1,18 @@
 """Plans as people read them."""
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from tests.reconciler.factories import carry_out, manifest, plan_for, zone
+from tests.reconciler.fake_server import World
 
+from reconciler.kinds import Manifest, load_kinds
+from reconciler.kinds.reading import schema_directory
 from reconciler.plan import Loss, Losses
 from reconciler.plan.model import Action, FieldChange, Op, Plan, State
 from reconciler.report.plans import plan_lines
@@ -135,3 +142,34 @@ def test_two_texts_are_compared_line_by_line() -> None:
     assert "      -   action" in lines
     assert "      +   resource" in lines
     assert "        permit (" in lines
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        (
+            {"from_env": "CORP", "version": "2"},
+            'version "1" is deleted, and the new object is given version "2" from the environment variable',
+        ),
+        ({"keep": True}, 'version "1" is deleted'),
+    ],
+)
+def test_what_is_replaced_loses_its_secret(tmp_path: Path, secret: dict[str, Any], told: str) -> None:
+    """Of a kind with a secret that has a member which never changes: none of the service's is so today."""
+    schemas = tmp_path / "schemas"
+    shutil.copytree(schema_directory(), schemas)
+    provider = json.loads((schemas / "Provider.json").read_bytes())
+    provider["properties"]["spec"]["properties"]["description"]["x-fixed"] = True
+    (schemas / "Provider.json").write_text(json.dumps(provider))
+    kinds = load_kinds(schemas)
+    world = World(kinds)
+
+    def described(text: str, **reference: Any) -> list[Manifest]:
+        spec = {"name": "Corp", "identifier": "https://corp.example", "client_secret": reference}
+        made = manifest("Provider", "corp", description=text, **spec)
+        return [zone(), replace(made, kind=kinds.by_name["Provider"])]
+
+    carry_out(world, plan_for(world, described("One", from_env="CORP", version="1"), kinds=kinds))
+    plan = plan_for(world, described("Two", **secret), kinds=kinds)
+    assert plan.summary() == {"replace": 1}
+    assert f"    client_secret: {told}" in click.unstyle(plan_text(plan))

@@ -50,6 +50,7 @@ async def test_first_and_last_line(git: Git) -> None:
         "organization_id": git.company.organization_id,
         "label": await label_of(git.company),
         "revision": await git.revision(),
+        "names_writers": True,
     }
     assert lines[-1] == {"type": "end", "count": len(lines) - 2}
 

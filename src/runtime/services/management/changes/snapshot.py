@@ -25,7 +25,7 @@ from runtime.storage.sql import changes, ledger, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
-_FORM = 2  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
+_FORM = 3  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,14 @@ async def _chunks(
     unit: Unit, organization: Organization, revision: int, zones: _Zones
 ) -> AsyncIterator[bytes]:
     organization_id, label = organization.id, organization.label
-    lines = [
-        orjson.dumps(
-            {"type": "snapshot", "organization_id": organization_id, "label": label, "revision": revision}
-        )
-    ]
+    head = {
+        "type": "snapshot",
+        "organization_id": organization_id,
+        "label": label,
+        "revision": revision,
+        "names_writers": _reads_audit(unit),
+    }
+    lines = [orjson.dumps(head)]
     count = 0
     for kind in KINDS:
         if not _sees(unit, kind):
