@@ -11,13 +11,14 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _MAX_REQUEST = 1 << 20
 
@@ -47,10 +48,15 @@ class Prepared:
         environment: Mapping[str, str],
         directory: Path | None = None,
         stdin: str | None = None,
+        together: bool = False,
         seconds: float = 120,
         memory_bytes: int | None = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end. Raises TimeoutError when that takes longer, and ends it."""
+        """Run a command to its end. Raises TimeoutError when that takes longer, and ends it.
+
+        Args:
+            together: what it writes to either stream is in `stdout`, as it came.
+        """
         umask = os.umask(0)
         os.umask(umask)
         request = {
@@ -67,7 +73,7 @@ class Prepared:
         ):
             given.write((stdin or "").encode())
             given.seek(0)
-            files = [each.fileno() for each in (given, out, err)]
+            files = [each.fileno() for each in (given, out, out if together else err)]
             socket.send_fds(self._socket, [json.dumps(request).encode()], files)
             code = self._end_of(int(self._socket.recv(64)), seconds)
             return subprocess.CompletedProcess(list(arguments), code, _read(out), _read(err))
@@ -125,18 +131,40 @@ def _become(request: dict, files: Sequence[int]) -> list[str]:
         resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"],) * 2)
     # As Python opens them in a locale that says nothing.
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    lines = 1 if os.environ.get("PYTHONUNBUFFERED") else -1
+    sys.stdout = open(1, "w", lines, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     arguments: list[str] = request["arguments"]
     return arguments
 
 
+def _share_authorities() -> None:
+    """Read the certificates that everybody trusts before there are forks: they verify with the same ones."""
+    import certifi
+
+    make, trusted = ssl.create_default_context, {"cafile": certifi.where()}
+    shared = make(**trusted)
+
+    def context(*arguments: Any, **named: Any) -> ssl.SSLContext:
+        return make(*arguments, **named) if arguments or named != trusted else shared
+
+    ssl.create_default_context = context  # type: ignore[assignment]
+
+
 def _main(program: str, descriptor: int) -> None:
     if program == "zonectl":
+        # What most commands import, and what is imported with the first request.
+        import encodings.idna  # noqa: F401
+
+        import httpcore  # noqa: F401
+        import rfc8785  # noqa: F401
+
         import reconciler.apply
         import reconciler.commands
-        import reconciler.report.diagnostics  # noqa: F401 - what most commands import
+        import reconciler.report.diagnostics  # noqa: F401
         from reconciler.cli import main
+
+        _share_authorities()
     else:
         from runtime.cli import main
     gc.freeze()

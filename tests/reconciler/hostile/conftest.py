@@ -91,13 +91,14 @@ class Repository:
         return [str(Path(sys.executable).parent / "zonectl"), *(str(each) for each in arguments)]
 
     def run(
-        self, *arguments: object, seconds: float = 60, **settings: str
+        self, *arguments: object, seconds: float = 60, together: bool = False, **settings: str
     ) -> "subprocess.CompletedProcess[str]":
         """Run one command in the repository, to its end, within bounds of time and memory."""
         return prepared("zonectl").run(
             [str(each) for each in arguments],
             environment=self.environment(**settings),
             directory=self.path,
+            together=together,
             seconds=seconds,
             memory_bytes=MEMORY_BYTES,
         )

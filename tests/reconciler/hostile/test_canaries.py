@@ -123,10 +123,12 @@ def outputs(command: str) -> Iterator[tuple[str, ...]]:
     yield ()
 
 
-def run(repository: Repository, *arguments: str) -> bytes:
+def run(repository: Repository, command: str, *arguments: str) -> bytes:
     """All that a command prints; `watch` is ended after its first result."""
+    if command != "watch":
+        return repository.run(command, *arguments, together=True).stdout.encode()
     process = subprocess.Popen(
-        repository.command(*arguments),
+        repository.command(command, *arguments),
         cwd=repository.path,
         env=repository.environment(),
         stdin=subprocess.DEVNULL,
@@ -137,8 +139,7 @@ def run(repository: Repository, *arguments: str) -> bytes:
     assert process.stdout is not None
     try:
         first = process.stdout.readline()
-        if arguments[0] == "watch":
-            process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         return first + process.communicate(timeout=60)[0]
     finally:
         process.kill()

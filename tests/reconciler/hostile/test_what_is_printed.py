@@ -226,17 +226,8 @@ def said(repository: Repository, command: str, *arguments: str) -> str:
     """All that a command prints; `watch` until it has told about its first look."""
     if command == "watch":
         return repository.watch(*arguments)[1]
-    done = subprocess.run(
-        repository.command(command, *arguments),
-        cwd=repository.path,
-        env=repository.environment(PYTHONUNBUFFERED="1", PYTHONUTF8="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=60,
-        check=False,
-    )
-    return done.stdout.decode()
+    environment = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
+    return repository.run(command, *arguments, together=True, **environment).stdout
 
 
 def test_every_command_is_tried() -> None:
