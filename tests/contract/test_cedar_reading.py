@@ -5,7 +5,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.cedar import EntityName, Reading, Words, parse_name, read_policies
+from reconciler.cedar import (
+    EntityName,
+    Reading,
+    Words,
+    is_laid_out,
+    parse_name,
+    read_policies,
+    without_layout,
+)
 from reconciler.kinds import load_kinds
 from runtime.adapters import cedar
 from runtime.domain.kinds import BY_NAME
@@ -363,6 +371,48 @@ def test_layout_comments_and_order_of_conditions_make_no_other_rule() -> None:
         plain
         != read(f"forbid (principal, action, resource) {' '.join(conditions)};".replace('"a"', '"a "')).rules
     )
+
+
+SPACES = st.sampled_from(
+    ["", " ", "\n", "\r\n", "// note", "// note\n", "// note\r", " //\n", "// a \n// b\n"]
+)
+WORDS_OF_RULES = ["permit", "forbid", "(", "principal", ",", "action", ",", "resource", ",", ")", ";"]
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """Rules of which comments take in parts, each in some layout."""
+    words = draw(st.lists(st.sampled_from(["permit", "forbid"]), min_size=1, max_size=3))
+    parts = [part for effect in words for part in (effect, *WORDS_OF_RULES[2:])]
+    return "".join(draw(SPACES) + part for part in parts) + draw(SPACES)
+
+
+def decided(text: str) -> str | None:
+    """The rules of a text as the engine has them; None where it takes none."""
+    return cedarpy.policies_to_json_str(text) if engine_reads(text) else None
+
+
+@settings(max_examples=400)
+@given(texts(), texts())
+@example("// note\nforbid(principal,action,resource);", "// noteforbid(principal,action,resource);")
+@example("// a\rpermit(principal,action,resource);", "// apermit(principal,action,resource);")
+def test_texts_that_are_the_same_but_for_layout_decide_the_same(one: str, other: str) -> None:
+    """Whatever is in comments; and a text is what the engine makes of it."""
+    if (rules := decided(one)) is None:
+        return
+    assert is_laid_out(one, cedar.format_text(one))
+    for squeezed in (other, without_layout(one), one.replace("\n", ""), one.replace("\r", " ")):
+        if is_laid_out(one, squeezed) or without_layout(one) == without_layout(squeezed):
+            assert decided(squeezed) == rules
+
+
+def test_a_layout_adds_no_comment() -> None:
+    """It leaves some out; one that was not written is somebody's."""
+    written = "permit (principal, action, resource); // one\n// two\n"
+    assert is_laid_out(written, "permit(principal,action,resource);// one")
+    assert not is_laid_out(written, written + "// three\n")
+    assert not is_laid_out(written, written.replace("two", "2"))
+    assert not is_laid_out(written, written.replace("permit", "forbid"))
 
 
 WORDS_USED = [

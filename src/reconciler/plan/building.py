@@ -9,11 +9,11 @@ from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone,
 
 from .comparing import (
     PROTECT,
+    as_written,
     compare,
     fixed_changes,
     identity,
     leaves,
-    same,
     stored_secrets,
     strange_addresses,
     value_at,
@@ -556,14 +556,6 @@ def _listed(paths: Sequence[str]) -> str:
 def _all_values(match: Match) -> dict[str, Any]:
     secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
     return {**match.wanted, **secrets}
-
-
-def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
-    """A member's value; of a text that the server lays out in its own way, the text as we wrote it."""
-    if kind is None or found.ownership is None or path not in kind.files.values():
-        return value
-    written = value_at(found.ownership.applied, path)
-    return written if written is not None and same(kind.leaf(path), written, value, text=True) else value
 
 
 def _unlinking(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Three-way comparison of one entity: what we last applied, what git wants, what is there."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -8,12 +7,12 @@ from typing import Any
 
 import orjson
 
+from reconciler.cedar import is_laid_out, without_layout
 from reconciler.kinds import ABSENT, Entity, Kind, Shape
 
 from .model import CHANGING, FieldChange, State
 
 PROTECT = "lifecycle.protect"
-_CEDAR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*"|//[^\n]*)|\s+|,(?=\s*[)\]}])')
 
 
 def leaves(shape: Shape, spec: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Shape, Any]]:
@@ -58,7 +57,7 @@ def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
         if shape.unordered:
             return sorted({orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in value})
     elif text and isinstance(value, str):
-        return _CEDAR_SPACE.sub(lambda match: match[1] or "", value)
+        return without_layout(value)
     elif shape.nested and isinstance(value, dict):
         return {}
     return value
@@ -73,6 +72,15 @@ def _folded(value: Any) -> Any:
 def same(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
     """Tell whether two values mean the same."""
     return one == other or bool(normal(shape, one, text=text) == normal(shape, other, text=text))
+
+
+def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
+    """A member's value; of a text that the server lays out in its own way, the text as we wrote it."""
+    if kind is None or found.ownership is None or path not in kind.files.values():
+        return value
+    written = value_at(found.ownership.applied, path)
+    texts = isinstance(written, str) and isinstance(value, str)
+    return written if texts and is_laid_out(written, value) else value
 
 
 def identity(kind: Kind, values: Mapping[str, Any]) -> bytes:
@@ -113,7 +121,7 @@ def compare(
     changes = []
     for path, value in wanted.items():
         is_owned = path in owned
-        change = _compare_found(path, _leaf(kind, path, found), value, found, text=path in texts)
+        change = _compare_found(kind, path, value, found, text=path in texts)
         if change is None and not is_owned and record is not None:
             change = FieldChange(path, value, value, State.CLAIM)
         if change is not None:
@@ -148,18 +156,19 @@ def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bo
     return still or any(normal(below, value) is not None for _, below, value in leaves(shape, found or {}))
 
 
-def _compare_found(path: str, shape: Shape, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
+def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
     """One member, as it was written last and as it is in force: git decides both."""
+    shape = _leaf(kind, path, found)
     record = found.ownership
     owned = record is not None and path in record.fields
     applied = record.applied if record else {}
-    written = _compare_member(
-        path, shape, wanted, value_at(found.spec, path), applied, owned=owned, text=text
-    )
+    there = as_written(kind, found, path, value_at(found.spec, path))
+    written = _compare_member(path, shape, wanted, there, applied, owned=owned, text=text)
     version = found.in_force
     if version is None or path not in version.spec:
         return written
-    decides = _compare_member(path, shape, wanted, version.spec[path], applied, owned=owned, text=text)
+    deciding = as_written(kind, found, path, version.spec[path])
+    decides = _compare_member(path, shape, wanted, deciding, applied, owned=owned, text=text)
     if decides is None:
         return written
     if written is not None and written.state is State.CONFLICT:

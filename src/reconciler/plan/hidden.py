@@ -16,8 +16,8 @@ import orjson
 
 from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
 
-from .building import as_written, count_others, with_new_ids
-from .comparing import compare, leaves, stored_secrets, value_at
+from .building import count_others, with_new_ids
+from .comparing import as_written, compare, leaves, stored_secrets, value_at
 from .foreseeing import ACTIVE, POLICY_SET, Foresight
 from .matching import Index
 from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan

@@ -10,7 +10,7 @@ from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, T
 from reconciler.kinds.values import Key
 
 from .assigning import Cost, assign
-from .comparing import identity, leaves, same, value_at
+from .comparing import as_written, identity, leaves, same, value_at
 from .neighbours import Neighbours, Unresolved
 
 
@@ -210,7 +210,8 @@ class Matcher:
         handle, texts = kind.handle_of(match.manifest.spec), frozenset(kind.files.values())
         for path, value in self._known(match).items():
             shape = kind.leaf(path)
-            if not same(shape, value, value_at(entity.spec, path), text=path in texts):
+            there = as_written(kind, entity, path, value_at(entity.spec, path))
+            if not same(shape, value, there, text=path in texts):
                 differing[0 if shape.fixed or path == handle else 1] += 1
         return differing[0], differing[1]
 

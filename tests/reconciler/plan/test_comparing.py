@@ -3,12 +3,20 @@
 from typing import Any
 
 import pytest
-from tests.reconciler.factories import carry_out, changed, manifest, plan_for, settle, zone
+from tests.reconciler.factories import AnyWorld, carry_out, changed, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
 from reconciler.plan import check_guards
 from reconciler.plan.model import Op, State
+
+HARD_TO_LAY_OUT = [
+    "// why\r\npermit (\r\n  principal, action, resource\r\n);\r\n",
+    "// why  \npermit (principal, action, resource); // why\t",
+    "permit (principal, action, resource, // why\n);",
+    'permit (principal, action, resource) when { ["a", // why\n "b"].contains("a") };',
+    "permit (principal, action, resource); // why\rforbid (principal, action, resource);",
+]
 
 
 class TestComparing:
@@ -113,6 +121,43 @@ class TestComparing:
         assert not plan_for(
             world, changed(company, "Policy", "base", cedar="forbid(principal, action, resource);")
         ).empty
+
+    @pytest.mark.threat("48k")
+    @pytest.mark.parametrize(
+        "before",
+        [
+            "// note\nforbid (principal, action, resource);\n",
+            "// note\r\nforbid(principal,action,resource);\r\n",
+        ],
+    )
+    def test_a_rule_put_into_a_comment_is_a_change(self, any_world: AnyWorld, before: str) -> None:
+        """Without the line end between them a comment takes in the rule below it."""
+        permit = "permit (principal, action, resource);\n"
+        settle(any_world, [zone(), manifest("Policy", "p", cedar=permit + before)])
+        laid_out = permit + "// note \n\nforbid(principal,\n  action, resource,)\n;"
+        assert plan_for(any_world, [zone(), manifest("Policy", "p", cedar=laid_out)]).empty
+        commented = [
+            zone(),
+            manifest("Policy", "p", cedar=permit + "// noteforbid(principal,action,resource);\n"),
+        ]
+        (change,) = plan_for(any_world, commented).actions[0].changes
+        assert (change.path, change.before, change.state) == ("cedar", permit + before, State.PENDING)
+        settle(any_world, commented)
+        assert plan_for(any_world, commented).empty
+
+    @pytest.mark.parametrize("text", HARD_TO_LAY_OUT)
+    def test_what_the_server_lays_out_otherwise_is_no_difference(
+        self, any_world: AnyWorld, text: str
+    ) -> None:
+        """It moves comments, cuts the space behind them and leaves some out; nobody has changed anything."""
+        wanted = [zone(), manifest("Policy", "p", cedar=text)]
+        settle(any_world, wanted)
+        assert plan_for(any_world, wanted).empty
+        other = [zone(), manifest("Policy", "p", cedar=text.replace("why", "because"))]
+        (change,) = plan_for(any_world, other).actions[0].changes
+        assert (change.before, change.state) == (text, State.PENDING)
+        settle(any_world, other)
+        assert plan_for(any_world, other).empty
 
     def test_an_ignored_member_is_left_alone_once_it_exists(self, world: World) -> None:
         """`lifecycle.ignore` members are written at creation only."""

@@ -65,6 +65,16 @@ def writes_a_text_that_does_not_decide(company: Company) -> None:
     company.new_text("reading", ANYTHING)
 
 
+def puts_a_rule_into_a_comment(company: Company) -> None:
+    """The text that decides is git's but for a line end, with which a `forbid` has become a comment."""
+    text = f"{PERMIT}\\n// note\\n{FORBID}\\n"
+    company.write("policies.yaml", company.folder_text("policies.yaml").replace(f"'{PERMIT}'", f'"{text}"'))
+    company.apply()
+    policy = company.found("policies", name="reading")["id"]
+    commented = f"{PERMIT}\n// note{FORBID.replace(' ', '')}\n"
+    company.activate(company.new_version((policy, company.new_text("reading", commented))))
+
+
 def lets_another_set_decide(company: Company, policy_name: str = "reading") -> None:
     """A hand makes a set of its own, with that policy, and lets it decide in place of git's."""
     if policy_name != "reading":
@@ -96,6 +106,10 @@ IN_FORCE = {
     ),
     "a text by hand decides": Edit(
         lets_a_text_by_hand_decide, ("Policy {zone}/reading", "when", PERMIT, "drift")
+    ),
+    "a rule is put into a comment": Edit(
+        puts_a_rule_into_a_comment,
+        ("Policy {zone}/reading", "- // noteforbid(principal,action,resource);", f"+ {FORBID}", "drift"),
     ),
     "a list by hand decides": Edit(
         lets_a_list_by_hand_decide,
