@@ -13,6 +13,7 @@ from typing import Any
 import cedarpy
 import orjson
 
+from runtime.adapters.cedar_places import Places
 from runtime.adapters.cedar_text import PolicyProblem, Statement, locate, measure, split
 from runtime.domain.policy.requests import PolicyRequest, reference
 
@@ -142,10 +143,12 @@ def check(text: str, schema: Schema) -> list[PolicyProblem]:
     ]:
         return problems
     by_position = {f"policy{index}": statement for index, statement in enumerate(statements)}
-    found = [
-        locate(error.error, [by_position[error.policy_id]] if error.policy_id in by_position else statements)
-        for error in cedarpy.validate_policies(text, schema).errors
-    ]
+    places = Places(lambda part: [each.error for each in cedarpy.validate_policies(part, schema).errors])
+    found = []
+    for error in cedarpy.validate_policies(text, schema).errors:
+        statement = by_position.get(error.policy_id)
+        where = statements if statement is None else [places.narrow(statement, error.error)]
+        found.append(locate(error.error, where))
     return found + _repeated_names(text, statements)
 
 

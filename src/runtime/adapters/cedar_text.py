@@ -190,7 +190,7 @@ def locate(
         parse_error: what the engine says about a text, None when it accepts it: given for messages from
             parsing, it finds the statement, then the token, by asking about ever smaller parts.
     """
-    told = _PREFIX.sub("", message)
+    told = without_number(message)
     if parse_error is not None:
         for statement in statements:
             if (error := parse_error(statement.text)) is not None:
@@ -204,6 +204,11 @@ def locate(
             if (at := _find(statement, name)) is not None:
                 return PolicyProblem(told, *position(statement.source, at))
     return PolicyProblem(told, *statements[0].start)
+
+
+def without_number(message: str) -> str:
+    """A message of the engine without the policy's number in it."""
+    return _PREFIX.sub("", message)
 
 
 def _first_bad(statement: Statement, error: str, parse_error: Callable[[str], str | None]) -> int:

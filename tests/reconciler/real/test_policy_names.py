@@ -50,11 +50,11 @@ def test_what_only_the_engine_knows(company: Company, where: str) -> None:
     cedar = "permit (principal, action, resource)\nwhen {\n  1.contains(2)\n};\n"
     if where == "file":
         in_a_file(company, cedar)
-        assert "leavers.cedar:1:1: error: Policy" in refused(company)
+        assert "leavers.cedar:3:3: error: Policy" in refused(company)
     else:
         block = "".join(f"    {line}\n" for line in cedar.splitlines())
         company.write("leavers.yaml", f"{POLICY}spec:\n  cedar: |\n{block}")
-        assert "leavers.yaml:6:5: error: Policy" in refused(company)
+        assert "leavers.yaml:8:7: error: Policy" in refused(company)
     assert "expected Set" in refused(company)
 
 

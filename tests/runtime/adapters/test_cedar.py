@@ -213,6 +213,68 @@ def test_problems_have_a_place(text, message, line, column):
     assert "policy0" not in problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("^context.scopes > 3", "expected Long but saw Set<String>"),
+        ("true && (context.chain_depth > 1 || ^context.scopes > 3)", "expected Long"),
+        ("context has scopes && ^context.scopes > 3", "expected Long"),
+        ('context has acr && context.acr == "1" && ^context.scopes == "x"', "are not compatible"),
+        ('^(context.chain_depth + 1) == "a"', "Long and String"),
+        ("(^context.chain_depth + context.scopes) * 2 > 1", "expected Long"),
+        ("!^context.scopes", "expected Bool but saw Set<String>"),
+        ("^context.scopes", "expected Bool"),
+        ("if ^context.scopes > 3 then true else false", "expected Long"),
+        ("if true then ^context.scopes > 3 else false", "expected Long"),
+        ("context.scopes.containsAny([\"a\"]) && {a: ^[1, \"b\"]}.a == [1]", "are not compatible"),
+        ('[{a: 1}, {a: ^context.chain_depth - "x"}].contains({a: 1})', "expected Long but saw String"),
+        ('ip("10.0.0.0/8") == ^ip("10.0.0.1").isInRange(3)', "expected ipaddr"),
+        ('principal is User && ^context.scopes like "a"', "expected String"),
+        ('context has acr && context.^nothing == "nothing"', "`nothing`"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "conditions", ["when { true } unless {\n  CONDITION\n}", "when {\n  CONDITION\n} when { true }"]
+)
+def test_types_have_the_place_of_the_expression(conditions, condition, message):
+    """The engine tells the policy alone: the smallest part of it is named that it says the same of."""
+    head = f'{PERMIT}\n@id("}}; when {{") forbid(principal, action, resource)'
+    text = f"{head} {conditions.replace('CONDITION', condition)};\n{PERMIT.replace('open', 'more')}"
+
+    problems = check(text.replace("^", ""), SCHEMA)
+    found = [(problem.line, problem.column) for problem in problems if message in problem.message]
+    assert found[0] == (3, 3 + condition.index("^"))
+
+
+def test_of_the_head_the_policy_is_named():
+    """There is no smaller part that could be asked about."""
+    text = f'{PERMIT}\n\n@id("two")\nforbid(principal in Action::"exchange", action, resource);'
+    assert {(problem.line, problem.column) for problem in check(text, SCHEMA)} == {(3, 1)}
+
+
+def when(condition):
+    return f"permit(principal, action, resource) when {{ {condition} }};"
+
+
+@pytest.mark.threat("29h")
+@pytest.mark.parametrize(
+    "text",
+    [
+        when("context.chain_depth == 1 || " * 900 + "context.scopes > 3"),
+        when("(true && " * 45 + "context.scopes > 3" + ")" * 45),
+        when("!" * 1_900 + "context.scopes"),
+        "\n".join([when("context.scopes > 3")] * 900),
+    ],
+    ids=["long", "deep", "not", "many"],
+)
+def test_looking_for_places_takes_little(text):
+    """However many problems there are, and however far inside."""
+    began = thread_time()
+
+    assert check(text, SCHEMA)
+    assert thread_time() - began < 2
+
+
 @pytest.mark.threat("29h")
 @pytest.mark.parametrize(
     "condition",
