@@ -27,11 +27,15 @@ class PartDocument(TypedDict):
 
 
 class InForceDocument(TypedDict):
-    """Which version is in force, where that is not the latest one."""
+    """Which version is in force, where that is not the latest one.
+
+    `before` is what it says, or with `beside` what the latest one says, which does not decide.
+    """
 
     version: int
     latest_version: int
     contents: Sequence[PartDocument]
+    beside: NotRequired[bool]
 
 
 class ChangeDocument(TypedDict):

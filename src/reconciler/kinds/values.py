@@ -146,6 +146,7 @@ class InForce:
         spec: members of `spec` that the version in force has otherwise than what was written last.
         contents: what that version consists of, where the entities in it do not say it themselves.
         activated: who let it be in force, where it is not the latest.
+        beside: of a change, what makes way is not in force: it is the latest version, and this one decides.
     """
 
     version: int
@@ -153,6 +154,7 @@ class InForce:
     spec: Mapping[str, Any] = field(default_factory=dict)
     contents: tuple[Part, ...] = ()
     activated: Write | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

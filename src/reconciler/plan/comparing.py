@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from reconciler.cedar import is_laid_out, without_layout
-from reconciler.kinds import ABSENT, Entity, Kind, Shape
+from reconciler.kinds import ABSENT, Entity, InForce, Kind, Shape
 
 from .model import CHANGING, FieldChange, State
 
@@ -169,14 +169,21 @@ def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: b
         return written
     deciding = as_written(kind, found, path, version.spec[path])
     decides = _compare_member(path, shape, wanted, deciding, applied, owned=owned, text=text)
+    if written is not None and _is_beside(written, decides):
+        return replace(written, in_force=InForce(version.version, version.latest_version, beside=True))
     if decides is None:
         return written
-    if written is not None and written.state is State.CONFLICT:
-        decides = replace(decides, state=State.CONFLICT)
     unnamed = tuple(
         each for each in version.contents if not isinstance(wanted, list) or each.id not in wanted
     )
     return replace(decides, in_force=replace(version, spec={}, contents=unnamed))
+
+
+def _is_beside(written: FieldChange, decides: FieldChange | None) -> bool:
+    """Tell whether it is the text written last that is not git's: what decides is what git says, or said."""
+    if decides is None:
+        return True
+    return written.state is State.CONFLICT and decides.state is State.PENDING
 
 
 def _compare_member(

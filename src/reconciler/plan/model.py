@@ -72,7 +72,7 @@ class FieldChange:
         applied: what we last wrote, for drift and conflicts.
         state: None in creations and deletions.
         in_force: where `before` is what an older version says that is in force: which one, and what in it
-            git does not name.
+            git does not name. `beside`, where `before` is what the latest one says, and that is not in force.
     """
 
     path: str
@@ -94,6 +94,7 @@ class FieldChange:
                 "version": self.in_force.version,
                 "latest_version": self.in_force.latest_version,
                 "contents": [asdict(part) for part in self.in_force.contents],
+                **({"beside": True} if self.in_force.beside else {}),
             }
         return cast(ChangeDocument, found)
 
@@ -410,7 +411,8 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
 
 def _read_in_force(content: Mapping[str, Any]) -> InForce:
     contents = tuple(Part(**each) for each in content["contents"])
-    return InForce(content["version"], content["latest_version"], contents=contents)
+    beside = content.get("beside", False)
+    return InForce(content["version"], content["latest_version"], contents=contents, beside=beside)
 
 
 def _read_action(content: Mapping[str, Any]) -> Action:

@@ -23,7 +23,9 @@ def state_of(change: FieldChange) -> Sequence[Styled]:
     """Why a member changes; nothing where git is ahead, which is the rule."""
     told = [_STATES[change.state]] if change.state in _STATES else []
     if change.in_force is not None:
-        told.insert(0, f"version {change.in_force.version} of {change.in_force.latest_version} is in force")
+        version = f"version {change.in_force.version} of {change.in_force.latest_version}"
+        beside = change.in_force.beside
+        told.insert(0, f"not in force: {version} is" if beside else f"{version} is in force")
     return [Styled(f"  [{'; '.join(told)}]", "magenta")] if told else []
 
 

@@ -117,9 +117,17 @@ IN_FORCE = {
     ),
     "a version is composed": Edit(
         composes_without_activating,
-        ("PolicySet {zone}/main", '- 1: "Policy/by-hand"', '+ 1: "Policy/reading"'),
+        (
+            "PolicySet {zone}/main",
+            '- 1: "Policy/by-hand"',
+            '+ 1: "Policy/reading"',
+            "[not in force: version 1 of 2 is; drift",
+        ),
     ),
-    "a text is written": Edit(writes_a_text_that_does_not_decide, ("Policy {zone}/reading", "when")),
+    "a text is written": Edit(
+        writes_a_text_that_does_not_decide,
+        ("Policy {zone}/reading", "when", "[not in force: version 1 of 2 is; drift"),
+    ),
     "another set decides": Edit(lets_another_set_decide, ("PolicySet {zone}/main", "active: false -> true")),
 }
 
@@ -325,6 +333,24 @@ def test_an_older_version_in_force_is_told_with_what_it_says(company: Company) -
     assert (change["in_force"]["version"], change["in_force"]["latest_version"]) == (1, 2)
     assert company.decides() == PERMITTED
     company.apply()
+    assert company.decides() == FORBIDDEN
+
+
+def test_a_conflict_with_a_text_that_does_not_decide_tells_that_text(company: Company) -> None:
+    """A hand has written a text that is not in force, and git moves on: what the hand wrote is shown."""
+    writes_a_text_that_does_not_decide(company)
+    company.write("policies.yaml", company.folder_text("policies.yaml").replace(PERMIT, FORBID))
+    (found,) = company.plan_json()["actions"]
+    (change,) = found["changes"]
+    assert "when { true }" in change["before"]
+    assert (change["after"], change["applied"], change["state"]) == (FORBID, PERMIT, "conflict")
+    assert change["in_force"] == {"version": 1, "latest_version": 2, "contents": [], "beside": True}
+    told = company.plan(expect=4).out
+    assert "[not in force: version 1 of 2 is; conflict: changed both in git and on the server]" in told
+    since = told.split("on the server since the last apply:")[1]
+    assert f"- {PERMIT}" in since
+    assert "+ when { true };" in since
+    company.apply("--consent", "conflicts=1")
     assert company.decides() == FORBIDDEN
 
 
