@@ -40,13 +40,13 @@ from reconciler.plan import (
     Plan,
     Refusal,
     check_guards,
-    counted_on,
+    grounded,
     hidden,
     misnamed,
     read_plan,
     zones_of,
 )
-from reconciler.plan.guards import CONSENTS
+from reconciler.plan.guards import CONSENTS, NEVER, UNTOLD
 from reconciler.plan.model import PlanUnreadable, State
 from reconciler.report.consequences import consequence_lines
 from reconciler.report.differences import counted
@@ -247,9 +247,11 @@ def _apply_saved(path: Path, options: Options) -> None:
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
-    _stop_saved(plan, guard(plan, options, sources, applies=True), options)
+    # Nothing of it is shown before it is known to be so.
+    found = guard(plan, options, sources, applies=True)
+    _stop_if_refused(plan, [each for each in found if each.code in (UNTOLD, NEVER)], Trial())
     with open_api(connection, root, writes=True) as api:
-        plan = _grounded(plan, api.snapshot(plan.owner, zones_of(plan)), options)
+        plan = _grounded(plan, api.snapshot(plan.owner, zones_of(plan)))
         _stop_saved(plan, guard(plan, options, sources, applies=True), options)
         if plan.destroying:
             trial = try_plan(api, plan)
@@ -258,16 +260,16 @@ def _apply_saved(path: Path, options: Options) -> None:
         _carry_out(api, plan, options, sources)
 
 
-def _grounded(plan: Plan, snapshot: Snapshot, options: Options) -> Plan:
+def _grounded(plan: Plan, snapshot: Snapshot) -> Plan:
     """A saved plan that hides nothing, with the numbers of the server. Raises Failure.
 
     Where something was written since it was made, what it does not say may be new: plan again.
     """
     moved = snapshot.revision > plan.base_revision
-    strange = [Refusal("untold", each) for each in misnamed(plan, snapshot)]
-    strange += [Refusal("untold", each, stale=moved) for each in hidden(plan, snapshot)]
-    _stop_saved(plan, strange, options)
-    return counted_on(plan, snapshot)
+    strange = [Refusal(UNTOLD, each) for each in misnamed(plan, snapshot)]
+    strange += [Refusal(UNTOLD, each, stale=moved) for each in hidden(plan, snapshot)]
+    _stop_if_refused(plan, strange, Trial())
+    return grounded(plan, snapshot)
 
 
 def _stop_saved(

@@ -66,7 +66,8 @@ def plan_for(
     plan = build_plan(manifests, snapshot, known, owner=owner, tool_version="test", zones=zones)
     if kinds is None and not plan.refused and manifests:
         saved = read_plan(orjson.dumps(replace(plan, _json={}).as_json()))
-        assert not [*misnamed(saved, snapshot), *hidden(saved, snapshot)], saved.as_json()
+        told = [*misnamed(saved, snapshot), *hidden(saved, snapshot)]
+        assert not told, (told, saved.as_json())
     return plan
 
 

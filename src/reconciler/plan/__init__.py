@@ -3,7 +3,7 @@
 from .building import PlanImpossible, build_plan
 from .consequences import Deciding, Widened
 from .guards import Refusal, check_guards
-from .hidden import counted_on, hidden
+from .hidden import grounded, hidden
 from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
 from .telling import misnamed, zones_of
@@ -22,7 +22,7 @@ __all__ = [
     "Widened",
     "build_plan",
     "check_guards",
-    "counted_on",
+    "grounded",
     "hidden",
     "misnamed",
     "read_plan",

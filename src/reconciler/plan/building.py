@@ -1,6 +1,5 @@
 """Builds the plan: match, compare, order."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
@@ -18,9 +17,11 @@ from .comparing import (
     strange_addresses,
     value_at,
 )
+from .displacing import displaced
 from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
 from .matching import Index, Match, Matcher
-from .model import BY_OTHERS, CHANGING, Action, FieldChange, Op, Plan, State, Unmanaged
+from .model import BY_OTHERS, CHANGING, NO_MANIFEST, Action, FieldChange, Op, Plan, State, Unmanaged
+from .moves import with_moves
 from .naming import Names
 from .neighbours import Unresolved
 from .operations import Operations, local_ids, unlink
@@ -67,7 +68,6 @@ def build_plan(
     for match in builder.in_order():
         builder.settle(match)
     builder.prune()
-    builder.tell_moves()
     deciding, widened = builder.foresight().of(builder.operations.in_order())
     return Plan(
         tool_version=tool_version,
@@ -76,7 +76,7 @@ def build_plan(
         server=server,
         base_revision=snapshot.revision,
         source=dict(source or {}),
-        actions=tuple(builder.actions),
+        actions=tuple(with_moves(builder.actions)),
         operations=builder.operations.in_order(),
         owned=dict(sorted(builder.index.counts.items())),
         wanted=len(manifests),
@@ -238,20 +238,13 @@ class _Builder:
 
     def _refuse_displacing(self, match: Match, zone: Mapping[str, str] | None) -> None:
         """Refuse what takes from another owner's object what one object of a zone has alone."""
-        manifest = match.manifest
-        for member in manifest.kind.sole:
-            if match.wanted.get(member) is not True:
-                continue
-            for each in self.index.in_zone.get((zone or {}).get("id", ""), ()):
-                record = each.ownership
-                if each.kind != manifest.kind.name or each.spec.get(member) is not True or record is None:
-                    continue
-                if record.owner != self.owner:
-                    self.refused.append(
-                        f"{manifest.origin}: only one {each.kind} of a zone can have `{member}: true`, and"
-                        f" `{record.name}` of `{record.owner}` has it; write `{member}: false`, or let"
-                        f" `{record.owner}` do so first"
-                    )
+        manifest, within = match.manifest, self.index.in_zone.get((zone or {}).get("id", ""), ())
+        for member, record in displaced(manifest.kind, match.wanted, within, self.owner):
+            self.refused.append(
+                f"{manifest.origin}: only one {manifest.kind.name} of a zone can have `{member}: true`, and"
+                f" `{record.name}` of `{record.owner}` has it; write `{member}: false`, or let"
+                f" `{record.owner}` do so first"
+            )
 
     def _zone_pointer(self, match: Match) -> dict[str, str] | None:
         if not match.manifest.kind.zoned:
@@ -403,7 +396,7 @@ class _Builder:
                     zone=self._zone_name(entity),
                     name=record.name,
                     id=entity.id,
-                    reason="no manifest describes it any more",
+                    reason=NO_MANIFEST,
                     changes=tuple(
                         FieldChange(path, self.shown(as_written(kind, entity, path, value)), None)
                         for path, _, value in old
@@ -416,19 +409,6 @@ class _Builder:
                     secret_ends=kind is not None and kind.shows_once(entity.spec),
                 )
             )
-
-    def tell_moves(self) -> None:
-        """Say of what is created in one zone and deleted in another that it is the same to git."""
-        gone: dict[tuple[str, str], list[int]] = defaultdict(list)
-        made: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for index, action in enumerate(self.actions):
-            if action.zone is not None and action.op in (Op.DELETE, Op.CREATE):
-                (gone if action.op is Op.DELETE else made)[action.kind, action.name].append(index)
-        for place in gone.keys() & made.keys():
-            if len(gone[place]) == len(made[place]) == 1:
-                old, new = gone[place][0], made[place][0]
-                self.actions[old] = replace(self.actions[old], moved_to=self.actions[new].zone)
-                self.actions[new] = replace(self.actions[new], moved_from=self.actions[old].zone)
 
     def foresight(self) -> Foresight:
         """What is known to work out what follows from the operations."""

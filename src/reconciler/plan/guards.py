@@ -12,6 +12,8 @@ from .losses import Losses, loss_of
 from .model import Action, Op, Plan, State
 from .telling import untold
 
+NEVER: Final = "refused"  # whatever is consented to
+UNTOLD: Final = "untold"
 CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
 
@@ -33,7 +35,9 @@ def check_guards(plan: Plan, consents: Mapping[str, int], losses: Losses | None 
     """
     if plan.empty:
         consents = {}  # those of a job that is run again, when all is done
-    found = [Refusal("refused", message) for message in plan.refused]
+    # Of a saved plan only that it was refused: the words are those of whoever wrote the file.
+    refused = ["the saved plan was refused when it was made; plan again"] if plan.saved else plan.refused
+    found = [Refusal(NEVER, message) for message in (refused if plan.refused else ())]
     found.extend(_untold(plan))
     found.extend(_empty_source(plan))
     found.extend(_protection(plan))
@@ -52,7 +56,7 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
     zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
     """
     if plan.saved:
-        yield from (Refusal("untold", each) for each in untold(plan))
+        yield from (Refusal(UNTOLD, each) for each in untold(plan))
     sent = {
         (action.kind, action.name, change.path, str(change.after))
         for action in plan.actions
@@ -63,9 +67,9 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
         for path, reference in _secrets(operation.get("spec")):
             known = load_kinds().by_name.get(kind)
             if known is None or not known.leaf(path).secret:
-                yield Refusal("untold", f"{kind} `{name}`: `{path}` is no secret, and would be given one")
+                yield Refusal(UNTOLD, f"{kind} `{name}`: `{path}` is no secret, and would be given one")
             elif (kind, name, path, str({"secret": reference})) not in sent:
-                yield Refusal("untold", f"{kind} `{name}`: the plan does not say what `{path}` is given")
+                yield Refusal(UNTOLD, f"{kind} `{name}`: the plan does not say what `{path}` is given")
 
 
 def _secrets(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -37,6 +37,9 @@ _BESIDE = (
 )
 
 
+NO_MANIFEST = "no manifest describes it any more"  # why something is deleted
+
+
 class State(StrEnum):
     """Why a member changes."""
 
@@ -384,9 +387,15 @@ def read_plan(text: bytes) -> Plan:
     if digest_of(content) != digest:
         raise PlanUnreadable("the plan was changed after it was made: its digest does not fit; plan again")
     try:
-        return _read_content(content)
+        plan = _read_content(content)
+        again: Mapping[str, Any] = plan.as_json()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise PlanUnreadable("the file is not a plan that zonectl made; plan again") from error
+    # What follows from the rest stands there as well, for readers; and nothing that zonectl does not know.
+    for name in sorted((content.keys() | again.keys()) - {*_BESIDE} | {"shown_once"}):
+        if content.get(name) != again.get(name):
+            raise PlanUnreadable(f"`{name}` of the plan is not as zonectl writes it; plan again")
+    return plan
 
 
 def _read_content(content: Mapping[str, Any]) -> Plan:

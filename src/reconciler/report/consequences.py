@@ -96,7 +96,8 @@ def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:
     one = found[0]
     yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_told(one)}"
     for each in found:
-        yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]} ({each.place})"
+        place = f" ({each.place})" if each.place else ""
+        yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]}{place}"
 
 
 def _change_told(one: Widened) -> str:

@@ -47,6 +47,8 @@ def plan_lines(
         yield f"  delete budgets of `zonectl.yaml`: {budgets}"
     if not plan.empty:
         yield f"  digest {plan.digest} on revision {plan.base_revision}, of `{plan.owner}` at {plan.server}"
+    if plan.saved and plan.actions:
+        yield "  the files and lines are those that the saved plan names; nothing here can tell"
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
@@ -121,7 +123,8 @@ def summary_line(plan: Plan, *, refused: bool = False) -> str:
         counts = plan.summary()
         parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
         told = f"{', '.join(parts)}{consequences_told(plan)}{'; refused' if refused else ''}"
-    return f"{counted(plan.wanted, 'manifest')}: {told}"
+    # How many manifests there were, the file alone says.
+    return f"{'saved plan' if plan.saved else counted(plan.wanted, 'manifest')}: {told}"
 
 
 def done_told(summary: Mapping[str, int]) -> str:

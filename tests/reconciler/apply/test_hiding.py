@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from tests.reconciler.apply.texts import HEAD, Zonectl
-from tests.reconciler.factories import manifest, plan_for, settle, zone
+from tests.reconciler.apply.texts import HEAD, PROVIDER, Zonectl
+from tests.reconciler.factories import OWNER, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import FakeServer, World
 
 from reconciler.plan import hidden, read_plan
@@ -17,7 +19,13 @@ from reconciler.plan.model import digest_of
 OBJECT = HEAD + "kind: {}\nmetadata: {{zone: workforce, name: {}}}\nspec: {}\n"
 ZONE = HEAD + "kind: Zone\nmetadata: {{name: {0}}}\nspec: {{name: {0}}}\n"
 FORBID = 'forbid (principal in Group::"leavers", action, resource);'
-CONSENTS = {"deletes": 9, "unowned": 1, "conflicts": 1}
+ROLE = OBJECT.format("Role", "wanderer", "{}")
+ELSEWHERE = ROLE.replace("workforce", "third")
+GROUP = OBJECT.format("Group", "former", "{name: F, identifier: f}")
+LATTER = GROUP.replace("name: former", "name: latter") + "lifecycle: {previous_names: [former]}\n"
+LOST = OBJECT.format("Role", "lost", "{}")
+LEAVERS = manifest("Group", "leavers", name="L")
+CONSENTS = {"deletes": 10, "unowned": 1, "conflicts": 1}
 
 
 def _texts(*, after: bool) -> str:
@@ -29,18 +37,21 @@ def _texts(*, after: bool) -> str:
         OBJECT.format("PolicySet", "main", "{policies: [guard]}"),
         OBJECT.format("Application", "agent", "{name: Agent}"),
         *(OBJECT.format("Resource", f"r{n}", f"{{name: R, identifier: r{n}}}") for n in range(8)),
+        ZONE.format("third"),
+        LOST,
     ]
     old, new = (
         OBJECT.format("ApplicationCredential", name, "{application: agent, type: password}")
         for name in ("old-key", "new-key")
     )
     if not after:
-        return "---\n".join([*objects, old, ZONE.format("old")])
+        return "---\n".join([*objects, old, ZONE.format("old"), ROLE, GROUP])
+    objects[4] = objects[4].replace("name: Agent", "name: Agent, description: by hand")
     objects[1] = objects[1].replace("a@x.example, ", "")
     objects[3] = OBJECT.format("PolicySet", "main", "{policies: [guard], active: false}")
     other = OBJECT.format("PolicySet", "other", "{policies: [guard]}")
     kept = objects[5].replace("name: R,", "name: Git,")
-    return "---\n".join([*objects[:5], kept, other, new])
+    return "---\n".join([*objects[:5], kept, *objects[-2:], other, new, ELSEWHERE, LATTER])
 
 
 def _action(plan: dict[str, Any], op: str, kind: str) -> dict[str, Any]:
@@ -57,23 +68,79 @@ def _not_conflicting(plan: dict[str, Any]) -> None:
     del change["applied"]
 
 
+def _of(op: str, kind: str, **members: Any) -> Callable[[dict[str, Any]], Any]:
+    """A forgery that says something else of an action, or nothing where that is None."""
+
+    def forge(plan: dict[str, Any]) -> None:
+        action = _action(plan, op, kind)
+        action.update(members)
+        for name in [name for name, value in members.items() if value is None]:
+            del action[name]
+
+    return forge
+
+
+def _claimed(plan: dict[str, Any]) -> None:
+    change = _change(plan, "Application", "description")
+    assert change["state"] == "claim"
+    change["before"] = change["after"] = "harmless"
+
+
+def _not_lost(plan: dict[str, Any]) -> None:
+    del next(each for each in plan["actions"] if each["name"] == "lost")["deleted"]
+
+
+def _twice(plan: dict[str, Any]) -> None:
+    changes = _action(plan, "update", "Resource")["changes"]
+    changes.insert(0, {**changes[0], "before": "Git"})
+
+
+def _more(plan: dict[str, Any], name: str, **members: Any) -> None:
+    plan[name].append({**plan[name][0], **members})
+
+
 FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "widened": (lambda plan: plan.pop("widened"), ""),
     "widened-less": (lambda plan: plan["widened"][0].update(loses=["c@x.example"]), ""),
+    "widened-more": (lambda plan: _more(plan, "widened", policy="other"), ""),
     "deciding": (lambda plan: plan.pop("deciding"), ""),
-    "takes_along": (lambda plan: _action(plan, "delete", "Zone").pop("takes_along"), "unowned"),
+    "deciding-more": (lambda plan: _more(plan, "deciding", drift=True), ""),
+    "takes_along": (_of("delete", "Zone", takes_along=None), "unowned"),
+    "takes_along-more": (_of("delete", "Zone", takes_along=2), "unowned"),
     "state": (_not_conflicting, "conflicts"),
     "before": (lambda plan: _change(plan, "Resource", "name").update(before="Git"), ""),
+    "before-twice": (_twice, ""),
     "applied": (lambda plan: _change(plan, "Resource", "name").update(applied="Hand"), ""),
+    "claim": (_claimed, ""),
     "deleted-before": (lambda plan: _action(plan, "delete", "Resource").update(changes=[]), ""),
-    "secret_ends": (lambda plan: _action(plan, "delete", "ApplicationCredential").pop("secret_ends"), ""),
-    "shown_once": (lambda plan: _action(plan, "create", "ApplicationCredential").pop("shown_once"), ""),
-    "handle": (lambda plan: _action(plan, "delete", "Resource").update(handle="other"), ""),
+    "created-before": (lambda plan: _action(plan, "create", "Role")["changes"].append(OLD), ""),
+    "secret_ends": (_of("delete", "ApplicationCredential", secret_ends=None), ""),
+    "secret_ends-more": (_of("update", "Application", secret_ends=True), ""),
+    "shown_once": (_of("create", "ApplicationCredential", shown_once=None), ""),
+    "shown_once-more": (_of("create", "Role", shown_once=True), ""),
+    "protected-more": (_of("update", "Application", protected=True), ""),
+    "handle": (_of("delete", "Resource", handle="other"), ""),
+    "handle-updated": (_of("update", "Application", handle="other"), ""),
+    "reason": (_of("update", "Application", reason="approved by security"), ""),
+    "reason-deleted": (_of("delete", "Zone", reason="all.yaml:1"), ""),
+    "deleted": (_not_lost, ""),
+    "deleted-more": (_of("create", "PolicySet", deleted=True), ""),
+    "moved_to": (_of("delete", "Role", moved_to=None), ""),
+    "moved_to-more": (_of("delete", "Zone", moved_to="third"), ""),
+    "previous_name": (_of("rename", "Group", previous_name="oncall"), ""),
+    "previous_name-more": (_of("update", "Application", previous_name="helper"), ""),
+    "base_revision": (lambda plan: plan.update(base_revision=plan["base_revision"] + 1), ""),
 }
+OLD = {"field": "name", "before": "as it was", "after": None}
 
 
 def _save(file: Path, plan: dict[str, Any]) -> None:
-    plan.pop("digest")
+    plan.pop("digest", None)
+    plan["shown_once"] = [
+        f"{each['kind']} {each['zone']}/{each['name']}" for each in plan["actions"] if each.get("shown_once")
+    ]
+    if not plan["shown_once"]:
+        del plan["shown_once"]
     file.write_text(json.dumps({**plan, "digest": digest_of(plan)}))
 
 
@@ -94,11 +161,14 @@ def test_what_a_saved_plan_tells_beside_its_operations_is_so(
     resource = world.find("Resource", "r0")
     world.revision += 1
     resource["spec"]["name"], resource["revision"] = "Hand", world.revision
+    world.find("Application", "agent")["spec"]["description"] = "by hand"
+    world.delete_by_hand(world.find("Role", "lost")["id"])
     config.write("all.yaml", _texts(after=True))
     file = tmp_path / "plan.json"
     zonectl("plan", config, "--out", file)
     plan = json.loads(file.read_bytes())
     assert all(plan.get(name) for name in ("widened", "deciding", "owned"))
+    assert {"deleted", "moved_from", "moved_to", "previous_name"} <= {*chain(*plan["actions"])}
     forge, consent = FORGERIES.get(member, (lambda _plan: None, ""))
     forge(plan)
     _save(file, plan)
@@ -110,7 +180,8 @@ def test_what_a_saved_plan_tells_beside_its_operations_is_so(
 
     if member:
         assert (done.exit_code, world.revision) == (5, before), done
-        assert "the plan does not say" in done.err
+        assert "the plan " in done.err
+        assert "approved by security" not in done.err + done.out
     else:
         assert (done.exit_code, world.revision > before) == (0, True), done
 
@@ -150,3 +221,114 @@ def test_a_saved_plan_does_not_hide_protection_nor_that_there_was_no_manifest(wo
             action.pop("protected", None)
         forged = read_plan(orjson.dumps({**content, "digest": digest_of(content)}))
         assert list(hidden(forged, world.snapshot()))
+
+
+@pytest.mark.threat("37b", "49q")
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"summary": {"update": 1}},
+        {"tool": {"name": "terraform", "version": "1"}},
+        {"approved": "by security"},
+        {"shown_once": ["Application workforce/agent"]},
+        {"actions": "approved"},
+    ],
+)
+def test_a_saved_plan_holds_what_zonectl_writes_and_nothing_else(
+    config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path, world: World, forged: dict[str, Any]
+) -> None:
+    """Whoever reads the file reads what will happen: what follows from the rest does, with nothing else."""
+    config.write("all.yaml", ZONE.format("workforce"))
+    file = tmp_path / "plan.json"
+    zonectl("plan", config, "--out", file)
+    plan = json.loads(file.read_bytes())
+    if "actions" in forged:
+        forged = {"actions": [{**plan["actions"][0], **forged}]}
+    content = {name: each for name, each in {**plan, **forged}.items() if name != "digest"}
+    file.write_text(json.dumps({**content, "digest": digest_of(content)}))
+    refused = zonectl("apply", file)
+    assert (refused.exit_code, world.entities) == (1, {}), refused
+    assert f"`{next(iter(forged))}` of the plan is not as zonectl writes it" in refused.err
+
+    _save(file, {**plan, "guards": ["what stands beside a plan is not read"]})
+    assert zonectl("apply", file).exit_code == 0
+
+
+@pytest.mark.threat("37b")
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_secret_does_not_follow_an_address_that_a_saved_plan_is_silent_of(
+    config: Any,
+    server: FakeServer,
+    zonectl: Zonectl,
+    monkeypatch: Any,
+    tmp_path: Path,
+    world: World,
+    hides: bool,
+) -> None:
+    """Somebody has set the address, and the plan was refused for that: the file says that it was not."""
+    monkeypatch.setenv("OKTA", "s3cret-s3cret")
+    config.write("all.yaml", f"{ZONE.format('workforce')}---\n{PROVIDER}")
+    allowed = ("--allow-env", "OKTA")
+    assert zonectl("apply", config, "--yes", *allowed).exit_code == 0
+    provider, mine = server.world.find("Provider", "okta"), "https://mine.example/token"
+    address = {"oauth2": {"token_endpoint": mine if hides else None}}
+    provider["spec"].setdefault("protocols", {}).update(address)
+    config.write("all.yaml", f"{ZONE.format('workforce')}---\n{PROVIDER}".replace("'1'", "'2'"))
+    file = tmp_path / "plan.json"
+    made = zonectl("plan", config, "--out", file, *allowed)
+    assert (made.exit_code, "would be sent by" in made.out) == ((5, True) if hides else (2, False)), made
+    refused = zonectl("apply", file, *allowed) if hides else None
+    assert refused is None or "the saved plan was refused when it was made" in refused.err
+
+    _save(file, {**json.loads(file.read_bytes()), "refused": []})
+    done = zonectl("apply", file, *allowed)
+
+    assert done.exit_code == (5 if hides else 0), done
+    assert ("is sent by `protocols.oauth2.token_endpoint`" in done.err) == hides
+
+
+@pytest.mark.threat("37b", "49q")
+def test_a_saved_plan_takes_nothing_that_only_one_can_have(world: World) -> None:
+    """Which policies decide is the other's; the plan was refused for that, and the file does not say so."""
+    mine = [zone(), LEAVERS, manifest("Policy", "base", cedar=FORBID.replace("forbid", "permit"))]
+    settle(world, mine)
+    theirs = manifest("PolicySet", "theirs", policies=[])
+    settle(world, [theirs], "others", zones={"workforce": OWNER})
+    for active in (False, True):
+        wanted = manifest("PolicySet", "mine", policies=["base"], active=active)
+        plan = plan_for(world, [*mine, wanted])
+        assert bool(plan.refused) == active
+        forged = read_plan(orjson.dumps(replace(plan, refused=(), _json={}).as_json()))
+        told = list(hidden(forged, world.snapshot()))
+        assert any("`theirs` of `others` loses `active: true`" in each for each in told) == active
+
+
+@pytest.mark.threat("37b")
+def test_what_a_saved_plan_alone_can_tell_is_told_as_its_word(
+    config: Any, server: FakeServer, zonectl: Zonectl, tmp_path: Path
+) -> None:
+    """Nothing is shown before it is checked; then places are the file's word, and its number is not told."""
+    objects = [OBJECT.format("Resource", f"r{n}", f"{{name: R, identifier: r{n}}}") for n in range(8)]
+    config.write("all.yaml", "---\n".join([ZONE.format("workforce"), *objects]))
+    assert zonectl("apply", config, "--yes").exit_code == 0
+    config.write(
+        "all.yaml", "---\n".join([ZONE.format("workforce"), objects[0].replace("name: R,", "name: S,")])
+    )
+    file = tmp_path / "plan.json"
+    zonectl("plan", config, "--out", file)
+    plan = json.loads(file.read_bytes())
+    plan["wanted"] = 1000
+    _action(plan, "update", "Resource")["reason"] = "harmless.yaml:1"
+    _save(file, plan)
+
+    shown = zonectl("apply", file)
+    assert shown.exit_code == 5
+    assert "harmless.yaml:1" in shown.out
+    assert "the files and lines are those that the saved plan names" in shown.out
+    assert "\nsaved plan: 1 to update, 7 to delete; refused" in shown.out
+    assert "1,000" not in shown.out
+
+    _action(plan, "update", "Resource")["handle"] = "harmless"
+    _save(file, plan)
+    hiding = zonectl("apply", file)
+    assert (hiding.exit_code, hiding.out) == (5, "")

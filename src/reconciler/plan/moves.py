@@ -1,0 +1,23 @@
+"""What is created in one zone and deleted in another, and is the same to git: nothing moves."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .model import Action, Op
+
+
+def with_moves(actions: Sequence[Action]) -> list[Action]:
+    """The same actions, each of such a pair with the other's zone, and no other with any."""
+    told = [replace(each, moved_from=None, moved_to=None) for each in actions]
+    gone: dict[tuple[str, str], list[int]] = defaultdict(list)
+    made: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, action in enumerate(told):
+        if action.zone is not None and action.op in (Op.DELETE, Op.CREATE):
+            (gone if action.op is Op.DELETE else made)[action.kind, action.name].append(index)
+    for place in gone.keys() & made.keys():
+        if len(gone[place]) == len(made[place]) == 1:
+            old, new = gone[place][0], made[place][0]
+            told[old] = replace(told[old], moved_to=told[new].zone)
+            told[new] = replace(told[new], moved_from=told[old].zone)
+    return told

@@ -1,0 +1,301 @@
+"""What a plan says of one object beside its operations, compared with the object as it is on the server."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
+
+from .building import count_others, with_new_ids
+from .comparing import as_written, compare, leaves, same, stored_secrets, strange_addresses, value_at
+from .displacing import displaced
+from .matching import Index
+from .model import BY_OTHERS, NO_MANIFEST, Action, FieldChange, Op, Plan, State
+from .naming import Names
+from .telling import NEW, Agreement, Doing, is_secret, is_written
+
+_ZONE = "Zone"
+_PLACE = re.compile(r"[^\x00-\x1f\x7f]+\.ya?ml:[1-9][0-9]*")
+_MAKING = (Op.CREATE, Op.REPLACE)
+_STAYS = (State.CLAIM, State.RELEASE, State.KEEP)
+
+
+class Retelling:
+    """A plan and the server as it is.
+
+    Attributes:
+        moved: something was written since the plan was made, so that it may say more than there is.
+        made: the changeset's name of what it makes -> the action.
+        doing: what the operations do, by `id` of the action that tells of it.
+    """
+
+    def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
+        self.plan, self.kinds = plan, load_kinds()
+        self.moved = snapshot.revision > plan.base_revision
+        self.index = Index(snapshot, plan.owner)
+        self.tombstones = [each for each in snapshot.tombstones if each.owner == plan.owner]
+        self.made = Agreement(plan).made
+        self.doing = {id(action): doing for action, doing in Agreement.of(plan)}
+        renamed = {each.id: each.name for each in plan.actions if each.id and each.previous_name}
+        self.names = Names(self.index, plan.owner, self.made_label, renamed)
+
+    def made_label(self, local_id: str) -> str:
+        """What is shown for something that the changeset makes."""
+        action = self.made.get(local_id)
+        if action is None:
+            return local_id
+        return f"{action.kind}/{action.name}" + (NEW if action.op is Op.REPLACE else "")
+
+    def problems_of(self, action: Action) -> Iterator[str]:
+        """What an action does not say of its object, or says otherwise than it is; one message each."""
+        kind, doing = self.kinds.by_name.get(action.kind), self.doing.get(id(action))
+        if kind is None:
+            return
+        if (action.zone is not None) != kind.zoned:
+            yield f"the plan does not say that {kind.name} is {'of a' if kind.zoned else 'in no'} zone"
+        yield from self._of_reason(action)
+        yield from self._of_making(action, kind, doing)
+        yield from self._of_deletion_by_others(action, kind)
+        entity = self.index.by_id.get(action.id or "")
+        yield from self._of_zone(action, entity)
+        if entity is not None and entity.revision <= self.plan.base_revision:
+            yield from self._of_object(action, kind, entity, doing)
+            yield from self._of_members(action, kind, entity, doing)
+            yield from self._forbidden(kind, entity, doing)
+        if kind.sole and doing is not None:
+            yield from self._displacing(kind, doing)
+
+    # --- the object
+
+    @staticmethod
+    def _of_reason(action: Action) -> Iterator[str]:
+        if action.op is Op.DELETE:
+            if action.reason != NO_MANIFEST:
+                yield "the plan does not say that it is deleted because no manifest describes it"
+        elif _PLACE.fullmatch(action.reason) is None:
+            yield "the plan does not say at which line of a manifest it is described"
+
+    def _of_making(self, action: Action, kind: Kind, doing: Doing | None) -> Iterator[str]:
+        """What is made: its secret, its identifier, and that nothing was there before."""
+        values = doing.values if doing is not None and action.op in _MAKING else {}
+        yield from _differing(action.shown_once, kind.shows_once(values), "its secret is shown once")
+        if action.op not in _MAKING:
+            return
+        handle = values.get(kind.handle) if kind.handle is not None else None
+        if isinstance(handle, str) and action.handle != handle:
+            yield f"the plan does not say that its identifier is `{handle}`"
+        elif handle is None and action.handle not in (None, action.name):
+            yield f"the plan says that its identifier is `{action.handle}`, and no operation does so"
+        if action.op is Op.CREATE:
+            yield from _differing(action.protected, False, "it is protected")
+            yield from _differing(action.secret_ends, False, "its secret stops working")
+            if action.id is not None or action.previous_name or any(map(_tells_before, action.changes)):
+                yield "the plan says what it is before, and it is new"
+
+    def _of_deletion_by_others(self, action: Action, kind: Kind) -> Iterator[str]:
+        """Drift is what others have deleted, and what is new is none."""
+        zones = self.zones_of(action) if kind.zoned else {None}
+        of_kind = [each for each in self.tombstones if each.kind == action.kind]
+        if action.op not in (Op.CREATE, Op.ADOPT):
+            yield from _differing(action.deleted, False, "others have deleted it")
+        elif self._is_done(action):
+            return
+        elif action.deleted and not any(each.zone_id in zones or None in zones for each in of_kind):
+            yield "the plan says that others have deleted it, and they have not"
+        elif any(each.zone_id in zones and each.name == action.name for each in of_kind):
+            yield from _differing(action.deleted, True, "others have deleted it")
+
+    def _is_done(self, action: Action) -> bool:
+        """Tell whether something was written since that is as this action leaves it, by its name."""
+        there = self._written_since.get((action.kind, action.name), ())
+        return self.moved and bool(there)
+
+    @cached_property
+    def _written_since(self) -> Mapping[tuple[str, str], list[str]]:
+        found: dict[tuple[str, str], list[str]] = {}
+        for (_, kind, name), entity in self.index.owned.items():
+            if entity.revision > self.plan.base_revision:
+                found.setdefault((kind, name), []).append(entity.id)
+        return found
+
+    def _of_zone(self, action: Action, entity: Entity | None) -> Iterator[str]:
+        """How much goes with a zone that others have in it."""
+        if action.kind != _ZONE or action.op is not Op.DELETE:
+            others = 0
+        elif entity is None:
+            return
+        else:
+            others = count_others(self.index, entity.id, self._deleted)
+        if others > action.takes_along or (others < action.takes_along and not self.moved):
+            yield f"the plan does not say that {others} objects of others go with it"
+
+    @cached_property
+    def _deleted(self) -> set[str]:
+        return {each.id for each in self.plan.actions if each.op is Op.DELETE and each.id is not None}
+
+    def _of_object(self, action: Action, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+        record = entity.ownership
+        yield from _differing(action.protected, bool(record and record.protect), "it is protected")
+        ends = action.destroys and kind.shows_once(entity.spec)
+        yield from _differing(action.secret_ends, ends, "its secret stops working")
+        handles = {entity.handle}
+        if action.op is not Op.DELETE:
+            written = doing.values.get(kind.handle or "") if doing is not None else None
+            handles |= {None, *([action.name] if kind.handle is not None else [])}
+            handles |= {written} if isinstance(written, str) else set()
+        if action.handle not in handles:
+            yield f"the plan does not say that its identifier is `{entity.handle}`"
+        is_own = record is not None and record.owner == self.plan.owner
+        former = record.name if record is not None and is_own and record.name != action.name else None
+        if action.previous_name != former:
+            yield f"the plan does not say what it is called before: {f'`{former}`' if former else 'the same'}"
+
+    # --- its members
+
+    def _of_members(self, action: Action, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+        told = {each.path: each for each in action.changes}
+        if len(told) < len(action.changes):
+            yield "the plan says twice what becomes of a member"
+        found = {each.path: each for each in self._changes(action, kind, entity, doing)}
+        for path in dict.fromkeys([*found, *told]):
+            if not self._is_so(action, kind, entity, told.get(path), found.get(path)):
+                yield f"the plan does not say what `{path}` is before, or who has changed it"
+
+    def _is_so(
+        self,
+        action: Action,
+        kind: Kind,
+        entity: Entity,
+        told: FieldChange | None,
+        found: FieldChange | None,
+    ) -> bool:
+        """Tell whether a member is told as it was found; what is not compared, as it stands there."""
+        if told is None:
+            return False
+        before = value_at(entity.spec, told.path) if found is None else found.before
+        before = self.names.shown(as_written(kind, entity, told.path, before))
+        if found is not None and told.state not in _STAYS:
+            shown = replace(found, before=before, applied=self.names.shown(found.applied))
+            return _form(told) == _form(shown)
+        text = told.path in kind.files.values()
+        is_there = same(kind.leaf(told.path), told.before, before, text=text) and not _says_of_others(told)
+        if told.state in _STAYS:
+            fits = found is None or found.state in (told.state, None)
+            return is_there and fits and told.before == told.after
+        return is_there and (action.op is Op.REPLACE or told.state is State.PENDING)
+
+    def _changes(
+        self, action: Action, kind: Kind, entity: Entity, doing: Doing | None
+    ) -> Iterator[FieldChange]:
+        owned = entity.ownership.fields if entity.ownership is not None else frozenset[str]()
+        if action.destroys:
+            told = {each.path for each in action.changes}
+            for path, _, value in leaves(kind.wire, entity.spec):
+                if path in owned or path in told:
+                    yield FieldChange(path, value, None)
+            yield from (FieldChange(path, there, None) for path, there in stored_secrets(entity).items())
+        elif doing is not None and doing.fields is not None:
+            yield from self._compared(kind, entity, doing, doing.fields)
+
+    def _compared(
+        self, kind: Kind, entity: Entity, doing: Doing, fields: frozenset[str]
+    ) -> list[FieldChange]:
+        """What changes, as it was found when the plan was made: git's values are those that are written."""
+        if entity.ownership is not None:
+            applied = with_new_ids(entity.ownership.applied, self._renewed)
+            entity = replace(entity, ownership=replace(entity.ownership, applied=applied))
+        wanted, secrets = _wanted(kind, entity, doing, fields)
+        return compare(
+            kind,
+            wanted,
+            {path: each for path, each in secrets.items() if path in fields},
+            entity,
+            protect=bool(doing.protect),
+            ignores=lambda path: not is_written(path, doing.values),
+        )
+
+    @cached_property
+    def _renewed(self) -> dict[str, Any]:
+        """What others have deleted and the plan makes again or takes up: former id -> pointer."""
+        found = {}
+        pointers = {id(action): {"local_id": local_id} for local_id, action in self.made.items()}
+        for action in self.plan.actions:
+            if action.deleted:
+                zones = self.zones_of(action)
+                for each in self.tombstones:
+                    fits = each.kind == action.kind and (each.zone_id in zones or None in zones)
+                    if fits and each.name in (action.name, action.previous_name):
+                        found[each.id] = action.id or pointers.get(id(action))
+        return found
+
+    def zones_of(self, action: Action) -> set[str | None]:
+        """The ids of the zones that an action's operations are in; none, of a zone that is yet to be made."""
+        doing = self.doing.get(id(action))
+        return {*doing.zones} if doing is not None and doing.zones else {None}
+
+    # --- what stands against it, whatever is consented to
+
+    def _forbidden(self, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+        """A secret of git goes to addresses of git, and to no other that somebody has set meanwhile."""
+        if doing is None or doing.fields is None:
+            return
+        changes = self._compared(kind, entity, doing, doing.fields)
+        wanted, _ = _wanted(kind, entity, doing, doing.fields)
+        for secret, address in strange_addresses(kind, wanted, entity, changes, lambda _: False):
+            yield (
+                f"the plan does not say that `{secret}` is sent by `{address}`, which is set on the server"
+                " alone; apply the manifests themselves"
+            )
+
+    def _displacing(self, kind: Kind, doing: Doing) -> Iterator[str]:
+        within = (each for zone_id in doing.zones for each in self.index.in_zone.get(zone_id, ()))
+        for member, record in displaced(kind, doing.values, within, self.plan.owner):
+            yield f"the plan does not say that `{record.name}` of `{record.owner}` loses `{member}: true`"
+
+
+def _wanted(
+    kind: Kind, entity: Entity, doing: Doing, fields: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
+    """What git has, by what is written and what is left as it is: leaf path -> value; and its secrets."""
+    fields = frozenset(fields)
+    wanted: dict[str, Any] = {}
+    secrets: dict[str, Mapping[str, Any]] = {}
+    for path in fields | doing.values.keys():
+        value = doing.values.get(path)
+        if kind.leaf(path).secret:
+            secrets[path] = value["secret"] if value and is_secret(value) else {"keep": True}
+        elif path in fields:
+            wanted[path] = _whole(value) if path in doing.values else value_at(entity.spec, path)
+    return wanted, secrets
+
+
+def _differing(told: bool, there: bool, what: str) -> Iterator[str]:
+    if there and not told:
+        yield f"the plan does not say that {what}"
+    elif told and not there:
+        yield f"the plan says that {what}, and that is not so"
+
+
+def _tells_before(change: FieldChange) -> bool:
+    return change.before is not None or change.state is not None or change.in_force is not None
+
+
+def _says_of_others(change: FieldChange) -> bool:
+    return change.state in BY_OTHERS or change.in_force is not None
+
+
+def _form(change: FieldChange) -> bytes:
+    """What is told of a member besides what is written to it, which is compared with the operations."""
+    told = {name: value for name, value in change.as_json().items() if name != "after"}
+    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+
+
+def _whole(value: Any) -> Any:
+    """A value as it is wanted; in a patch of a map, what goes is null."""
+    if isinstance(value, dict):
+        return {name: each for name, each in value.items() if each is not None}
+    return value
