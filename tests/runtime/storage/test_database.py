@@ -196,6 +196,29 @@ async def test_streams_do_not_need_everything_in_memory(database, zone):
         await second.aclose()
 
 
+async def test_a_stream_that_nobody_reads_to_its_end_ends_with_its_connection(database, zone):
+    """Whoever has the connection next sees what is there, and can write: as after one that was read."""
+    async with database.transaction() as conn:
+        await entities.insert_many(conn, APPLICATION, [make.application(zone) for _ in range(700)])
+    scope, there = {"zone_id": zone.id}, 700
+
+    for read in (700, 1):
+        async with database.reading() as conn:
+            left = entities.all_of(conn, APPLICATION, within=scope)
+            for _ in range(read):
+                await anext(left)
+            async with database.transaction() as another:
+                await entities.insert(another, APPLICATION, make.application(zone))
+            there += 1
+        assert {await count(database, zone) for _ in range(4)} == {there}
+        for _ in range(2):
+            async with database.transaction() as conn:
+                await entities.insert(conn, APPLICATION, make.application(zone))
+            there += 1
+        assert {await count(database, zone) for _ in range(4)} == {there}
+        await left.aclose()
+
+
 async def test_a_database_that_is_away_is_unavailable(tmp_path):
     """Callers are told to come back, not shown a driver's error."""
     away = Database.open(f"postgresql+asyncpg://postgres@/nothing?host={tmp_path}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiosqlite
-from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection
+from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection, AsyncAdapt_dbapi_cursor
 from sqlalchemy.dialects.sqlite.aiosqlite import (
     AsyncAdapt_aiosqlite_connection,
     AsyncAdapt_aiosqlite_cursor,
@@ -80,15 +80,30 @@ class _Connection(AsyncAdapt_aiosqlite_connection):
         at_hand: whether statements run on the event loop. Whoever has the connection sets it.
     """
 
-    __slots__ = ("at_hand",)
+    __slots__ = ("_streams", "at_hand")
 
     _cursor_cls = _Cursor
 
     def __init__(self, *arg: Any, **kw: Any) -> None:
         super().__init__(*arg, **kw)
         self.at_hand = False
+        self._streams: list[Any] = []  # cursors that are read as their reader goes
+
+    def cursor(self, server_side: bool = False) -> AsyncAdapt_dbapi_cursor:
+        opened = super().cursor(server_side)
+        if server_side:
+            self._streams = [*(each for each in self._streams if each._cursor is not None), opened]
+        return opened
 
     def rollback(self) -> None:
+        """End the transaction, and what is read in it, as on every way back to the pool.
+
+        A statement that nobody reads to its end outlives the transaction in SQLite: whoever has the
+        connection next would see the database as it was then, and could not write.
+        """
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
         if self._open:
             super().rollback()
 
