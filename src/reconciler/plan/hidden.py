@@ -45,7 +45,7 @@ def grounded(plan: Plan, snapshot: Snapshot) -> Plan:
 
     What it deletes and is gone counts: this plan may have been applied before.
     """
-    plan.as_json()  # it keeps its digest
+    _ = plan.digest  # it keeps it
     there = {each.id for each in snapshot.entities}
     owned = Counter(each.kind for each in plan.destroying if each.id not in there)
     owned.update(

@@ -19,7 +19,7 @@ from reconciler.documents import (
 )
 from reconciler.kinds import InForce, Part, Write
 
-from .canonical import canonical
+from .canonical import canonical_pieces
 from .consequences import Deciding, Widened
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
@@ -289,47 +289,53 @@ class Plan:
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
     names_writers: bool = field(default=True, compare=False)
-    _json: dict[str, PlanDocument] = field(default_factory=dict, compare=False, repr=False)
+    _digest: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:
         """The plan as JSON, with its digest."""
-        if not self._json:
-            content: dict[str, Any] = {
-                "format": PLAN,
-                "tool": {"name": "zonectl", "version": self.tool_version},
-                "owner": self.owner,
-                "organization_id": self.organization_id,
-                "server": self.server,
-                "base_revision": self.base_revision,
-                "source": dict(self.source),
-                "summary": self.summary(),
-                "actions": [action.as_json() for action in self.actions],
-                "operations": list(self.operations),
-                "owned": dict(self.owned),
-                "wanted": self.wanted,
-                "refused": list(self.refused),
-            }
-            if self.deciding:
-                content["deciding"] = [each.as_json() for each in self.deciding]
-            if self.widened:
-                content["widened"] = [each.as_json() for each in self.widened]
-            if self.undelivered:
-                content["undelivered"] = [each.title for each in self.undelivered]
-            if self.similar_owner is not None:
-                content["similar_owner"] = self.similar_owner.as_json()
-            if self.showing_once:
-                content["shown_once"] = [each.title for each in self.showing_once]
-            if not self.names_writers:
-                content["names_writers"] = False
-            if self.budgets:
-                content["delete_budgets"] = dict(self.budgets)
-            self._json["plan"] = cast(PlanDocument, {**content, "digest": digest_of(content)})
-        return self._json["plan"]
+        actions = [action.as_json() for action in self.actions]
+        content = {**self._content(), "actions": actions, "digest": self.digest}
+        return cast(PlanDocument, content)
 
     @property
     def digest(self) -> str:
         """`sha256:` and the digest of the canonical JSON: the plan's name, and its idempotency key."""
-        return self.as_json()["digest"]
+        if not self._digest:
+            self._digest.append(digest_of(self._content()))
+        return self._digest[0]
+
+    def _content(self) -> dict[str, Any]:
+        """What the plan's JSON has; its actions one after the other, for as JSON they take much memory."""
+        content: dict[str, Any] = {
+            "format": PLAN,
+            "tool": {"name": "zonectl", "version": self.tool_version},
+            "owner": self.owner,
+            "organization_id": self.organization_id,
+            "server": self.server,
+            "base_revision": self.base_revision,
+            "source": dict(self.source),
+            "summary": self.summary(),
+            "actions": (action.as_json() for action in self.actions),
+            "operations": self.operations,
+            "owned": dict(self.owned),
+            "wanted": self.wanted,
+            "refused": list(self.refused),
+        }
+        if self.deciding:
+            content["deciding"] = [each.as_json() for each in self.deciding]
+        if self.widened:
+            content["widened"] = [each.as_json() for each in self.widened]
+        if self.undelivered:
+            content["undelivered"] = [each.title for each in self.undelivered]
+        if self.similar_owner is not None:
+            content["similar_owner"] = self.similar_owner.as_json()
+        if self.showing_once:
+            content["shown_once"] = [each.title for each in self.showing_once]
+        if not self.names_writers:
+            content["names_writers"] = False
+        if self.budgets:
+            content["delete_budgets"] = dict(self.budgets)
+        return content
 
     def summary(self) -> dict[str, int]:
         """Actions by what they do."""
@@ -367,8 +373,10 @@ class PlanUnreadable(ValueError):
 
 def digest_of(content: Mapping[str, Any]) -> str:
     """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
-    named = {name: value for name, value in content.items() if name not in _BESIDE}
-    return "sha256:" + hashlib.sha256(canonical(named)).hexdigest()
+    digest = hashlib.sha256()
+    for piece in canonical_pieces({name: value for name, value in content.items() if name not in _BESIDE}):
+        digest.update(piece)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def read_plan(text: bytes) -> Plan:

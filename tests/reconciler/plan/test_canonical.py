@@ -8,7 +8,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.canonical import canonical
+from reconciler.plan.canonical import canonical, canonical_pieces
 
 _TEXT = st.text(st.characters(codec="utf-8"))
 _NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -21,6 +21,13 @@ _VALUES = st.recursive(
 @given(st.dictionaries(_TEXT, _VALUES))
 def test_it_is_what_the_standard_says(value: dict[str, Any]) -> None:
     assert canonical(value) == rfc8785.dumps(value)
+
+
+@given(st.dictionaries(_TEXT, _VALUES))
+def test_in_pieces_it_is_the_same(value: dict[str, Any]) -> None:
+    in_turn = {name: iter(one) if isinstance(one, list) else one for name, one in value.items()}
+
+    assert b"".join(canonical_pieces(in_turn)) == rfc8785.dumps(value)
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ class TestSavedPlans:
         """No deletion that nobody counts, and no secret of this machine in what others read."""
         plan = plan_for(world, company)
         assert check_guards(plan, {}) == []
-        forged = replace(plan, operations=(*plan.operations, hidden), _json={})
+        forged = replace(plan, operations=(*plan.operations, hidden), _digest=[])
 
         refused = check_guards(read_plan(orjson.dumps(forged.as_json())), {})
 
@@ -188,7 +188,7 @@ class TestSavedPlans:
         assert {operation["op"] for operation in plan.operations} >= done
         forged = 0
         for operations in _forgeries(plan):
-            other = replace(plan, operations=operations, _json={})
+            other = replace(plan, operations=operations, _digest=[])
             refused = check_guards(read_plan(orjson.dumps(other.as_json())), {"deletes": 2})
             assert "untold" in {each.code for each in refused}, str(
                 [each for each in zip(plan.operations, operations, strict=False) if each[0] != each[1]]
@@ -197,7 +197,7 @@ class TestSavedPlans:
         assert forged > len(plan.operations)
         for action in plan.actions:
             rest = tuple(each for each in plan.actions if each is not action)
-            other = replace(plan, actions=rest, _json={})
+            other = replace(plan, actions=rest, _digest=[])
             assert "untold" in {
                 each.code for each in check_guards(read_plan(orjson.dumps(other.as_json())), {})
             }

@@ -137,11 +137,13 @@ def _verbs(role: str, subject: str) -> frozenset[Verb]:
     return _EVERY_VERB if role.endswith(_TRYING) and Verb.RETRIEVE in own else own
 
 
+@lru_cache(maxsize=1024)
 def sees(roles: Roles, subject: str) -> bool:
     """Tell whether anything of that kind exists for these roles."""
     return any(_verbs(role, subject) for role in _each(roles))
 
 
+@lru_cache(maxsize=1024)
 def allows(roles: Roles, subject: str, verb: Verb) -> bool:
     """Tell whether one of the roles may do that. Archiving takes the right to delete."""
     wanted = Verb.DELETE if verb is Verb.ARCHIVE else verb

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,12 +253,13 @@ def _problems_of(
 
 
 def _check_spec(index: int, operation: PackedOperation, checked: dict[int, bytes], *, dry_run: bool) -> None:
-    written = operation.spec
-    spec = resolved(written, stand_in)
+    spec = operation.spec
+    if points := has_pointers(spec):
+        spec = resolved(spec, stand_in)
     if BY_NAME[operation.kind].variants and operation.op != "create":
         return  # which variant it is, only the entity knows
     parts = take_apart(operation, spec, dry_run=dry_run)
-    if not has_pointers(written):
+    if not points:
         checked[index] = parts.packed()
 
 
@@ -305,8 +306,9 @@ async def _steps(
         await pace.rest()
         if refusals is not None and not refusals.holds(operation):
             continue
-        async with _aside(steps, refusals, operation), _at(index, operation):
-            results.append(await steps.run(index, operation))
+        async with _aside(steps, refusals, operation):
+            with _at(index, operation):
+                results.append(await steps.run(index, operation))
         if progress is not None and (index + 1) % _PROGRESS_EVERY == 0:
             await progress(index + 1, total)
     await _finish(steps, steps.extras.remaining(), steps.extras.finish, refusals)
@@ -333,8 +335,9 @@ async def _finish(
     pace = Pace()
     for later in waiting:
         await pace.rest()
-        async with _aside(steps, refusals, later.operation), _at(later.index, later.operation):
-            await finish(later)
+        async with _aside(steps, refusals, later.operation):
+            with _at(later.index, later.operation):
+                await finish(later)
     if refusals is not None:
         refusals.stop()
 
@@ -345,8 +348,8 @@ def _aside(
     return nullcontext() if refusals is None else refusals.aside(steps.unit.conn, operation)
 
 
-@asynccontextmanager
-async def _at(index: int, operation: PackedOperation) -> AsyncIterator[None]:
+@contextmanager
+def _at(index: int, operation: PackedOperation) -> Iterator[None]:
     """A refusal within says which operation it is about."""
     try:
         yield
