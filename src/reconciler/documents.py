@@ -239,6 +239,7 @@ class DriftDocument(TypedDict):
     be refused for, such as manifests of what another owner has: that is not compared either.
     `similar_owner`, as in a plan: the owner of the run manages nothing, and this one may be meant.
     `names_writers`, as in a plan: it is false where this credential may not know who has written what.
+    `unseen` is what the manifests describe and this credential may not read, if it is there: not compared.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
     `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
     set that decides now.
@@ -256,6 +257,7 @@ class DriftDocument(TypedDict):
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     similar_owner: NotRequired[SimilarOwnerDocument]
     names_writers: NotRequired[bool]
+    unseen: NotRequired[Sequence[str]]
 
 
 class AuditDocument(TypedDict):

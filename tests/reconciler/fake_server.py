@@ -214,6 +214,7 @@ class World:
             "label": "acme",
             "revision": self.revision,
             "names_writers": True,
+            "sees_all": self.bound_zones is None,
         }
         gone = sorted(self.tombstones, key=lambda each: (each["kind"], each["name"], each["id"]))
         if owner is not None:

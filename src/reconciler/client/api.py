@@ -320,6 +320,7 @@ def read_snapshot(body: bytes) -> Snapshot:
             tuple(_read_entity(line) for line in entities),
             tuple(_read_tombstone(line) for line in gone),
             names_writers=head.get("names_writers") is not False,
+            sees_all=head.get("sees_all") is not False,
         )
     except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError) as error:
         raise NotReached("the answer is not a snapshot; is the server's address right?") from error

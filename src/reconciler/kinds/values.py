@@ -196,6 +196,7 @@ class Snapshot:
     """Everything the caller may read of one organization, at one revision; parents first.
 
     `names_writers`: it says who has written and deleted; not to callers who may not read the audit log.
+    `sees_all`: what is not in it is not there, rather than kept from a caller who may not read it.
     """
 
     organization_id: str
@@ -203,3 +204,4 @@ class Snapshot:
     entities: tuple[Entity, ...]
     tombstones: tuple[Tombstone, ...] = ()
     names_writers: bool = True
+    sees_all: bool = True

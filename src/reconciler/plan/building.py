@@ -88,6 +88,7 @@ def build_plan(
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,
+        sees_all=snapshot.sees_all,
     )
 
 

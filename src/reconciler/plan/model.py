@@ -268,6 +268,7 @@ class Plan:
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
         names_writers: the server says who has written and deleted what; not to everybody.
+        sees_all: what the server did not tell of is not there; else this credential may only not read it.
     """
 
     tool_version: str
@@ -289,6 +290,7 @@ class Plan:
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
     names_writers: bool = field(default=True, compare=False)
+    sees_all: bool = field(default=True, compare=False)
     _digest: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def as_json(self) -> PlanDocument:

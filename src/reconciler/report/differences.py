@@ -203,7 +203,8 @@ def _hunks(before: list[str | None], after: list[str | None]) -> Iterator[Line]:
     old, new = before[begin : len(before) - end], after[begin : len(after) - end]
     for tag, first, last, new_first, new_last in _opcodes(old, new):
         if tag == "equal":
-            yield from _context(old[first:last], is_first=first == 0, is_last=last == len(old))
+            is_first, is_last = first == new_first == 0, (last, new_last) == (len(old), len(new))
+            yield from _context(old[first:last], is_first=is_first, is_last=is_last)
             continue
         yield from _exchanged(old[first:last], new[new_first:new_last])
     yield from _unchanged(end, "line")

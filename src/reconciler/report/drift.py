@@ -1,10 +1,11 @@
 """What others did: changed, deleted, or put beside what git describes."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.documents import DRIFT, ActionDocument, DriftDocument
 from reconciler.plan import Action, Deciding, Plan, SimilarOwner, Unmanaged
+from reconciler.plan.budgets import ZONE
 from reconciler.plan.model import BY_OTHERS, Op
 from reconciler.terminal import Line, Styled
 
@@ -29,6 +30,7 @@ class Drift:
         pending: the manifests describe what is not applied.
         refused: what a plan is refused for; what those manifests describe is not compared.
         names_writers: who has done it is told, as far as it is known.
+        unseen: what the manifests describe and may be there, where this credential cannot read.
     """
 
     changed: tuple[Action, ...]
@@ -42,6 +44,7 @@ class Drift:
     pending: bool = False
     refused: tuple[str, ...] = ()
     names_writers: bool = True
+    unseen: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.deleted or self.attached)
@@ -71,6 +74,8 @@ class Drift:
             told["similar_owner"] = self.similar_owner.as_json()
         if not self.names_writers:
             told["names_writers"] = False
+        if self.unseen:
+            told["unseen"] = list(self.unseen)
         return told
 
 
@@ -103,7 +108,15 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         bool(plan.actions),
         plan.refused,
         plan.names_writers,
+        () if plan.sees_all else tuple(_unseen(plan.actions)),
     )
+
+
+def _unseen(actions: Iterable[Action]) -> Iterator[str]:
+    """What would be made and may be there: what is in no zone, zones, and what is in these."""
+    made = [each for each in actions if each.op is Op.CREATE and not each.deleted]
+    zones = {each.name for each in made if each.kind == ZONE}
+    return (each.title for each in made if each.zone is None or each.zone in zones)
 
 
 def _action_json(action: Action) -> ActionDocument:
@@ -127,6 +140,13 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     yield _summary(drift)
     if drift.unmanaged and not unmanaged:
         yield f"  {unmanaged_line(drift.unmanaged)}"
+    if drift.unseen:
+        more = f" and {len(drift.unseen) - 1:,} more" if len(drift.unseen) > 1 else ""
+        said = (
+            f": {drift.unseen[0]}{more}, if there at all, may not be read by this credential;"
+            " one that is not bound to zones, with a role for all of the organization, compares everything"
+        )
+        yield Styled("not compared", "yellow"), said
     for refused in drift.refused:
         yield Styled("not compared", "yellow"), f": {refused}"
     if not drift.names_writers and (drift or (unmanaged and drift.unmanaged)):

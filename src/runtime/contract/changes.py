@@ -183,6 +183,7 @@ class SnapshotStart(Part):
     """The first line of a snapshot.
 
     `names_writers`: the caller may read the audit log, and is told who has written and deleted, and when.
+    `sees_all`: what is not in it is not there; no zone and no kind is kept from the caller.
     """
 
     type: Literal["snapshot"] = "snapshot"
@@ -190,6 +191,7 @@ class SnapshotStart(Part):
     label: str
     revision: int
     names_writers: bool
+    sees_all: bool
 
 
 class PartInForce(Part):

@@ -202,6 +202,40 @@ class TestShownOnce:
         assert making.zonectl(*apply, "--secrets-dir", tmp_path / "secrets").exit_code == 0
 
 
+class TestUnseen:
+    """What a credential may not read is not compared, which is not the same as no drift."""
+
+    def test_a_zone_that_the_credential_is_not_bound_to(
+        self, company: Company, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A hand has meddled with what is in it."""
+        other = COMPANY["zone.yaml"].replace("{zone}", "{zone}-other")
+        group = "---\napiVersion: zonewright/v1\nkind: Group\nmetadata: {zone: {zone}-other, name: more}\n"
+        company.write("other.yaml", f"{other}{group}spec: {{name: More}}\n")
+        company.apply()
+        company.drift(expect=0)
+        (zone,) = company.client.get("/zones", params={"slug": f"{company.zone}-other"}).json()["items"]
+        (more,) = company.send("GET", f"/zones/{zone['id']}/groups")["items"]
+        company.send("PATCH", f"/zones/{zone['id']}/groups/{more['id']}", name="By hand")
+        company.drift(expect=3)
+
+        keys = f"/organizations/{company.server.organization_id}/api-keys"
+        bound = company.send("POST", keys, name="bound", role="org_viewer", zones=[company.zone_id])
+        monkeypatch.setenv("ZONECTL_API_KEY", bound["api_key"])
+        said = company.drift(expect=1)
+        assert f"not compared: Zone {company.zone}-other and 1 more, if there at all, may not be read" in said
+        unseen = [f"Zone {company.zone}-other", f"Group {company.zone}-other/more"]
+        assert company.drift_json()["unseen"] == unseen
+        (company.folder.path / "other.yaml").unlink()
+        assert company.drift(expect=0) == "no drift\n"
+        assert "unseen" not in company.drift_json()
+
+    def test_a_new_zone_is_not_there_for_who_sees_all(self, company: Company) -> None:
+        """It is yet to be applied, and others have done nothing to it."""
+        company.write("other.yaml", COMPANY["zone.yaml"].replace("{zone}", "{zone}-new"))
+        assert company.drift(expect=0) == "no drift\n"
+
+
 class TestNothingApplied:
     """Without anything that was applied there is nothing to compare, which is not the same as no drift."""
 

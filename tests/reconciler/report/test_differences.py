@@ -84,6 +84,27 @@ def test_texts_are_hunks_with_what_is_between_them_counted() -> None:
     ]
 
 
+def test_what_comes_first_or_last_has_lines_beside_it() -> None:
+    """As any other difference has."""
+    text = "".join(f"{number}\n" for number in range(5))
+    assert lines(text, f"new\n{text}") == [
+        "m:",
+        "  + new",
+        "    0",
+        "    1",
+        "    2",
+        "    (2 lines unchanged)",
+    ]
+    assert lines(text, f"{text}new\n") == [
+        "m:",
+        "    (2 lines unchanged)",
+        "    2",
+        "    3",
+        "    4",
+        "  + new",
+    ]
+
+
 def test_white_space_is_a_difference_that_shows() -> None:
     """A tab for a blank, a blank at the end, a line feed less."""
     assert lines("a b\n", "a\tb\n")[1:] == [

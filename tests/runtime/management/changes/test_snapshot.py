@@ -51,6 +51,7 @@ async def test_first_and_last_line(git: Git) -> None:
         "label": await label_of(git.company),
         "revision": await git.revision(),
         "names_writers": True,
+        "sees_all": True,
     }
     assert lines[-1] == {"type": "end", "count": len(lines) - 2}
 
