@@ -52,8 +52,9 @@ def take_back(conn: AsyncConnection, kind: Kind, entity_id: str) -> None:
 
 
 def forget(conn: AsyncConnection) -> None:
-    """The transaction ends: the connection serves another one after it."""
-    conn.info.pop(_PARKED, None)
+    """The transaction ends: the connection serves another one after it, unless it was cut off."""
+    if not conn.invalidated:
+        conn.info.pop(_PARKED, None)
 
 
 def as_called(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:

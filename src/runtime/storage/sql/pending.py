@@ -33,7 +33,8 @@ async def together(conn: AsyncConnection) -> AsyncIterator[None]:
         yield
         await conn.run_sync(write)
     finally:
-        del conn.info[_PENDING]
+        if not conn.invalidated:
+            del conn.info[_PENDING]
 
 
 def put(conn: AsyncConnection, table: Table, rows: Iterable[Row]) -> bool:

@@ -1,6 +1,7 @@
 """API keys of organizations: what they give, how long they last, and what ends them."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,18 @@ from typing import Any
 import pytest
 from tests.runtime.management.conftest import Api, caller, let_end
 from tests.runtime.management.signing_in import Someone, someone, status
+from tests.support.logs import logged_lines
 from tests.support.server import serve
 
 from runtime.domain.errors import Forbidden, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.services.management.access.caller import Caller
+from runtime.services.management.authentication import callers
 from runtime.services.management.organizations import api_keys, organizations
 from runtime.services.management.unit import unit_of_work
 from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys as stored_keys
+from runtime.storage.sql.database import Database
 
 
 def path(api: Api, key_id: str = "") -> str:
@@ -108,6 +112,23 @@ class TestMaking:
 
         api.server.call(noted)
         assert datetime.fromisoformat(listed(api)[key_id]["last_used_at"]) > ago(minutes=1)
+
+    def test_whose_use_cannot_be_written_down_leaves_one_line(self, api: Api, tmp_path: Path) -> None:
+        """The request has its answer all the same; nobody waits for what comes behind it."""
+        key_id, _ = api.key("org_viewer")
+
+        async def record(parts: Parts) -> list[Any]:
+            away = Database.open(f"postgresql+asyncpg://postgres@/nothing?host={tmp_path}")
+            told = []
+            for database in (parts.database, away):
+                with logged_lines() as lines:
+                    await callers.record_use(replace(parts, database=database), key_id)
+                told.append([(line["event"], line["reason"]) for line in lines])
+            await away.close()
+            return told
+
+        assert api.server.call(record) == [[], [("use of an API key not recorded", "Unavailable")]]
+        assert "last_used_at" in listed(api)[key_id]
 
     def test_gives_what_its_role_allows(self, api: Api) -> None:
         """A key that reads neither changes anything nor sees that there are keys."""

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.adapters.keys.signing import InvalidToken
-from runtime.domain.errors import NotFound, Unauthorized
+from runtime.domain.errors import NotFound, Unauthorized, Unavailable
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.organization import Organization, ServiceAccount, ServiceAccountCredential
@@ -94,16 +94,17 @@ def _note_use(parts: Parts, key: ApiKey) -> None:
     if len(_noted) >= MAX_NOTED:
         _noted.clear()
     _noted[key.id] = now
-    task = asyncio.get_running_loop().create_task(_record_use(parts, key.id))
+    task = asyncio.get_running_loop().create_task(record_use(parts, key.id))
     _background.add(task)
     task.add_done_callback(_background.discard)
 
 
-async def _record_use(parts: Parts, key_id: str) -> None:
+async def record_use(parts: Parts, key_id: str) -> None:
+    """Record that a key is in use. Where that cannot be, the log says so: its request is answered already."""
     try:
         async with parts.database.transaction() as conn:
             await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
-    except SQLAlchemyError as failure:
+    except (SQLAlchemyError, Unavailable) as failure:
         log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
 
 
