@@ -295,9 +295,8 @@ class Plan:
 
     def as_json(self) -> PlanDocument:
         """The plan as JSON, with its digest."""
-        actions = [action.as_json() for action in self.actions]
-        content = {**self._content(), "actions": actions, "digest": self.digest}
-        return cast(PlanDocument, content)
+        lists = {"actions": [each.as_json() for each in self.actions], "operations": list(self.operations)}
+        return cast(PlanDocument, {**self._content(), **lists, "digest": self.digest})
 
     @property
     def digest(self) -> str:

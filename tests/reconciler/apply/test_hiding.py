@@ -298,7 +298,7 @@ def test_a_saved_plan_takes_nothing_that_only_one_can_have(world: World) -> None
         wanted = manifest("PolicySet", "mine", policies=["base"], active=active)
         plan = plan_for(world, [*mine, wanted])
         assert bool(plan.refused) == active
-        forged = read_plan(orjson.dumps(replace(plan, refused=(), _json={}).as_json()))
+        forged = read_plan(orjson.dumps(replace(plan, refused=(), _digest=[]).as_json()))
         told = list(hidden(forged, world.snapshot()))
         assert any("`theirs` of `others` loses `active: true`" in each for each in told) == active
 
