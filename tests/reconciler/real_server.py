@@ -7,7 +7,7 @@ can be run against both.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class RealWorld:
     company: Company
     run: Callable[[Coroutine[Any, Any, Any]], Any]
     tries: bool = True
+    _kept: dict[str, Snapshot] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -63,17 +64,22 @@ class RealWorld:
         return RealWorld(self.kinds, company, self.run, tries)
 
     def snapshot(self) -> Snapshot:
-        """The snapshot as the reconciler reads it."""
-        return read_snapshot(self.run(self._snapshot()))
+        """The snapshot as the reconciler reads it, and keeps it: its tag says when it is unchanged."""
+        kept: Snapshot = self.run(self._snapshot())
+        return kept
 
-    async def _snapshot(self) -> bytes:
+    async def _snapshot(self) -> Snapshot:
         body, company = bytearray(), self.company
         async with open_snapshot(
             company.parts, company.caller, company.organization_id, Wanted(), "test"
         ) as opened:
+            if (kept := self._kept.get(opened.etag)) is not None:
+                return kept
             async for chunk in opened.chunks:
                 body += chunk
-        return bytes(body)
+        self._kept.clear()
+        self._kept[opened.etag] = read_snapshot(bytes(body))
+        return self._kept[opened.etag]
 
     def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Apply a changeset. Raises Refused."""
