@@ -26,8 +26,15 @@ from runtime.storage.state.redis import RedisState
 
 PATIENCE_SECONDS = 30.0
 
-# Where tests start processes, or wait for what only time brings.
-_LONG = ("tests/end_to_end", "tests/fuzz", "tests/runtime/nodes", "tests/reconciler/hostile")
+# Where tests start processes, wait for what only time brings, or try many random cases.
+_LONG = (
+    "tests/end_to_end",
+    "tests/fuzz",
+    "tests/runtime/nodes",
+    "tests/reconciler/hostile",
+    "tests/reconciler/plan",
+    "tests/runtime/exchange/test_chains.py",
+)
 
 _started = pytest.StashKey[dict[str, str]]()
 
