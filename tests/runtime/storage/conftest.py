@@ -1,7 +1,36 @@
 """A stored zone, in a transaction of each kind of database in turn."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 from tests.support import entities as make
+from tests.support.postgres import PostgresServer, forget_rows
+
+from runtime.storage.sql.database import Database
+
+
+@pytest.fixture(scope="session")
+async def _kept(postgres: PostgresServer) -> AsyncIterator[Database]:
+    url = await postgres.migrated()
+    opened = Database.open(url)
+    yield opened
+    await opened.close()
+    await postgres.drop(url)
+
+
+@pytest.fixture
+async def emptied_database(_kept: Database) -> AsyncIterator[Database]:
+    """An open PostgreSQL database without rows. To make one takes longer than most tests here do."""
+    yield _kept
+    await forget_rows(_kept)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """An open database without rows, of each kind in turn, for tests that change nothing but rows."""
+    known = {"sqlite": "sqlite_database", "postgresql": "emptied_database"}
+    found: Database = request.getfixturevalue(known[request.param])
+    return found
 
 
 @pytest.fixture

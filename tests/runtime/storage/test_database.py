@@ -9,6 +9,7 @@ import threading
 import pytest
 from sqlalchemy import insert, select, text, update
 from sqlalchemy.exc import DBAPIError
+from tests import conftest
 from tests.support import entities as make
 
 from runtime.domain.errors import Unavailable
@@ -16,6 +17,8 @@ from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER
 from runtime.storage.sql import entities
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import organization_heads
+
+database = conftest.database  # each test's own: more than its rows is changed here
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from sqlalchemy import event, func, select, text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
+from tests import conftest
 from tests.support import entities as make
 
 from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFailed
@@ -18,6 +19,8 @@ from runtime.storage.sql import dry_runs, entities, ledger, pending
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
 from runtime.storage.sql.tables import METADATA, TABLES
+
+database = conftest.database  # each test's own: more than its rows is changed here
 
 # What a dry run neither changes nor looks up: there it is empty. Whoever adds a table says what it is.
 EMPTY = {

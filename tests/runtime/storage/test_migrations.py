@@ -11,6 +11,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import JSON, Connection, MetaData, insert, inspect, select, text
+from tests import conftest
 from tests.support.postgres import PostgresServer
 
 from runtime.storage.sql import api_keys, ddl
@@ -18,6 +19,8 @@ from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.migrate import VersionUnusable, migrate, require_current
 from runtime.storage.sql.tables import METADATA, audit_events, consents
+
+database = conftest.database  # each test's own: more than its rows is changed here
 
 
 def _differences(connection: Connection) -> list[Any]:
