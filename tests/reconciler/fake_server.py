@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 from reconciler.cedar import Words, read_policies
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Kinds, Shape, Snapshot
+from reconciler.plan.comparing import leaves
+from runtime.domain.oauth.neighbours import Neighbours, Placed
 from runtime.domain.policy.defaults import all_defaults
+from runtime.services.management.bounds import LENT
+from runtime.storage.sql.losses import WORDS
 
 ORGANIZATION = "org00000000000000000000001"
 API_KEY = "zwk_test"
@@ -242,6 +247,9 @@ class World:
         )
         trial.revision += 1
         results = _Run(trial, body).run()
+        for each in results if dry_run else ():
+            if each["op"] == "delete" and each["kind"] not in ("Policy", "PolicySet"):
+                each |= {"takes_along": self.losses(each["id"]), "in_use": False}
         if not dry_run:
             self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
             self.secrets, self.tombstones = trial.secrets, trial.tombstones
@@ -281,6 +289,15 @@ class World:
             self.let_decide(before[gone]["zone_id"])
         self.bury(before[each] for each in before.keys() - self.entities.keys())
 
+    def bound(self, owner: str) -> "World":
+        """The same, for a credential of that configuration."""
+        self.bound_owner = owner
+        return self
+
+    def tried(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What a dry run answers. Raises Refused."""
+        return self.changeset(body, dry_run=True)
+
     def bury(self, gone: Iterable[Mapping[str, Any]]) -> None:
         """Keep that these are gone, for those who manage them."""
         for entity in gone:
@@ -310,12 +327,38 @@ class World:
 
     def delete(self, gone: str) -> None:
         """Take an entity away, and what is in it."""
+        for part in self.parts_of(gone):
+            self.entities.pop(part["id"], None)
         del self.entities[gone]
         for each in list(self.entities.values()):
             if each["zone_id"] == gone:
                 del self.entities[each["id"]]
             else:
                 each["spec"] = _forget(each["spec"], gone)
+
+    def parts_of(self, whole: str) -> list[dict[str, Any]]:
+        """What is nothing without an entity: what names it by a member that never changes."""
+        found = []
+        for each in self.entities.values():
+            shape = self.kinds.by_name[each["kind"]].wire
+            if any(
+                below.fixed and below.ref and value == whole
+                for _, below, value in leaves(shape, each["spec"])
+            ):
+                found.append(each)
+        return found
+
+    def losses(self, gone: str) -> dict[str, int]:
+        """How many of what go with an entity: its parts, and what joins it to others."""
+        entity, found = self.entities[gone], Counter[str]()
+        for each in self.parts_of(gone):
+            found[WORDS[self.kinds.by_name[each["kind"]].collection.replace("-", "_")]] += 1
+        found["dependencies"] += len(entity["spec"].get("dependencies", ()))
+        found["dependencies"] += sum(
+            gone in each["spec"].get("dependencies", ()) for each in self.entities.values()
+        )
+        found["members"] += len(entity["spec"].get("members", ()))
+        return {name: number for name, number in sorted(found.items()) if number}
 
     def find(self, kind: str, name: str) -> dict[str, Any]:
         """The entity with that manifest name or handle."""
@@ -335,6 +378,11 @@ class _Run:
         self.index = 0
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
         self.before = dict(world.entities)
+        self.placed = {
+            key: (each["handle"], each["spec"].get("prefix"))
+            for key, each in self.before.items()
+            if each["kind"] == "Resource"
+        }
         self.deciding: dict[str, str] = {}  # zone -> the policy set that is to decide
         self.policies: dict[str, int] = {}  # policy that was written -> the operation
         self.called = {
@@ -352,6 +400,7 @@ class _Run:
                 error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
                 raise
         self.check_handles()
+        self.check_apart()
         for zone_id in {each["zone_id"] for each in self.world.entities.values() if each["zone_id"]}:
             self.world.let_decide(zone_id, self.deciding.get(zone_id))
         self.check_named()
@@ -402,6 +451,33 @@ class _Run:
                 member = self.world.kinds.by_name[entity["kind"]].handle
                 where = f"operations[{index}].spec.{member}"
                 raise Refused(409, "conflict", f"`{entity['handle']}` is taken", where)
+
+    def check_apart(self) -> None:
+        """No resource is another one in another spelling, nor stands beneath what others have as a prefix."""
+        for index, entity in self.handles:
+            was, zone_id = self.placed.get(entity["id"]), entity["zone_id"]
+            if entity["kind"] != "Resource" or entity["id"] not in self.world.entities:
+                continue
+            is_now = (entity["handle"], entity["spec"].get("prefix"))
+            neighbours = Neighbours(
+                Placed(each["id"], each["handle"], each["spec"].get("prefix") is True)
+                for each in self.world.entities.values()
+                if (each["kind"], each["zone_id"]) == ("Resource", zone_id)
+            )
+            one, where = neighbours.of(entity["id"]), f"operations[{index}].spec.identifier"
+            if "://" not in entity["handle"] or was == is_now:
+                continue
+            if (was is None or was[0] != is_now[0]) and (twin := neighbours.twin(one)) is not None:
+                message = f"`{one.identifier}` is `{twin.identifier}` spelt otherwise"
+                raise Refused(409, "conflict", message, where)
+            if (around := neighbours.around(one)) is not None:
+                self.refuse_others_of(around.id, where)
+
+    def refuse_others_of(self, entity_id: str, where: str = "") -> None:
+        """What a bound credential leaves alone."""
+        owner = (self.world.entities[entity_id]["ownership"] or {}).get("owner")
+        if self.world.bound_owner is not None and owner not in (None, self.world.bound_owner):
+            raise Refused(403, "forbidden", f"`{entity_id}` belongs to the configuration `{owner}`", where)
 
     def require_base(self) -> None:
         """Refuse what was planned before something that it makes, or its own configuration, was written."""
@@ -518,6 +594,9 @@ class _Run:
         if any(value == "forbidden" for value in spec.values()):
             raise Refused(400, "validation_error", "may not be `forbidden`", "spec.name")
         resolved = {name: self.resolve(value, entity["zone_id"]) for name, value in spec.items()}
+        for name, value in resolved.items():
+            if (entity["kind"], name) in LENT and value not in (None, entity["spec"].get(name)):
+                self.refuse_others_of(value)
         entity["spec"] = in_lower_case(kind.wire, self.world.merged(entity, resolved))
         self.world.finish(entity)
         if entity["kind"] == "Policy":

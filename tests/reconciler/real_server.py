@@ -7,7 +7,8 @@ can be run against both.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import BY_NAME, Verb
+from runtime.services.management.access.caller import Binding
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.changesets import Outcome
 from runtime.services.management.changes.packed import packed
@@ -81,11 +83,25 @@ class RealWorld:
         self._kept[opened.etag] = read_snapshot(bytes(body))
         return self._kept[opened.etag]
 
+    def bound(self, owner: str) -> "RealWorld":
+        """The same, for a credential of that configuration."""
+        caller = replace(self.company.caller, bound=Binding.of(owner, None))
+        return replace(self, company=replace(self.company, caller=caller))
+
     def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Apply a changeset. Raises Refused."""
+        return self._answer(body, self._send)
+
+    def tried(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """What a dry run answers. Raises Refused."""
+        return self._answer(body, partial(Git(self.company).send, dry_run=True))
+
+    def _answer(
+        self, body: Mapping[str, Any], send: Callable[[Changeset], Coroutine[Any, Any, Outcome]]
+    ) -> dict[str, Any]:
         changeset = Changeset.model_validate({**body, "plan_digest": f"{body['plan_digest']}-{new_id()}"})
         try:
-            answer: dict[str, Any] = self.run(self._send(changeset)).answer
+            answer: dict[str, Any] = self.run(send(changeset)).answer
         except ManagementError as refused:
             problem = refused.problems[0] if refused.problems else None
             field = problem.field or "" if problem else ""
