@@ -127,7 +127,7 @@ def compare(
         if change is not None:
             changes.append(change)
     for path in owned - wanted.keys() - secrets.keys():
-        shape = _leaf(kind, path, found)
+        shape = shape_in(kind, path, found)
         value = value_at(found.spec, path)
         if ignores(path) or _stays(path, shape, value, wanted):
             changes.append(FieldChange(path, value, value, State.RELEASE))
@@ -140,7 +140,7 @@ def compare(
     return sorted(changes, key=lambda change: change.path)
 
 
-def _leaf(kind: Kind, path: str, found: Entity) -> Shape:
+def shape_in(kind: Kind, path: str, found: Entity) -> Shape:
     """The shape at a path, with the default that it has in an entity, where another member is the default."""
     shape = kind.leaf(path)
     if shape.default_from is None:
@@ -158,7 +158,7 @@ def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bo
 
 def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
     """One member, as it was written last and as it is in force: git decides both."""
-    shape = _leaf(kind, path, found)
+    shape = shape_in(kind, path, found)
     record = found.ownership
     owned = record is not None and path in record.fields
     applied = record.applied if record else {}

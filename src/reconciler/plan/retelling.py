@@ -11,7 +11,16 @@ import orjson
 from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
 
 from .building import count_others, with_new_ids
-from .comparing import as_written, compare, leaves, same, stored_secrets, strange_addresses, value_at
+from .comparing import (
+    as_written,
+    compare,
+    leaves,
+    same,
+    shape_in,
+    stored_secrets,
+    strange_addresses,
+    value_at,
+)
 from .displacing import displaced
 from .matching import Index
 from .model import BY_OTHERS, NO_MANIFEST, Action, FieldChange, Op, Plan, State
@@ -182,7 +191,9 @@ class Retelling:
             shown = replace(found, before=before, applied=self.names.shown(found.applied))
             return _form(told) == _form(shown)
         text = told.path in kind.files.values()
-        is_there = same(kind.leaf(told.path), told.before, before, text=text) and not _says_of_others(told)
+        is_there = same(
+            shape_in(kind, told.path, entity), told.before, before, text=text
+        ) and not _says_of_others(told)
         if told.state in _STAYS:
             fits = found is None or found.state in (told.state, None)
             return is_there and fits and told.before == told.after

@@ -332,3 +332,18 @@ def test_what_a_saved_plan_alone_can_tell_is_told_as_its_word(
     _save(file, plan)
     hiding = zonectl("apply", file)
     assert (hiding.exit_code, hiding.out) == (5, "")
+
+
+def test_what_is_claimed_at_the_value_it_has_by_default_is_told_as_it_is(world: World) -> None:
+    """Git says now what another member gives by default: the plan that says so hides nothing."""
+    address = "https://okta.example"
+    settle(world, [zone(), manifest("Provider", "okta", name="O", identifier=address)])
+    said = {"protocols": {"oauth2": {"issuer": address}}}
+    plan = plan_for(world, [zone(), manifest("Provider", "okta", name="P", identifier=address, **said)])
+    states = {each.path: str(each.state) for action in plan.actions for each in action.changes}
+    assert states == {"name": "pending", "protocols.oauth2.issuer": "claim"}
+    forged = orjson.dumps(plan.as_json()).replace(
+        f'"before":"{address}"'.encode(), b'"before":"https://x.example"'
+    )
+    content = {name: each for name, each in orjson.loads(forged).items() if name != "digest"}
+    assert list(hidden(read_plan(orjson.dumps({**content, "digest": digest_of(content)})), world.snapshot()))
