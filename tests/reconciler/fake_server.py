@@ -525,6 +525,9 @@ class _Run:
         op = operation["op"]
         if op == "create":
             return self.create(operation)
+        if op == "delete" and operation["id"] in self.before.keys() - self.world.entities.keys():
+            # It went with something deleted just before.
+            return {"op": op, "kind": operation["kind"], "id": operation["id"], "name": None}
         entity = self.target(operation)
         if entity["owner_type"] == "platform":
             raise Refused(403, "forbidden", "owned by the platform")
