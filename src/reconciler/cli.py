@@ -6,6 +6,7 @@ Nothing that `validate` does not need is imported before it is needed.
 """
 
 import gc
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -321,9 +322,16 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
+def _end_as_interrupted() -> None:
+    """Let SIGTERM, with which a pipeline cancels a job, end a command as Ctrl-C does."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def main() -> None:
     """The `zonectl` command."""
     # A configuration is many small values that all stay: looking for garbage among them again is waste.
     gc.set_threshold(200_000, 50, 100)
+    _end_as_interrupted()
     terminal.prepare()
     sys.exit(run(sys.argv[1:]))

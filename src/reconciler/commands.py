@@ -354,9 +354,11 @@ def _unanswered(api: Api) -> Iterator[None]:
     try:
         yield
     except (NotReached, Rejected) as error:
-        if api.sent is not Sent.UNANSWERED:
-            raise
-        raise Failure(FAILED, str(error), *_UNKNOWN) from error
+        if api.sent is Sent.UNANSWERED:
+            raise Failure(FAILED, str(error), *_UNKNOWN) from error
+        if isinstance(error, NotReached) and api.sent is Sent.NOTHING:
+            raise Failure(FAILED, str(error), "nothing was changed") from error
+        raise
 
 
 def _tell(done: Applied, options: Options) -> None:

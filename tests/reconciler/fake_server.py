@@ -700,9 +700,13 @@ class FakeServer:
         try:
             yield server
         finally:
-            server._http.shutdown()
-            server._http.server_close()
+            server.stop_listening()
             thread.join()
+
+    def stop_listening(self) -> None:
+        """Take no more connections; what is being answered is."""
+        self._http.shutdown()
+        self._http.server_close()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Answer one request."""

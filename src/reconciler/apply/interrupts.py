@@ -1,4 +1,4 @@
-"""Ctrl-C during an apply: it ends the waiting, but not the keeping of what an answer has brought."""
+"""Ctrl-C and SIGTERM during an apply: they end the waiting, not the keeping of what an answer has brought."""
 
 import signal
 import threading
@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
 def held_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block from the moment *holds* says so.
+    """Let an interruption wait for the end of the block from the moment *holds* says so.
 
     An answer may show a secret once, and it has to be written down.
 
@@ -24,15 +26,16 @@ def held_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
             raise KeyboardInterrupt
         held = True
 
-    before = signal.getsignal(signal.SIGINT)
     # Another thread gets no signals; and who ignores Ctrl-C, as `nohup` and `&` do, goes on ignoring it.
-    takes = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
-    if takes:
-        signal.signal(signal.SIGINT, note)
+    takes = [each for each in _SIGNALS if signal.getsignal(each) is signal.default_int_handler]
+    if threading.current_thread() is not threading.main_thread():
+        takes = []
+    for each in takes:
+        signal.signal(each, note)
     try:
         yield
     finally:
-        if takes:
-            signal.signal(signal.SIGINT, before)
+        for each in takes:
+            signal.signal(each, signal.default_int_handler)
     if held:
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """The calls: find the organization, take a snapshot, try a changeset, send a changeset."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -188,11 +188,12 @@ class Api:
 
         def once() -> tuple[httpx.Response, dict[str, Any] | None]:
             complete = {**headers, **self._authorization()}
-            if not query:
-                self.sent = Sent.UNANSWERED
-            with self._client.stream(
-                "POST", path, content=content, headers=complete, params=query or None
-            ) as answer:
+            with (
+                nullcontext() if query else self._sending(),
+                self._client.stream(
+                    "POST", path, content=content, headers=complete, params=query or None
+                ) as answer,
+            ):
                 if wants_retry(answer):
                     answer.read()
                     raise RetriedAnswer(answer)
@@ -202,6 +203,16 @@ class Api:
                 return answer, _last_line(answer.iter_bytes(), progress)
 
         return self._retrying(once)
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        """A changeset leaves in this block; where no connection comes about, no more is sent than before."""
+        before, self.sent = self.sent, Sent.UNANSWERED
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            self.sent = before
+            raise
 
     def _send(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         def once() -> httpx.Response:

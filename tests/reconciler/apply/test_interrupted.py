@@ -1,4 +1,4 @@
-"""Ctrl-C, and an answer that never comes: what is said of it is true."""
+"""Ctrl-C, SIGTERM, and an answer that never comes: what is said of it is true."""
 
 import json
 import os
@@ -62,10 +62,10 @@ def start(*arguments: object) -> "subprocess.Popen[str]":
     )
 
 
-def interrupted(process: "subprocess.Popen[str]") -> str:
+def interrupted(process: "subprocess.Popen[str]", how: int = signal.SIGINT) -> str:
     """What a command says when it is interrupted now."""
     try:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         out, err = process.communicate(timeout=20)
     finally:
         process.kill()
@@ -74,27 +74,34 @@ def interrupted(process: "subprocess.Popen[str]") -> str:
     return err.lstrip("\n")  # click ends the line with ^C
 
 
+SIGNALS = pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+
+
+@SIGNALS
 @pytest.mark.parametrize("command", [("plan",), ("drift",), ("apply", "--yes")])
-def test_before_anything_is_sent(config: Any, waiting: Waiting, command: tuple[str, ...]) -> None:
+def test_before_anything_is_sent(config: Any, waiting: Waiting, command: tuple[str, ...], how: int) -> None:
     """Nothing was changed, and that is what is said."""
     config.write("zone.yaml", ZONE)
     waiting.path, waiting.serves = "snapshot", False
     process = start(command[0], config, *command[1:])
     assert waiting.reached.wait(20)
 
-    assert interrupted(process) == "interrupted; nothing was changed on a server\n"
+    assert interrupted(process, how) == "interrupted; nothing was changed on a server\n"
     assert not waiting.world.entities
 
 
+@SIGNALS
 @pytest.mark.parametrize("applied", [True, False])
-def test_while_the_answer_is_awaited(config: Any, waiting: Waiting, zonectl: Any, applied: bool) -> None:
+def test_while_the_answer_is_awaited(
+    config: Any, waiting: Waiting, zonectl: Any, applied: bool, how: int
+) -> None:
     """It is not known, and the way to find out that is named tells the truth."""
     config.write("zone.yaml", ZONE)
     waiting.path, waiting.serves = "changesets", applied
     process = start("apply", config, "--yes")
     assert waiting.reached.wait(20)
 
-    said = interrupted(process)
+    said = interrupted(process, how)
 
     assert said.startswith("interrupted while the answer was awaited\nit is not known whether")
     assert "to find out, plan again" in said
@@ -104,7 +111,8 @@ def test_while_the_answer_is_awaited(config: Any, waiting: Waiting, zonectl: Any
     assert zonectl("plan", config).exit_code == 0
 
 
-def test_after_the_answer(config: Any, server: FakeServer, tmp_path: Path) -> None:
+@SIGNALS
+def test_after_the_answer(config: Any, server: FakeServer, tmp_path: Path, how: int) -> None:
     """What was shown once is written before the command ends; then it says that all is applied."""
     config.write("all.yaml", CREDENTIAL)
     receipt = tmp_path / "receipt"
@@ -114,7 +122,7 @@ def test_after_the_answer(config: Any, server: FakeServer, tmp_path: Path) -> No
     lines = iter(process.stdout.readline, "")
     assert any(line.startswith("wrote ") for line in lines)  # and now it waits for a reader of the receipt
 
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     written = json.loads(receipt.read_text())
     err = process.communicate(timeout=20)[1]
 
@@ -146,6 +154,28 @@ def test_an_answer_that_is_lost(config: Any, server: FakeServer, zonectl: Any, s
     assert "it is not known whether the changeset is applied" in result.err
     server.failures = []
     assert zonectl("plan", config).exit_code == 0
+
+
+def test_a_server_that_is_gone_before_anything_is_sent(config: Any, server: FakeServer, zonectl: Any) -> None:
+    """No connection came about for the changeset, so it is known that nothing was changed."""
+    config.write("all.yaml", ZONE)
+    assert zonectl("apply", config, "--yes").exit_code == 0
+    config.write("all.yaml", ZONE + "---\n" + AGENT)
+    send = server.send
+
+    def last(request: BaseHTTPRequestHandler, status: int, content: Any, headers: Any = None) -> None:
+        if "/snapshot" not in request.path:
+            return send(request, status, content, headers)
+        server.stop_listening()
+        return send(request, status, content, {**(headers or {}), "Connection": "close"})
+
+    server.send = last  # type: ignore[method-assign]
+    result = zonectl("apply", config, "--yes")
+
+    assert result.exit_code == 1
+    assert "cannot be reached" in result.err
+    assert result.err.endswith("nothing was changed\n")
+    assert "not known" not in result.err
 
 
 def test_a_refusal_is_known(config: Any, server: FakeServer, zonectl: Any) -> None:
