@@ -303,7 +303,11 @@ class ReceiptDocument(TypedDict):
 
 
 class DiagnosticDocument(TypedDict):
-    """Something wrong in a file. Lines and columns count from 1; 0 is the file as a whole."""
+    """Something wrong in a file. Lines and columns count from 1; 0 is the file as a whole.
+
+    `path` is relative to the directory that was named, of several to the one around them; in text it is
+    relative to where the command runs.
+    """
 
     path: str
     line: int
