@@ -5,6 +5,7 @@ own, and it ends as the interpreter ends. Only the start of Python and the impor
 before it. Tests about these, and services that stay, start the program.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -15,7 +16,8 @@ import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -138,6 +140,26 @@ def _become(request: dict, files: Sequence[int]) -> list[str]:
     return arguments
 
 
+def _end(main: Callable[[], None]) -> None:
+    """Run a command to its end: as the interpreter ends, which would also clear the memory of all modules.
+
+    That is memory of the process before, and to write to it takes longer than many a command.
+    """
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # what has something to say when it goes says it
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
 def _share_authorities() -> None:
     """Read the certificates that everybody trusts before there are forks: they verify with the same ones."""
     import certifi
@@ -171,7 +193,7 @@ def _main(program: str, descriptor: int) -> None:
     arguments = _serve(program, socket.socket(fileno=descriptor))
     if arguments is not None:
         sys.argv = arguments
-        main()
+        _end(main)
 
 
 if __name__ == "__main__":
