@@ -28,7 +28,7 @@ from reconciler.apply import (
 from reconciler.client import Api, Claim, Connection, NotReached, Rejected
 from reconciler.client.api import Sent
 from reconciler.configured import OwnerRefused, named_owner, require_owner
-from reconciler.documents import PlanDocument, ProblemDocument, ReceiptDocument
+from reconciler.documents import GuardDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.kinds import Snapshot
@@ -227,7 +227,14 @@ def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) 
         if plan.empty and not plan.refused:
             say(f"note: nothing to do, and so nothing of the plan `{options['expect']}` either", err=True)
             return
-        message = f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}"
+        message = (
+            f"`--expect {options['expect']}` does not match: the digest of this plan, on revision"
+            f" {plan.base_revision}, is {plan.digest}; the manifests are others, or something was written in"
+            " the organization since that one was made: review this plan, and give its digest"
+        )
+        if document is not None:
+            against: GuardDocument = {"code": "expect", "message": message, "stale": True}
+            document["guards"] = [*document["guards"], against]
         raise Failure(STALE, message, document=document)
 
 
