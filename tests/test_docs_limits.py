@@ -3,6 +3,8 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,10 +29,6 @@ from runtime.storage.state.redis import RedisState
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
-SERVICE = {
-    ".".join(path.relative_to(SOURCE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
-    for path in sorted((SOURCE / "runtime").rglob("*.py"))
-}
 # Values of the definition of something, or fixed when it is made: nothing is added to them.
 _FIXED = {
     "runtime.adapters.keys.signing.SigningKey.public_jwk",
@@ -38,6 +36,15 @@ _FIXED = {
     "runtime.storage.state.shares.Shares._bounds",
     "runtime.services.kept.Kept._items",  # the container itself, by its own name in the list
 }
+
+
+@cache
+def service() -> Mapping[str, ast.Module]:
+    """Each module of the service."""
+    return {
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts): ast.parse(path.read_text("utf-8"))
+        for path in sorted((SOURCE / "runtime").rglob("*.py"))
+    }
 
 
 def test_the_page_is_written_from_the_code() -> None:
@@ -48,7 +55,7 @@ def test_the_page_is_written_from_the_code() -> None:
 def _limits_made() -> list[tuple[str, str]]:
     """Module and name of every limit; a limit without a name of its own has none."""
     found: list[tuple[str, str]] = []
-    for module, tree in SERVICE.items():
+    for module, tree in service().items():
         named = {
             call: node.targets[0].id
             for node in tree.body
@@ -68,7 +75,7 @@ def test_every_limit_is_listed() -> None:
 
 def test_nothing_is_counted_without_a_limit() -> None:
     """The shared counters are used by `limits` alone, and by what slows guessing, under listed names."""
-    counting = {module for module, tree in SERVICE.items() if "state.count(" in ast.unparse(tree)}
+    counting = {module for module, tree in service().items() if "state.count(" in ast.unparse(tree)}
     assert counting == {
         "runtime.services.limits",
         "runtime.services.clients.guessing",
@@ -86,7 +93,7 @@ def test_every_limit_that_is_named_is_one() -> None:
 def _key_kinds() -> set[str]:
     """Every first part of a key of short-lived state that stands in the code."""
     found: set[str] = set()
-    for module, tree in SERVICE.items():
+    for module, tree in service().items():
         if not module.startswith("runtime.services."):
             continue
         for node in ast.walk(tree):
@@ -149,7 +156,7 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
         found = remembered(server.parts, RedisState.open("redis://127.0.0.1:1"))
 
         listed = {each.place: each.most for each in MEMORY}
-        of_modules = {place for place in listed if place.rpartition(".")[0] in SERVICE}
+        of_modules = {place for place in listed if place.rpartition(".")[0] in service()}
         assert of_modules == {place for place in BOUNDED_MODULES if place.startswith("runtime.")}
         assert found.keys() - _FIXED == listed.keys() - of_modules
         for place, containers in found.items():

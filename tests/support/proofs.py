@@ -5,8 +5,9 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ class Proof:
     test: str
 
 
-def marked(mark: str) -> dict[Any, list[Proof]]:
+@cache
+def marked(mark: str) -> Mapping[Any, Sequence[Proof]]:
     """Argument of `@pytest.mark.<mark>(...)` -> the tests that carry it, by file and place in it."""
     found: dict[Any, list[Proof]] = {}
     for file in sorted((ROOT / "tests").rglob("test_*.py")):
-        name = str(file.relative_to(ROOT))
-        for test, call in _calls(ast.parse(file.read_text("utf-8")), mark):
+        text, name = file.read_text("utf-8"), str(file.relative_to(ROOT))
+        if f".{mark}" not in text:
+            continue
+        for test, call in _calls(ast.parse(text), mark):
             for argument in call.args:
                 assert isinstance(argument, ast.Constant), f"{name}:{call.lineno} marks no plain value"
                 found.setdefault(argument.value, []).append(Proof(name, test))
@@ -116,7 +120,7 @@ def standards_table() -> str:
     return "\n".join(lines)
 
 
-def _line(standard: Standard, proofs: list[Proof]) -> str:
+def _line(standard: Standard, proofs: Sequence[Proof]) -> str:
     files: dict[str, list[str]] = {}
     for proof in proofs:
         tests = files.setdefault(proof.file, [])
