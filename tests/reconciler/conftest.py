@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,17 @@ def kinds() -> Kinds:
     return load_kinds()
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests have their caches: pytest looks through all directories before it makes the next one."""
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_cache(_caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test begins with an empty cache and without settings from outside."""
-    monkeypatch.setenv("ZONECTL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("ZONECTL_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+    for name in ("CACHE", "STATE"):
+        monkeypatch.setenv(f"ZONECTL_{name}_DIR", tempfile.mkdtemp(dir=_caches))
     for name in ("SERVER", "API_KEY", "CLIENT_ID", "CLIENT_SECRET", "ORGANIZATION", "OWNER"):
         monkeypatch.delenv(f"ZONECTL_{name}", raising=False)
 
