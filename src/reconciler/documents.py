@@ -126,6 +126,17 @@ class WidenedDocument(TypedDict):
     now: NotRequired[str]
 
 
+class ExemptDocument(TypedDict):
+    """A resource that is a prefix from now on, and `resources` beneath it that were there before.
+
+    Each of these stays a resource of its own: what policies say of the prefix does not hold for it.
+    """
+
+    zone: str
+    prefix: str
+    resources: Sequence[str]
+
+
 class DecidingDocument(TypedDict):
     """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
 
@@ -221,6 +232,7 @@ class PlanDocument(TypedDict):
     delete_budgets: NotRequired[Mapping[str, int | str]]
     deciding: NotRequired[Sequence[DecidingDocument]]
     widened: NotRequired[Sequence[WidenedDocument]]
+    exempt: NotRequired[Sequence[ExemptDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]

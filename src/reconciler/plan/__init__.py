@@ -1,7 +1,7 @@
 """Wanted and found into an ordered plan. Everything here is pure."""
 
 from .building import PlanImpossible, build_plan
-from .consequences import Deciding, Widened
+from .consequences import Deciding, Exempt, Widened
 from .guards import Refusal, check_guards
 from .hidden import grounded, hidden
 from .losses import Loss, Losses
@@ -11,6 +11,7 @@ from .telling import misnamed, zones_of
 __all__ = [
     "Action",
     "Deciding",
+    "Exempt",
     "FieldChange",
     "Loss",
     "Losses",

@@ -68,7 +68,7 @@ def build_plan(
     for match in builder.in_order():
         builder.settle(match)
     builder.prune()
-    deciding, widened = builder.foresight().of(builder.operations.in_order())
+    following = builder.foresight().of(builder.operations.in_order())
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -82,8 +82,9 @@ def build_plan(
         wanted=len(manifests),
         refused=tuple(builder.refused),
         budgets=dict(budgets or {}),
-        deciding=deciding,
-        widened=widened,
+        deciding=following.deciding,
+        widened=following.widened,
+        exempt=following.exempt,
         unmanaged=builder.unmanaged(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),

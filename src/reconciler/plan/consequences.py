@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from reconciler.documents import DecidingDocument, WidenedDocument
+from reconciler.documents import DecidingDocument, ExemptDocument, WidenedDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +149,37 @@ class Deciding:
             drift=content.get("drift", False),
             forbids_again=tuple(content.get("forbids_again", ())),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Exempt:
+    """A resource that is a prefix from now on, and those beneath it that were there before.
+
+    Each of them stays a resource of its own: what policies say of the prefix does not hold for it.
+
+    Attributes:
+        zone: the zone's name for people.
+        prefix: the identifier of the prefix.
+        resources: what stands beneath, as `Kind/name`.
+    """
+
+    zone: str
+    prefix: str
+    resources: tuple[str, ...]
+
+    def as_json(self) -> ExemptDocument:
+        """As a JSON object."""
+        return {"zone": self.zone, "prefix": self.prefix, "resources": list(self.resources)}
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "Exempt":
+        """What `as_json` made."""
+        return cls(content["zone"], content["prefix"], tuple(content["resources"]))
+
+
+class Consequences(NamedTuple):
+    """All that follows from a plan and stands in none of its actions."""
+
+    deciding: tuple[Deciding, ...]
+    widened: tuple[Widened, ...]
+    exempt: tuple[Exempt, ...]

@@ -12,9 +12,9 @@ from functools import cached_property
 from reconciler.cedar import Mention, Reading, Rule, Words, is_covered, read_policies
 from reconciler.kinds import Entity, Kinds
 
-from .consequences import Deciding, Widened
+from .consequences import Consequences, Deciding, Exempt, Widened
 from .outcome import ASSIGNMENT, Item, Operation, ZoneState, key_of, outcome
-from .reach import RESOURCE, reached
+from .reach import RESOURCE, exempt, reached
 
 POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
@@ -48,7 +48,7 @@ class Foresight:
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", Words.read(self.kinds.by_name[POLICY].cedar[TEXT]))
 
-    def of(self, operations: Sequence[Operation]) -> tuple[tuple[Deciding, ...], tuple[Widened, ...]]:
+    def of(self, operations: Sequence[Operation]) -> Consequences:
         """What follows from these operations, zone by zone."""
         by_zone: dict[str, list[Operation]] = defaultdict(list)
         gone = {each["id"] for each in operations if each["op"] == "delete"}
@@ -58,11 +58,13 @@ class Foresight:
                 by_zone[zone_id].append(each)
         deciding: list[Deciding] = []
         widened: list[Widened] = []
+        apart: list[Exempt] = []
         for zone_id in sorted(by_zone, key=self.names):
             zone = self._zone(zone_id, by_zone[zone_id])
             deciding += zone.deciding()
             widened += sorted(set(zone.widened()), key=lambda each: (each.name, each.policy, each.place))
-        return tuple(deciding), tuple(widened)
+            apart += zone.exempt()
+        return Consequences(tuple(deciding), tuple(widened), tuple(apart))
 
     def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
         told = {*self.words.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
@@ -241,7 +243,12 @@ class _Zone:
     def _read(self, text: str) -> Reading:
         return read_policies(text, self.all.words)
 
-    # --- what they hold back no longer
+    # --- what they do not hold back
+
+    def exempt(self) -> Iterator[Exempt]:
+        """What stands beneath a new prefix, for which policies that name the prefix do not hold."""
+        for prefix, keys in exempt(self.before, self.after):
+            yield Exempt(self.name, prefix, tuple(sorted(self._labels(keys))))
 
     def widened(self) -> Iterator[Widened]:
         """Policies in force, before and after, that hold back less for what they name."""

@@ -10,8 +10,8 @@ with a digest that fits. So nothing of a plan from a file is believed that can b
 - `actions`: that they tell what the operations do, `untold` finds out; that ids are of what is named,
   `misnamed`; and all else that they say of an object `Retelling`: its members before, drift and conflicts,
   protection, secrets, handles and names, and what others have deleted.
-- `deciding` and `widened`, what goes with a zone, and what stands against a plan whatever is consented to
-  are worked out here. What `refused` says is not shown: that there is something is enough.
+- `deciding`, `widened` and `exempt`, what goes with a zone, and what stands against a plan whatever is
+  consented to are worked out here. What `refused` says is not shown: that there is something is enough.
 - `owner`, `organization_id`, `server` and `base_revision` are compared with whoever applies, and `owned` is
   counted again. `delete_budgets` only ever ask for more consents.
 
@@ -32,7 +32,7 @@ from functools import cached_property
 
 from reconciler.kinds import Snapshot
 
-from .consequences import Deciding, Widened
+from .consequences import Consequences, Widened
 from .foreseeing import ACTIVE, POLICY_SET, Foresight
 from .model import BY_OTHERS, FieldChange, Op, Plan
 from .moves import with_moves
@@ -51,8 +51,7 @@ def grounded(plan: Plan, snapshot: Snapshot) -> Plan:
     owned.update(
         each.kind for each in snapshot.entities if each.ownership and each.ownership.owner == plan.owner
     )
-    _, widened = _Recount(plan, snapshot).foreseen
-    places = {_unplaced(each): each.place for each in widened}
+    places = {_unplaced(each): each.place for each in _Recount(plan, snapshot).foreseen.widened}
     told = tuple(replace(each, place=places.get(_unplaced(each), "")) for each in plan.widened)
     return replace(plan, owned=dict(sorted(owned.items())), widened=tuple(dict.fromkeys(told)))
 
@@ -107,7 +106,7 @@ class _Recount(Retelling):
     # --- what follows
 
     def _consequences(self) -> Iterator[str]:
-        deciding, widened = self.foreseen
+        deciding, widened, exempt = self.foreseen
         here = {each.zone for each in deciding}
         more = {each for each in self.plan.deciding if not self.moved or each.zone in here}
         if not set(deciding) <= {*self.plan.deciding} or not more <= {*deciding}:
@@ -119,8 +118,12 @@ class _Recount(Retelling):
         for zone in sorted({each.zone for each in differing}):
             yield f"the plan does not say what access is widened in zone {zone}{AGAIN}"
 
+        apart = {*exempt} - {*self.plan.exempt} if self.moved else {*exempt} ^ {*self.plan.exempt}
+        for prefix in sorted({each.prefix for each in apart}):
+            yield f"the plan does not say what stays a resource of its own beneath `{prefix}`{AGAIN}"
+
     @cached_property
-    def foreseen(self) -> tuple[tuple[Deciding, ...], tuple[Widened, ...]]:
+    def foreseen(self) -> Consequences:
         """What follows from the operations."""
         return Foresight(
             self.kinds,

@@ -20,7 +20,7 @@ from reconciler.documents import (
 from reconciler.kinds import InForce, Part, Write
 
 from .canonical import canonical_pieces
-from .consequences import Deciding, Widened
+from .consequences import Deciding, Exempt, Widened
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
 _BESIDE = (
@@ -262,6 +262,7 @@ class Plan:
         budgets: kind -> how many deletions need no consent, as a number or as `N%` of those that are managed.
         deciding: zones in which other policies decide afterwards.
         widened: policies in force that hold back less afterwards, though their texts stay as they are.
+        exempt: resources that become prefixes, with what stays a resource of its own beneath them.
         unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
             done, and so of no saved plan.
         saved: it was read from a file, which somebody else may have written.
@@ -285,6 +286,7 @@ class Plan:
     budgets: Mapping[str, int | str] = field(default_factory=dict)
     deciding: tuple[Deciding, ...] = ()
     widened: tuple[Widened, ...] = ()
+    exempt: tuple[Exempt, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
@@ -326,6 +328,8 @@ class Plan:
             content["deciding"] = [each.as_json() for each in self.deciding]
         if self.widened:
             content["widened"] = [each.as_json() for each in self.widened]
+        if self.exempt:
+            content["exempt"] = [each.as_json() for each in self.exempt]
         if self.undelivered:
             content["undelivered"] = [each.title for each in self.undelivered]
         if self.similar_owner is not None:
@@ -423,6 +427,7 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         budgets=content.get("delete_budgets", {}),
         deciding=tuple(Deciding.read(each) for each in content.get("deciding", ())),
         widened=tuple(Widened.read(each) for each in content.get("widened", ())),
+        exempt=tuple(Exempt.read(each) for each in content.get("exempt", ())),
         saved=True,
     )
 

@@ -32,6 +32,22 @@ def reached(before: ZoneState, after: ZoneState) -> tuple[Reached, Reached]:
     return _found(former, addresses), _found(now, addresses)
 
 
+def exempt(before: ZoneState, after: ZoneState) -> Iterator[tuple[str, list[str]]]:
+    """What becomes a prefix, with the keys of what lies beneath it, was there before and stays its own."""
+    former, now = _resources(before), _resources(after)
+    new = {each for each, prefix in now.items() if prefix and not former.get(each)}
+    if not new:
+        return
+    prefixes = {_compared(each): each for each, prefix in now.items() if prefix}
+    found: dict[str, list[str]] = defaultdict(list)
+    for identifier in now.keys() & former.keys():
+        key = _compared(identifier)
+        around = next((prefixes[each] for each in _shorter(key) if each in prefixes and each != key), None)
+        if around in new:
+            found[around].append(after.by_name[RESOURCE, identifier])
+    yield from sorted(found.items())
+
+
 def _resources(state: ZoneState) -> Resources:
     things = (thing for thing in state.things.values() if thing.kind == RESOURCE)
     return {thing.handle: thing.spec.get("prefix") is True for thing in things if thing.handle is not None}

@@ -25,6 +25,11 @@ def consequence_lines(plan: Plan) -> Iterator[Line]:
         yield from _deciding_lines(each)
     for _, found in groupby(plan.widened, key=lambda each: (each.zone, each.name, each.loses, each.gains)):
         yield from _widened_lines(list(found))
+    for apart in plan.exempt:
+        head = Styled(f"! a prefix does not hold for all beneath it in zone {apart.zone}: ", "red")
+        told = "is one from now on, and policies that name it do not hold for what is there already:"
+        yield head, f"{as_text(apart.prefix)} {told}"
+        yield f"    {', '.join(apart.resources)}"
 
 
 def consequences_told(plan: Plan) -> str:
@@ -38,6 +43,9 @@ def consequences_told(plan: Plan) -> str:
         told.append(
             f"{count} {'policy that stays holds' if count == 1 else 'policies that stay hold'} back less"
         )
+    if plan.exempt:
+        count = len(plan.exempt)
+        told.append(f"{count} {'prefix does' if count == 1 else 'prefixes do'} not hold for all beneath")
     return "".join(f"; {each}" for each in told)
 
 

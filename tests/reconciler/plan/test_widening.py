@@ -3,14 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
+import click
 import orjson
 import pytest
-from tests.reconciler.factories import AnyWorld, changed, manifest, plan_for, settle, without, zone
+from tests.reconciler.factories import OWNER, AnyWorld, changed, manifest, plan_for, settle, without, zone
 
 from reconciler.kinds import Manifest
-from reconciler.plan import Plan
+from reconciler.plan import Plan, hidden
 from reconciler.plan.model import read_plan
+from reconciler.report.consequences import consequence_lines
 from reconciler.report.plans import summary_line
+from reconciler.terminal import rendered
 
 PERMIT = "permit (principal, action, resource);\n"
 
@@ -209,6 +212,38 @@ class TestOtherNames:
         settle(any_world, [*before, other(beneath)])
         assert loses(*before, other(beneath, prefix=True)) == [(f"{beneath}/*",)]
         assert loses(*before) == []  # what is deleted gives back
+
+    @pytest.mark.threat("48l")
+    def test_what_was_beneath_before_it_was_a_prefix(self, any_world: AnyWorld) -> None:
+        """Another team's, made earlier, stays its own: told with the prefix, and by a saved plan, too."""
+        theirs = [
+            manifest("Resource", name, name="R", identifier=identifier, **spec)
+            for name, identifier, spec in (
+                ("salaries", "https://PAYROLL.example/salaries", {}),
+                ("bonus", "https://payroll.example/bonus", {"prefix": True}),
+                ("mine", "https://payroll.example/bonus/mine", {}),
+                ("beside", "https://payroll.examples/a", {}),
+            )
+        ]
+        settle(any_world, company(FORBID))
+        settle(any_world, theirs, "others", zones={"workforce": OWNER})
+        assert not plan_for(any_world, changed(company(FORBID), "Resource", "payroll", name="P")).exempt
+        wanted = changed(company(FORBID), "Resource", "payroll", prefix=True)
+        plan = plan_for(any_world, wanted)
+        (found,) = plan.exempt
+        assert (found.zone, found.prefix) == ("workforce", "https://payroll.example")
+        assert found.resources == ("Resource/bonus of others", "Resource/salaries of others")
+        saved = read_plan(orjson.dumps(plan.as_json()))
+        assert saved.exempt == plan.exempt
+        silent = read_plan(orjson.dumps(replace(plan, exempt=(), _digest=[]).as_json()))
+        assert list(hidden(silent, any_world.snapshot()))
+        told = "".join(map(rendered, consequence_lines(plan)))
+        assert (
+            "do not hold for what is there already:    Resource/bonus of others, Resource/sal"
+            in click.unstyle(told)
+        )
+        settle(any_world, wanted)
+        assert plan_for(any_world, wanted).empty
 
     @pytest.mark.threat("48i")
     def test_what_a_prefix_that_a_forbid_excepts_gets_back(self, any_world: AnyWorld) -> None:
