@@ -228,9 +228,9 @@ def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) 
             say(f"note: nothing to do, and so nothing of the plan `{options['expect']}` either", err=True)
             return
         message = (
-            f"`--expect {options['expect']}` does not match: the digest of this plan, on revision"
-            f" {plan.base_revision}, is {plan.digest}; the manifests are others, or something was written in"
-            " the organization since that one was made: review this plan, and give its digest"
+            f"`--expect {options['expect']}` does not match: the digest of this plan is {plan.digest}; the"
+            " manifests are others, or something that they describe was written since that one was made:"
+            " review this plan, and give its digest"
         )
         if document is not None:
             against: GuardDocument = {"code": "expect", "message": message, "stale": True}

@@ -54,7 +54,7 @@ def apply_plan(
     """
     check_delivery(plan, secrets_directory)
     operations = _with_secrets(plan, sources)
-    outcome = api.apply(changeset(plan, operations), plan.digest, progress, default=reveal)
+    outcome = api.apply(changeset(plan, operations), plan.idempotency_key, progress, default=reveal)
     results = outcome.body.get("operations", [])
     done = deliver(plan, results, secrets_directory) if secrets_directory is not None else Delivery()
     expected = sum(action.shown_once for action in plan.actions)
@@ -72,7 +72,7 @@ def apply_plan(
 def _confirm(api: Api, plan: Plan, done: Delivery) -> str:
     """Tell the server which secrets have arrived; why that could not be, or nothing."""
     arrived = [(each["kind"], each["id"]) for each in done.arrived]
-    return _tell_arrived(api, plan, arrived, f"{plan.digest}+delivered")
+    return _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+delivered")
 
 
 def confirm_found(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:
@@ -82,7 +82,7 @@ def confirm_found(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[s
     """
     found = found_files(plan, secrets_directory)
     arrived = [(each.kind, str(each.id)) for each, _ in found]
-    if not found or _tell_arrived(api, plan, arrived, f"{plan.digest}+found"):
+    if not found or _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+found"):
         return []
     return [(each.title, file) for each, file in found]
 

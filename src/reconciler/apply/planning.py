@@ -145,7 +145,7 @@ def changeset(plan: Plan, operations: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "base_revision": plan.base_revision,
         "owner": plan.owner,
-        "plan_digest": plan.digest,
+        "plan_digest": plan.idempotency_key,
         "source": dict(plan.source),
         "operations": operations,
     }

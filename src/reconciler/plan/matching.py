@@ -3,8 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import groupby
 from typing import Any
+from urllib.parse import quote
 
 from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, Tombstone
 from reconciler.kinds.values import Key
@@ -66,6 +68,7 @@ class Match:
         return {"local_id": self.local_id}
 
 
+_LONGEST_LOCAL_ID = 255
 _LATER = {"later": True}  # what nothing has that is on the server
 
 
@@ -117,7 +120,7 @@ class Matcher:
         self._identities: dict[tuple[str | None, str], dict[bytes, list[Entity]]] = {}
         ordered = sorted(manifests, key=lambda each: (each.kind.order, each.zone or "", each.name))
         self._kinds = {manifest.kind.name: manifest.kind for manifest in ordered}
-        made = [Match(each, local_id=f"{each.kind.name.lower()}-{n}") for n, each in enumerate(ordered, 1)]
+        made = [Match(each, local_id=_local_id(each.key)) for each in ordered]
         for match in made:
             match.handle = match.manifest.handle
             match.released = bool(match.manifest.lifecycle.get("release"))
@@ -393,6 +396,12 @@ class Matcher:
             if known is not None:
                 return known
         return {"address_of": pointer, "member": value["member"]}
+
+
+def _local_id(key: Key) -> str:
+    """What the changeset calls what it creates: the same whatever else the configuration has."""
+    told = "/".join(quote(part, safe="") for part in (key.kind, key.zone or "", key.name))
+    return told if len(told) <= _LONGEST_LOCAL_ID else f"{key.kind}/{sha256(told.encode()).hexdigest()}"
 
 
 def _secret_reference(manifest: Manifest, value: Mapping[str, Any]) -> dict[str, Any]:

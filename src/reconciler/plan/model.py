@@ -22,10 +22,14 @@ from reconciler.kinds import InForce, Part, Write
 from .canonical import canonical_pieces
 from .consequences import Deciding, Exempt, Widened
 
-# What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit.
+# What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit, and
+# others write something else meanwhile.
 _BESIDE = (
     "digest",
     "source",
+    "base_revision",
+    "owned",
+    "wanted",
     "guards",
     "problems",
     "losses",
@@ -302,10 +306,15 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the canonical JSON: the plan's name, and its idempotency key."""
+        """`sha256:` and the digest of the canonical JSON: the name of what is done, whenever that is."""
         if not self._digest:
             self._digest.append(digest_of(self._content()))
         return self._digest[0]
+
+    @property
+    def idempotency_key(self) -> str:
+        """What the server applies once: this, over that revision; undone by others, it can be done again."""
+        return f"{self.digest}@{self.base_revision}"
 
     def _content(self) -> dict[str, Any]:
         """What the plan's JSON has; its actions one after the other, for as JSON they take much memory."""

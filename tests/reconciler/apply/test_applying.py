@@ -178,6 +178,23 @@ class TestApply:
             f"note: nothing to do, and so nothing of the plan `{digest}` either\n",
         )
 
+    def test_expect_holds_whatever_else_is_written_meanwhile(
+        self, config: Any, server: FakeServer, zonectl: Zonectl, world: World
+    ) -> None:
+        """Others apply between the review and the merge. What was undone by hand is done again."""
+        config.write("zone.yaml", ZONE)
+        digest = json.loads(zonectl("plan", config, "--output", "json").out)["digest"]
+        world.revision += 3
+
+        assert zonectl("apply", config, "--expect", digest).exit_code == 0
+        made = set(world.entities)
+        world.entities.clear()
+        world.revision += 1
+
+        assert zonectl("apply", config, "--expect", digest).exit_code == 0
+        assert world.entities
+        assert made.isdisjoint(world.entities)
+
     def test_asks_only_where_somebody_can_answer(
         self, config: Any, server: FakeServer, zonectl: Zonectl
     ) -> None:

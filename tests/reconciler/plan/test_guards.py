@@ -117,6 +117,9 @@ class TestPruning:
         assert check_guards(plan, {"in-use": 2}, {key: Loss({}, in_use=True)}) != []
 
 
+STAFF = "Group/workforce/staff"  # what the changeset calls the group
+
+
 def _sent(spec: dict[str, Any]) -> dict[str, Any]:
     return {"op": "update", "kind": "Application", "id": "a", "name": "agent", "spec": spec, "fields": []}
 
@@ -143,7 +146,7 @@ class TestSavedPlans:
             {"op": "adopt", "kind": "Zone", "id": "z", "name": "z", "spec": {}, "fields": []},
             {"op": "rename", "kind": "Group", "id": "g", "name": "staff"},
             {"op": "update", "kind": "Group", "id": "g", "name": "staff", "spec": {}, "protect": False},
-            {"op": "update", "kind": "Group", "local_id": "group-6", "name": "staff", "spec": {"name": ""}},
+            {"op": "update", "kind": "Group", "local_id": STAFF, "name": "staff", "spec": {"name": ""}},
             {"op": "create", "kind": "Group", "local_id": "g", "name": "g", "spec": {}, "fields": []},
             {"op": "delivered", "kind": "ApplicationCredential", "id": "a"},
             {"op": "purge", "kind": "Zone", "id": "z"},
@@ -212,7 +215,7 @@ def _forgeries(plan: Plan) -> Iterator[tuple[dict[str, Any], ...]]:
         others = [{**spec, "description": "forged"}]
         for name in spec:
             others.append({each: value for each, value in spec.items() if each != name})
-            forged = {"local_id": "zone-1"} if isinstance(spec[name], dict) else "forged"
+            forged = {"local_id": "Zone//workforce"} if isinstance(spec[name], dict) else "forged"
             others.append({**spec, name: forged})
         for other in others if spec else ():
             yield tuple(dict(each) for each in (*around[0], {**operation, "spec": other}, *around[1]))

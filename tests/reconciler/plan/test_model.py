@@ -1,7 +1,7 @@
 """Plans that are saved: read as they were written, or refused."""
 
 import pytest
-from tests.reconciler.factories import plan_for, zone
+from tests.reconciler.factories import changed, plan_for, settle, zone
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
@@ -30,12 +30,27 @@ class TestSavedPlans:
         with pytest.raises(PlanUnreadable, match="changed after it was made"):
             read_plan(changed_plan)
 
-    def test_another_revision_makes_another_plan(self, world: World) -> None:
-        """The digest is the idempotency key: the same change at another time is another changeset."""
-        first = plan_for(world, [zone()]).digest
+    def test_what_is_done_has_one_digest_and_each_revision_a_key_of_its_own(self, world: World) -> None:
+        """Who approved a change approved it whenever it is made; made again it is another changeset."""
+        first = plan_for(world, [zone()])
         world.revision += 1
+        again = plan_for(world, [zone()])
 
-        assert plan_for(world, [zone()]).digest != first
+        assert again.digest == first.digest
+        assert again.idempotency_key != first.idempotency_key
+
+    def test_what_else_the_configuration_has_is_no_part_of_the_digest(
+        self, world: World, company: list[Manifest]
+    ) -> None:
+        """Another change that is merged and applied in between leaves an approved one as it was."""
+        settle(world, company[:-1])
+        first = plan_for(world, changed(company[:-1], "Group", "staff", name="Everybody"))
+        settle(world, company)
+        second = plan_for(world, changed(company, "Group", "staff", name="Everybody"))
+
+        assert not first.empty
+        assert first.wanted != second.wanted
+        assert first.digest == second.digest
 
     def test_no_secret_is_in_a_plan(
         self, world: World, company: list[Manifest], monkeypatch: pytest.MonkeyPatch
