@@ -104,13 +104,17 @@ class Epochs:
             fetched = await self._state.fetch([*names, also] if also is not None else names)
         except Unavailable:
             fetched = [None] * (len(names) + 1)
+        await self.recent()
+        known = [self._newest(*each) for each in zip(names, fetched, strict=False)]
+        return known, fetched[-1] if also is not None else None
+
+    async def recent(self) -> None:
+        """Have the notes and the database's clock read a second ago at the earliest. Raises Unavailable."""
         asked_at = self._asked_at = monotonic()
         while asked_at - self._read_at > RECENT_SECONDS:  # a reading that was under way may be old already
             await self._read()
         if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow())
-        known = [self._newest(*each) for each in zip(names, fetched, strict=False)]
-        return known, fetched[-1] if also is not None else None
 
     async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
         """Note that these epochs move with the transaction at hand: the last thing before its commit.

@@ -1,6 +1,7 @@
 """API keys of organizations: what they give, how long they last, and what ends them."""
 
 import asyncio
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.server import serve
 
 from runtime.domain.errors import Forbidden, Unauthorized
 from runtime.domain.identifiers import new_id
+from runtime.services.clock import system_time
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import callers
 from runtime.services.management.organizations import api_keys, organizations
@@ -317,6 +319,21 @@ def test_every_node_knows_at_once(postgres: Any, tmp_path: Path) -> None:
             elsewhere.ok("GET", "/zones")
             admin.ok("DELETE", path(admin, key_id), status=204)
             elsewhere.refused(401, "GET", "/zones")
+
+
+def test_one_that_has_expired_stays_so_where_a_clock_is_set_back(postgres: Any, tmp_path: Path) -> None:
+    """A process that is asked for no tokens goes by the database's clock, too."""
+    url, off = asyncio.run(postgres.migrated()), timedelta(0)
+    with serve(tmp_path, database_url=url, system=lambda: system_time() + off) as server:
+        admin = caller(server, server.api_key, server.organization_id)
+        key_id, its = admin.key("org_viewer")
+        its.ok("GET", "/zones")
+        let_end(admin, key_id)
+        its.refused(401, "GET", "/zones")
+        off = timedelta(days=-1)
+        time.sleep(1.5)  # longer than what was read of the clock counts
+        its.refused(401, "GET", "/zones")
+    asyncio.run(postgres.drop(url))
 
 
 @pytest.fixture

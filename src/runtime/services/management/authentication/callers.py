@@ -72,6 +72,7 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
             looked_up=look_up,
         )
 
+    await parts.epochs.recent()  # whether it has expired is asked of a clock that is right
     async with parts.database.querying() as conn:
         return await look_up(conn)
 
