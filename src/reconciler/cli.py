@@ -173,8 +173,8 @@ def plan(path: Path, **options: Any) -> int:
 def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **options: Any) -> int:
     """Show what others did to what PATH describes. Exits with 3 when they did anything.
 
-    Exits with 1 when nothing of PATH was ever applied for its owner, or this credential may not read all of
-    it: that is not compared.
+    Exits with 1 when some of PATH is not compared: nothing of it was ever applied for its owner, another
+    owner has it, or this credential may not read it.
     """
     from reconciler.report.drift import drift_lines, drift_of
     from reconciler.report.plans import similar_owner_lines
@@ -188,7 +188,7 @@ def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **
         terminal.say_json(found.as_json(unmanaged=unmanaged))
     else:
         terminal.say(*drift_lines(found, unmanaged=unmanaged), *similar_owner_lines(made))
-    return DRIFT if found else FAILED if found.nothing_applied or found.unseen else 0
+    return DRIFT if found else FAILED if found.incomplete else 0
 
 
 def _check_kinds(names: Sequence[str], session: "Session") -> None:

@@ -54,6 +54,11 @@ class Drift:
         """Tell whether there is nothing to compare: not the same as no drift."""
         return not self and not self.managed and (self.pending or bool(self.refused))
 
+    @property
+    def incomplete(self) -> bool:
+        """Tell whether some of what the manifests describe is not compared."""
+        return self.nothing_applied or bool(self.refused or self.unseen)
+
     def as_json(self, *, unmanaged: bool) -> DriftDocument:
         """The drift as a JSON object."""
         told: DriftDocument = {
