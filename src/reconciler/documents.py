@@ -91,7 +91,8 @@ class UnmanagedDocument(TypedDict):
     """An object that no configuration manages, or a list of a managed one (`member`) that no manifest has.
 
     `name` is the handle; what it refers to, where there is none. `attached_to` names what the owner manages
-    and the object belongs to. `in_force`: it decides in the zone.
+    and the object belongs to. `in_force`: it decides in the zone. `describable` is false of what no kind of
+    manifest describes: a secret of a vault, a member of a zone, a service account's credential.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class UnmanagedDocument(TypedDict):
     values: NotRequired[Sequence[Any]]
     attached_to: NotRequired[Sequence[str]]
     in_force: NotRequired[bool]
+    describable: NotRequired[bool]
     write: NotRequired[WriteDocument]
 
 
@@ -208,7 +210,8 @@ class PlanDocument(TypedDict):
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
-    what is in its zones and in no configuration, `undelivered`, the titles of objects whose secret
+    what is in its zones and in no configuration, with `unmanaged_cut`, the kinds of which there is more than
+    the server tells, `undelivered`, the titles of objects whose secret
     nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
     of objects whose secret the server makes and shows once: an apply without `--secrets-dir` is refused.
     `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
@@ -234,6 +237,7 @@ class PlanDocument(TypedDict):
     widened: NotRequired[Sequence[WidenedDocument]]
     exempt: NotRequired[Sequence[ExemptDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
+    unmanaged_cut: NotRequired[Sequence[str]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[LossDocument]]
@@ -253,6 +257,7 @@ class DriftDocument(TypedDict):
     `names_writers`, as in a plan: it is false where this credential may not know who has written what.
     `unseen` is what the manifests describe and this credential may not read, if it is there: not compared.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
+    `unmanaged_cut`, as in a plan: there is more of these kinds, and `unmanaged_count` is too low.
     `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
     set that decides now.
     """
@@ -267,6 +272,7 @@ class DriftDocument(TypedDict):
     deciding: NotRequired[Sequence[DecidingDocument]]
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
+    unmanaged_cut: NotRequired[Sequence[str]]
     similar_owner: NotRequired[SimilarOwnerDocument]
     names_writers: NotRequired[bool]
     unseen: NotRequired[Sequence[str]]

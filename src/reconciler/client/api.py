@@ -11,7 +11,7 @@ import httpx
 import orjson
 import stamina
 
-from reconciler.kinds import Entity, InForce, Ownership, Part, Snapshot, Tombstone, Write
+from reconciler.kinds import Beside, Entity, InForce, Ownership, Part, Snapshot, Tombstone, Write
 
 from .connection import Connection
 from .errors import ApiError, NotReached, Rejected, rejection
@@ -332,6 +332,8 @@ def read_snapshot(body: bytes) -> Snapshot:
             tuple(_read_tombstone(line) for line in gone),
             names_writers=head.get("names_writers") is not False,
             sees_all=head.get("sees_all") is not False,
+            beside=tuple(_read_beside(each) for each in end.get("beside") or ()),
+            beside_cut=tuple(end.get("beside_cut") or ()),
         )
     except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError) as error:
         raise NotReached("the answer is not a snapshot; is the server's address right?") from error
@@ -375,6 +377,18 @@ def _read_tombstone(line: Mapping[str, Any]) -> Tombstone:
         owner=line["owner"],
         name=line["name"],
         deleted=_read_write(line["deleted_at"], line),
+    )
+
+
+def _read_beside(told: Mapping[str, Any]) -> Beside:
+    return Beside(
+        kind=told["kind"],
+        id=told["id"],
+        zone_id=told["zone_id"],
+        name=told["name"],
+        of=told.get("of"),
+        role=told.get("role"),
+        last_change=_read_last_change(told.get("last_change")),
     )
 
 

@@ -3,6 +3,7 @@
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape
 from .values import (
+    Beside,
     Entity,
     External,
     InForce,
@@ -18,6 +19,7 @@ from .values import (
 
 __all__ = [
     "ABSENT",
+    "Beside",
     "Entity",
     "External",
     "InForce",

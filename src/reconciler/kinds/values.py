@@ -192,11 +192,28 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Something on the server that no kind of manifest describes; `of` is the id of what it was made for.
+
+    `role`: of a member of a zone.
+    """
+
+    kind: str
+    id: str
+    zone_id: str | None
+    name: str
+    of: str | None = None
+    role: str | None = None
+    last_change: Write | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything the caller may read of one organization, at one revision; parents first.
 
     `names_writers`: it says who has written and deleted; not to callers who may not read the audit log.
     `sees_all`: what is not in it is not there, rather than kept from a caller who may not read it.
+    `beside_cut`: the kinds of which there is more than `beside` has.
     """
 
     organization_id: str
@@ -205,3 +222,5 @@ class Snapshot:
     tombstones: tuple[Tombstone, ...] = ()
     names_writers: bool = True
     sees_all: bool = True
+    beside: tuple[Beside, ...] = ()
+    beside_cut: tuple[str, ...] = ()

@@ -86,6 +86,7 @@ def build_plan(
         widened=following.widened,
         exempt=following.exempt,
         unmanaged=builder.unmanaged(),
+        unmanaged_cut=snapshot.beside_cut,
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,

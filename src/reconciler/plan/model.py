@@ -34,6 +34,7 @@ _BESIDE = (
     "problems",
     "losses",
     "unmanaged",
+    "unmanaged_cut",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -203,6 +204,7 @@ class Unmanaged:
         member: the list; None for an object.
         values: what is in the list.
         in_force: it decides in the zone.
+        describable: a manifest can describe such; what none can is no drift, whatever it belongs to.
         write: who has written it last.
     """
 
@@ -214,6 +216,7 @@ class Unmanaged:
     member: str | None = None
     values: tuple[Any, ...] = ()
     in_force: bool = False
+    describable: bool = True
     write: Write | None = field(default=None, compare=False)
 
     @property
@@ -235,6 +238,8 @@ class Unmanaged:
             told["attached_to"] = list(self.attached_to)
         if self.in_force:
             told["in_force"] = True
+        if not self.describable:
+            told["describable"] = False
         if self.write is not None:
             told["write"] = self.write.as_json()
         return told
@@ -269,6 +274,7 @@ class Plan:
         exempt: resources that become prefixes, with what stays a resource of its own beneath them.
         unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
             done, and so of no saved plan.
+        unmanaged_cut: kinds of which the server has more than it tells.
         saved: it was read from a file, which somebody else may have written.
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
@@ -292,6 +298,7 @@ class Plan:
     widened: tuple[Widened, ...] = ()
     exempt: tuple[Exempt, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
+    unmanaged_cut: tuple[str, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Kinds
+from reconciler.kinds import Beside, Entity, Kind, Kinds
 
 from .comparing import leaves
 from .matching import Index
@@ -35,6 +35,7 @@ class Search:
         """Everything that is unmanaged, by zone, kind and name."""
         found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
         found += self._of_organization()
+        found += self._beside()
         return tuple(sorted(found, key=lambda each: (*each.place, each.id)))
 
     def _in_zone(self, zone_id: str) -> Iterator[Unmanaged]:
@@ -57,6 +58,28 @@ class Search:
             elif entity.id not in self.taken:
                 yield self._object(kind, entity, None)
 
+    def _beside(self) -> Iterator[Unmanaged]:
+        """What no kind of manifest describes: in these zones, or made for what this owner manages."""
+        for each in self.index.beside:
+            target = self.index.by_id.get(each.of or "")
+            managed = self._manages(target)
+            if managed if each.zone_id is None else each.zone_id in self.zones:
+                yield self._indescribable(each, (self.shown(each.of),) if managed else ())
+
+    def _indescribable(self, found: Beside, attached_to: tuple[str, ...]) -> Unmanaged:
+        return Unmanaged(
+            kind=found.kind,
+            zone=self.zones[found.zone_id] if found.zone_id is not None else None,
+            name=f"{found.role} -> {found.name}" if found.role is not None else found.name,
+            id=found.id,
+            attached_to=attached_to,
+            describable=False,
+            write=found.last_change,
+        )
+
+    def _manages(self, target: Entity | None) -> bool:
+        return target is not None and target.ownership is not None and target.ownership.owner == self.owner
+
     def _object(self, kind: Kind, entity: Entity, zone: str | None) -> Unmanaged:
         return Unmanaged(
             kind=entity.kind,
@@ -77,8 +100,7 @@ class Search:
         for _, shape, value in leaves(kind.wire, entity.spec):
             if shape.ref is None or not shape.fixed or not isinstance(value, str):
                 continue
-            target = self.index.by_id.get(value)
-            if target is not None and target.ownership is not None and target.ownership.owner == self.owner:
+            if self._manages(self.index.by_id.get(value)):
                 yield self.shown(value)
 
     def _lists(self, kind: Kind, entity: Entity, zone: str | None) -> Iterator[Unmanaged]:

@@ -23,7 +23,8 @@ class Drift:
         changed: actions with nothing but drift and conflicts in them.
         deleted: what is gone, as what an apply makes again.
         attached: objects in no configuration that belong to a managed one: grants, credentials.
-        unmanaged: all else in these zones that is in no configuration.
+        unmanaged: all else in these zones that is in no configuration, with what no manifest can describe.
+        unmanaged_cut: kinds of which there is more than the server tells.
         deciding: zones in which others have let other policies decide than git's.
         similar_owner: for whom this may be meant, where the owner of the run manages nothing.
         managed: how many objects that owner manages.
@@ -45,6 +46,7 @@ class Drift:
     refused: tuple[str, ...] = ()
     names_writers: bool = True
     unseen: tuple[str, ...] = ()
+    unmanaged_cut: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.deleted or self.attached)
@@ -75,6 +77,8 @@ class Drift:
             told["deciding"] = [each.as_json() for each in self.deciding]
         if unmanaged:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
+        if self.unmanaged_cut:
+            told["unmanaged_cut"] = list(self.unmanaged_cut)
         if self.similar_owner is not None:
             told["similar_owner"] = self.similar_owner.as_json()
         if not self.names_writers:
@@ -98,7 +102,9 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         changes = tuple(each for each in action.changes if each.state in BY_OTHERS)
         if changes:
             changed.append(replace(action, op=Op.UPDATE, changes=changes))
-    attached = tuple(each for each in plan.unmanaged if each.attached_to and each.kind not in ignored)
+    attached = tuple(
+        each for each in plan.unmanaged if each.attached_to and each.describable and each.kind not in ignored
+    )
     rest = tuple(each for each in plan.unmanaged if each not in attached)
     deciding = tuple(each for each in plan.deciding if each.drift)
     return Drift(
@@ -114,6 +120,7 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         plan.refused,
         plan.names_writers,
         () if plan.sees_all else tuple(_unseen(plan.actions)),
+        plan.unmanaged_cut,
     )
 
 
@@ -144,7 +151,12 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
             yield from unmanaged_lines(beside)
     yield _summary(drift)
     if drift.unmanaged and not unmanaged:
-        yield f"  {unmanaged_line(drift.unmanaged)}"
+        yield f"  {unmanaged_line(drift.unmanaged, drift.unmanaged_cut)}"
+    if unmanaged and drift.unmanaged_cut:
+        yield (
+            Styled("note", "yellow"),
+            f": there is more of {', '.join(drift.unmanaged_cut)} than the server lists",
+        )
     if drift.unseen:
         more = f" and {len(drift.unseen) - 1:,} more" if len(drift.unseen) > 1 else ""
         said = (
@@ -183,6 +195,9 @@ def _attached_lines(found: Unmanaged) -> Iterator[Line]:
 def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:
     """One thing that is in no configuration."""
     notes = "  in no configuration, and in force" if found.in_force else "  in no configuration"
+    if not found.describable:
+        of = f", attached to {', '.join(found.attached_to)}" if found.attached_to else ""
+        notes = f"  of a kind that no manifest describes{of}"
     if found.member is not None:
         notes = f"  `{found.member}` is in no manifest"
     yield Styled(f"? {found.title}", "cyan"), notes

@@ -50,7 +50,7 @@ def plan_lines(
     if plan.saved and plan.actions:
         yield "  the files and lines are those that the saved plan names; nothing here can tell"
     if plan.unmanaged:
-        yield f"  {unmanaged_line(plan.unmanaged)}"
+        yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_cut)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
         yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
     for each in plan.undelivered:
@@ -104,6 +104,8 @@ def plan_json(
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
     ]
     document["unmanaged"] = [each.as_json() for each in plan.unmanaged]
+    if plan.unmanaged_cut:
+        document["unmanaged_cut"] = list(plan.unmanaged_cut)
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
     if losses is not None:
         document["losses"] = [

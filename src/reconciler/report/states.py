@@ -50,14 +50,15 @@ def write_line(write: Write, done: str) -> str:
     return f"{done}{by} at {write.at}{through}"
 
 
-def unmanaged_line(found: Sequence[Unmanaged]) -> str:
-    """One line that says how much is in no configuration."""
+def unmanaged_line(found: Sequence[Unmanaged], cut: Sequence[str] = ()) -> str:
+    """One line that says how much is in no configuration, and of what the server has more than it tells."""
     objects = sum(each.member is None for each in found)
     lists = len(found) - objects
     parts = [counted(number, word) for number, word in ((objects, "object"), (lists, "list")) if number]
     is_or_are = "is" if len(found) == 1 else "are"
     deciding = [each.title for each in found if each.in_force]
     more = f"; in force: {', '.join(deciding)}" if deciding else ""
+    more += f"; and more of {', '.join(cut)} than the server lists" if cut else ""
     within, beside = any(each.zone for each in found), not all(each.zone for each in found)
     where = " and ".join(["in these zones"] * within + ["in the organization"] * beside)
     return (

@@ -272,8 +272,32 @@ class SnapshotTombstone(Part):
     changeset_id: str | None = None
 
 
+class Beside(Part):
+    """What no kind of manifest describes, in the snapshot's zones or of a service account.
+
+    A `Secret` of a vault, never what it says; a `ZoneMember`; a `ServiceAccountCredential`. `of` is the id of
+    what it was made for. `name` of a member is the address, or the id of the organization user for those who
+    may not list these. `last_change` is told to those who may read the audit log.
+    """
+
+    kind: str
+    id: str
+    zone_id: str | None
+    zone: str | None
+    name: str
+    of: str | None = None
+    role: str | None = None
+    last_change: LastChange | None = None
+
+
 class SnapshotEnd(Part):
-    """The last line of a snapshot; without it the stream was cut."""
+    """The last line of a snapshot; without it the stream was cut. `count` is of the lines before.
+
+    `beside` is what the caller may list of kinds that no manifest describes, at most 500 of each;
+    `beside_cut` names the kinds of which there is more. Both are left out where there is none.
+    """
 
     type: Literal["end"] = "end"
     count: int
+    beside: list[Beside] | None = None
+    beside_cut: list[str] | None = None

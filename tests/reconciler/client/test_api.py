@@ -1,8 +1,10 @@
 """The client against a real HTTP server: retries, caches, and what it cannot send."""
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -17,7 +19,9 @@ from reconciler.client.known_servers import KnownServers
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
 from reconciler.files import Root
-from reconciler.plan import Plan
+from reconciler.kinds import Beside
+from reconciler.plan import Plan, Unmanaged
+from reconciler.report.drift import drift_lines, drift_of
 
 
 @pytest.fixture
@@ -182,6 +186,29 @@ class TestSnapshots:
             read_snapshot(b"\n".join(lines[:1] + lines[2:]))
         with pytest.raises(NotReached):
             read_snapshot(b"<html>")
+
+    def test_tells_what_no_manifest_describes(self, world: World) -> None:
+        """In its last line, where an older server has nothing of it."""
+        assert read_snapshot(world.snapshot_body()).beside == ()
+        *lines, end = world.snapshot_body().splitlines()
+        secret = {"kind": "Secret", "id": "s", "zone_id": "z", "zone": "acme", "name": "upstream", "of": "a"}
+        last = {**json.loads(end), "beside": [secret], "beside_cut": ["Secret"]}
+        found = read_snapshot(b"\n".join([*lines, json.dumps(last).encode()]))
+        assert found.beside == (Beside("Secret", "s", "z", "upstream", "a"),)
+        assert found.beside_cut == ("Secret",)
+
+    def test_a_count_that_is_too_low_says_so(self, world: World) -> None:
+        """In text and in the document, where the server has more than it tells."""
+        plan = plan_for(world, [zone()])
+        secret = Unmanaged("Secret", "acme", "upstream", "s", describable=False)
+        more = "and more of Secret than the server lists"
+        whole = drift_of(replace(plan, unmanaged=(secret,)))
+        assert more not in "".join(map(str, drift_lines(whole)))
+        assert "unmanaged_cut" not in whole.as_json(unmanaged=False)
+        cut = drift_of(replace(plan, unmanaged=(secret,), unmanaged_cut=("Secret",)))
+        assert more in "".join(map(str, drift_lines(cut)))
+        assert "there is more of Secret than" in "".join(map(str, drift_lines(cut, unmanaged=True)))
+        assert cut.as_json(unmanaged=False)["unmanaged_cut"] == ["Secret"]
 
 
 class TestChangesets:

@@ -209,11 +209,15 @@ async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since
 async def last_changes(
     conn: AsyncConnection, organization_id: str, ids: Collection[str]
 ) -> dict[str, Row[Any]]:
-    """The newest audit record of each of these entities."""
+    """The newest audit record of each of these entities, of those that something was written with."""
     columns = audit_events.c
     newest = (
         select(func.max(columns.sequence))
-        .where(columns.organization_id == organization_id, columns.entity_id.in_(sorted(ids)))
+        .where(
+            columns.organization_id == organization_id,
+            columns.entity_id.in_(sorted(ids)),
+            columns.action.not_like("%.retrieve"),  # who has looked at a secret has written nothing
+        )
         .group_by(columns.entity_id)
     )
     return await _audited(conn, organization_id, columns.sequence.in_(newest))

@@ -119,8 +119,8 @@ async def zone_roles(conn: AsyncConnection, zone_user_id: str, *, zone_id: str) 
     return roles
 
 
-def is_membership(organization_id: str, own_zone_id: str, zone_id: str) -> ColumnElement[bool]:
-    """The condition that a role assignment makes somebody a member of a zone, once for each of them.
+def is_membership(organization_id: str, own_zone_id: str, zone_ids: Collection[str]) -> ColumnElement[bool]:
+    """The condition that a role assignment makes somebody a member of one of these zones, once in each.
 
     Who has both zone roles there is a member by the one that allows more.
     """
@@ -130,14 +130,14 @@ def is_membership(organization_id: str, own_zone_id: str, zone_id: str) -> Colum
         better.c.principal_type == "user",
         better.c.principal_id == _assignments.c.principal_id,
         better.c.role_owner_type == OwnerType.PLATFORM,
-        better.c.scope_id == zone_id,
+        better.c.scope_id == _assignments.c.scope_id,
         better.c.role_identifier == ZoneRole.MANAGER,
     )
     return and_(
         _assignments.c.principal_type == "user",
         _assignments.c.role_owner_type == OwnerType.PLATFORM,
         _assignments.c.scope_type == "zone",
-        _assignments.c.scope_id == zone_id,
+        _assignments.c.scope_id.in_(sorted(zone_ids)),
         or_(_assignments.c.role_identifier == ZoneRole.MANAGER, not_(both)),
         _assignments.c.principal_id.in_(
             select(_people.c.zone_user_id).where(_people.c.organization_id == organization_id)

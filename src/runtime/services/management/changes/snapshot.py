@@ -17,6 +17,7 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.audit import SUBJECT as AUDIT
+from runtime.services.management.changes.beside import beside_of
 from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
 from runtime.services.management.changes.in_force import in_force_of, last_change
 from runtime.services.management.unit import Unit, reading_unit
@@ -25,7 +26,7 @@ from runtime.storage.sql import changes, ledger, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
-_FORM = 4  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
+_FORM = 5  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ async def open_snapshot(
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await ledger.revision(unit.conn, found.id)
         zones = await _zones(unit, found.id, wanted)
-        yield Snapshot(found.id, found.label, revision, _chunks(unit, found, revision, zones))
+        yield Snapshot(found.id, found.label, revision, _chunks(unit, found, revision, zones, wanted.owner))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ async def _zones(unit: Unit, organization_id: str, wanted: Wanted) -> _Zones:
 
 
 async def _chunks(
-    unit: Unit, organization: Organization, revision: int, zones: _Zones
+    unit: Unit, organization: Organization, revision: int, zones: _Zones, owner: str | None
 ) -> AsyncIterator[bytes]:
     organization_id, label = organization.id, organization.label
     head = {
@@ -134,7 +135,8 @@ async def _chunks(
     async for line in _gone(unit, organization_id, zones.inside):
         lines.append(line)
         count += 1
-    lines.append(orjson.dumps({"type": "end", "count": count}))
+    beside = await beside_of(unit, organization, zones.inside, owner, names=_reads_audit(unit))
+    lines.append(orjson.dumps({"type": "end", "count": count, **beside}))
     yield b"\n".join(lines) + b"\n"
 
 

@@ -26,6 +26,7 @@ from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
 
 MEMBERS = "zone_members"
+MEMBER = "ZoneMember"
 
 
 async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
@@ -37,7 +38,7 @@ async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
         ROLE_ASSIGNMENT,
         {"zone_id": own.id},
         replace(query, filters=filters),
-        people.is_membership(unit.organization_id, own.id, zone.id),
+        people.is_membership(unit.organization_id, own.id, [zone.id]),
     )
     found = cast(list[RoleAssignment], listed.items)
     persons = await people.by_zone_user(unit.conn, unit.organization_id, [one.principal_id for one in found])
@@ -127,7 +128,7 @@ async def _member(
     person = await _person(unit, person_id)
     held = await _held(unit, zone, own, person) if person else []
     if person is None or not held:
-        raise NotFound(f"there is no ZoneMember `{person_id}`")
+        raise NotFound(f"there is no {MEMBER} `{person_id}`")
     return person, held
 
 
