@@ -139,6 +139,19 @@ class ExemptDocument(TypedDict):
     resources: Sequence[str]
 
 
+class MissingNameDocument(TypedDict):
+    """A name in a policy in force that nothing in the zone has, so that the rule matches nobody.
+
+    `name` is written as in the text. `managed`: the policy is the owner's, so git means it to hold.
+    """
+
+    zone: str
+    name: str
+    policy: str
+    place: str
+    managed: NotRequired[bool]
+
+
 class DecidingDocument(TypedDict):
     """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
 
@@ -211,7 +224,8 @@ class PlanDocument(TypedDict):
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
     what is in its zones and in no configuration, with `unmanaged_cut`, the kinds of which there is more than
-    the server tells, `undelivered`, the titles of objects whose secret
+    the server tells, `missing_names`, what policies in force name there and nothing is called, after an
+    apply either, `undelivered`, the titles of objects whose secret
     nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
     of objects whose secret the server makes and shows once: an apply without `--secrets-dir` is refused.
     `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
@@ -238,6 +252,7 @@ class PlanDocument(TypedDict):
     exempt: NotRequired[Sequence[ExemptDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     unmanaged_cut: NotRequired[Sequence[str]]
+    missing_names: NotRequired[Sequence[MissingNameDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
     losses: NotRequired[Sequence[LossDocument]]
@@ -259,7 +274,7 @@ class DriftDocument(TypedDict):
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
     `unmanaged_cut`, as in a plan: there is more of these kinds, and `unmanaged_count` is too low.
     `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
-    set that decides now.
+    set that decides now. `missing_names`: what the owner's policies in force name and nothing is called.
     """
 
     format: Literal["zonewright/drift/v1"]
@@ -270,6 +285,7 @@ class DriftDocument(TypedDict):
     deleted: Sequence[ActionDocument]
     attached: Sequence[UnmanagedDocument]
     deciding: NotRequired[Sequence[DecidingDocument]]
+    missing_names: NotRequired[Sequence[MissingNameDocument]]
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
     unmanaged_cut: NotRequired[Sequence[str]]

@@ -11,7 +11,7 @@ import httpx
 import orjson
 import stamina
 
-from reconciler.kinds import Beside, Entity, InForce, Ownership, Part, Snapshot, Tombstone, Write
+from reconciler.kinds import Beside, Entity, InForce, MissingName, Ownership, Part, Snapshot, Tombstone, Write
 
 from .connection import Connection
 from .errors import ApiError, NotReached, Rejected, rejection
@@ -404,4 +404,6 @@ def _read_write(at: str, told: Mapping[str, Any]) -> Write:
 def _read_in_force(told: Mapping[str, Any]) -> InForce:
     parts = tuple(Part(**each) for each in told.get("contents") or ())
     activated = _read_last_change(told.get("activated"))
-    return InForce(told["version"], told["latest_version"], told["spec"], parts, activated)
+    missing = tuple(MissingName(**each) for each in told.get("missing_names") or ())
+    written = told["version"], told["latest_version"], told["spec"]
+    return InForce(*written, parts, activated, missing_names=missing)

@@ -139,6 +139,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingName:
+    """What a policy in force names and nothing in its zone is called; the place is that in its text."""
+
+    policy_id: str
+    policy: str
+    type: str
+    id: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
 class InForce:
     """Which version of an entity is in force, where entities have versions.
 
@@ -146,6 +158,7 @@ class InForce:
         spec: members of `spec` that the version in force has otherwise than what was written last.
         contents: what that version consists of, where the entities in it do not say it themselves.
         activated: who let it be in force, where it is not the latest.
+        missing_names: what nothing in the zone is called, though policies that decide name it.
         beside: of a change, what makes way is not in force: it is the latest version, and this one decides.
     """
 
@@ -155,6 +168,7 @@ class InForce:
     contents: tuple[Part, ...] = ()
     activated: Write | None = None
     beside: bool = False
+    missing_names: tuple[MissingName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

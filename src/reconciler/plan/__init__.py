@@ -1,7 +1,7 @@
 """Wanted and found into an ordered plan. Everything here is pure."""
 
 from .building import PlanImpossible, build_plan
-from .consequences import Deciding, Exempt, Widened
+from .consequences import Deciding, Exempt, MissingName, Widened
 from .guards import Refusal, check_guards
 from .hidden import grounded, hidden
 from .losses import Loss, Losses
@@ -15,6 +15,7 @@ __all__ = [
     "FieldChange",
     "Loss",
     "Losses",
+    "MissingName",
     "Plan",
     "PlanImpossible",
     "Refusal",

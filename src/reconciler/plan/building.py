@@ -20,6 +20,7 @@ from .comparing import (
 from .displacing import displaced
 from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
 from .matching import Index, Match, Matcher
+from .missing_names import MissingNames
 from .model import BY_OTHERS, CHANGING, NO_MANIFEST, Action, FieldChange, Op, Plan, State, Unmanaged
 from .moves import with_moves
 from .naming import Names
@@ -87,6 +88,7 @@ def build_plan(
         exempt=following.exempt,
         unmanaged=builder.unmanaged(),
         unmanaged_cut=snapshot.beside_cut,
+        missing_names=MissingNames(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,
@@ -448,6 +450,12 @@ class _Builder:
 
         Of what is in no zone, that is said of the kinds that these manifests have.
         """
+        zones, beside = self.zones_looked_at()
+        taken = frozenset(self.matcher.taken)
+        return Search(self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown).all()
+
+    def zones_looked_at(self) -> tuple[dict[str, str], set[str]]:
+        """The zones of these manifests, whoever has them, id -> name; and the kinds that are in no zone."""
         zones: dict[str, str] = {}
         beside = set()
         for match in self.matches:
@@ -460,8 +468,7 @@ class _Builder:
             else:
                 beside.add(kind.name)
         zones.pop("", None)  # a zone that is yet to be made
-        taken = frozenset(self.matcher.taken)
-        return Search(self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown).all()
+        return zones, beside
 
     def _zone_name(self, entity: Entity) -> str | None:
         """The name that manifests have for an entity's zone; its slug when none manages it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.documents import DecidingDocument, ExemptDocument, WidenedDocument
+from reconciler.documents import DecidingDocument, ExemptDocument, MissingNameDocument, WidenedDocument
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +183,36 @@ class Consequences(NamedTuple):
     deciding: tuple[Deciding, ...]
     widened: tuple[Widened, ...]
     exempt: tuple[Exempt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingName:
+    """A name in a policy in force that nothing in the zone has, and that an apply does not make good.
+
+    Attributes:
+        zone: the zone's name for people.
+        name: as the policy writes it: `User::"bobby"`.
+        policy: the policy's name for people.
+        place: `file:line:column` of the text where it has a file, else `line N of its text`.
+        managed: the policy is this owner's, so git means it to hold.
+        hint: what was probably meant, to be put at the end of a message; empty when nothing is like it.
+    """
+
+    zone: str
+    name: str
+    policy: str
+    place: str
+    managed: bool = False
+    hint: str = ""
+
+    def as_json(self) -> MissingNameDocument:
+        """As a JSON object; what does not apply is left out."""
+        told: MissingNameDocument = {
+            "zone": self.zone,
+            "name": self.name,
+            "policy": self.policy,
+            "place": self.place,
+        }
+        if self.managed:
+            told["managed"] = True
+        return told

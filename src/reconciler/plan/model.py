@@ -20,7 +20,7 @@ from reconciler.documents import (
 from reconciler.kinds import InForce, Part, Write
 
 from .canonical import canonical_pieces
-from .consequences import Deciding, Exempt, Widened
+from .consequences import Deciding, Exempt, MissingName, Widened
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit, and
 # others write something else meanwhile.
@@ -35,6 +35,7 @@ _BESIDE = (
     "losses",
     "unmanaged",
     "unmanaged_cut",
+    "missing_names",
     "undelivered",
     "similar_owner",
     "shown_once",
@@ -275,6 +276,7 @@ class Plan:
         unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
             done, and so of no saved plan.
         unmanaged_cut: kinds of which the server has more than it tells.
+        missing_names: what policies in force name and nothing is called, afterwards either. As `unmanaged`.
         saved: it was read from a file, which somebody else may have written.
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
         similar_owner: who manages most of what the manifests name, where this owner manages nothing.
@@ -299,6 +301,7 @@ class Plan:
     exempt: tuple[Exempt, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     unmanaged_cut: tuple[str, ...] = field(default=(), compare=False)
+    missing_names: tuple[MissingName, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)

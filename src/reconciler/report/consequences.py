@@ -1,9 +1,9 @@
 """What follows from a plan, in words: above its actions, for no action says it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from reconciler.plan import Deciding, Plan, Widened
+from reconciler.plan import Deciding, MissingName, Plan, Widened
 from reconciler.terminal import Line, Styled
 
 from .differences import as_text
@@ -98,6 +98,19 @@ def deciding_now_lines(found: Deciding) -> Iterator[Line]:
     if found.forbids_again:
         yield f"    not in force, and with a `forbid` in it: {', '.join(found.forbids_again)}"
     yield f"    an apply lets {found.after} decide again"
+
+
+def missing_name_lines(found: Iterable[MissingName]) -> Iterator[Line]:
+    """Names in policies in force that nothing has, and what to do about each."""
+    for each in found:
+        yield (
+            Styled(f"! a policy in force names nothing in zone {each.zone}: ", "red"),
+            f"{each.name} of Policy {each.zone}/{each.policy} ({each.place}){each.hint}",
+        )
+        yield (
+            "    nothing is called so, and a rule about it never matches: put the name back on the server, or"
+            " change the policy; list the name in `absent_names` if it need not be there"
+        )
 
 
 def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:

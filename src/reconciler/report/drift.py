@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.documents import DRIFT, ActionDocument, DriftDocument
-from reconciler.plan import Action, Deciding, Plan, SimilarOwner, Unmanaged
+from reconciler.plan import Action, Deciding, MissingName, Plan, SimilarOwner, Unmanaged
 from reconciler.plan.budgets import ZONE
 from reconciler.plan.model import BY_OTHERS, Op
 from reconciler.terminal import Line, Styled
 
-from .consequences import deciding_now_lines
+from .consequences import deciding_now_lines, missing_name_lines
 from .differences import counted, whole_lines
 from .plans import action_lines, indented
 from .states import WRITERS_UNTOLD, unmanaged_line, write_line
@@ -32,6 +32,7 @@ class Drift:
         refused: what a plan is refused for; what those manifests describe is not compared.
         names_writers: who has done it is told, as far as it is known.
         unseen: what the manifests describe and may be there, where this credential cannot read.
+        missing_names: what git's policies in force name and nothing is called.
     """
 
     changed: tuple[Action, ...]
@@ -47,9 +48,10 @@ class Drift:
     names_writers: bool = True
     unseen: tuple[str, ...] = ()
     unmanaged_cut: tuple[str, ...] = ()
+    missing_names: tuple[MissingName, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.changed or self.deleted or self.attached)
+        return bool(self.changed or self.deleted or self.attached or self.missing_names)
 
     @property
     def nothing_applied(self) -> bool:
@@ -75,6 +77,8 @@ class Drift:
         }
         if self.deciding:
             told["deciding"] = [each.as_json() for each in self.deciding]
+        if self.missing_names:
+            told["missing_names"] = [each.as_json() for each in self.missing_names]
         if unmanaged:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
         if self.unmanaged_cut:
@@ -121,6 +125,7 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         plan.names_writers,
         () if plan.sees_all else tuple(_unseen(plan.actions)),
         plan.unmanaged_cut,
+        tuple(each for each in plan.missing_names if each.managed),
     )
 
 
@@ -142,6 +147,7 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     """Drift as text; with *unmanaged*, all that is in no configuration."""
     for each in drift.deciding:
         yield from deciding_now_lines(each)
+    yield from missing_name_lines(drift.missing_names)
     for action in (*drift.changed, *drift.deleted):
         yield from action_lines(action)
     for beside in drift.attached:
@@ -181,6 +187,8 @@ def _summary(drift: Drift) -> str:
     told = [f"{counted(number, word)} {done} by others" for number, word, done in counts if number]
     if drift.attached:
         told.append(f"{counted(len(drift.attached), 'object')} attached by others")
+    if drift.missing_names:
+        told.append(f"{counted(len(drift.missing_names), 'name')} in policies in force that nothing has")
     return ", ".join(told) or "no drift"
 
 

@@ -11,7 +11,7 @@ from reconciler.plan.losses import loss_json, loss_of
 from reconciler.plan.model import Op, State
 from reconciler.terminal import Line, Styled
 
-from .consequences import consequence_lines, consequences_told
+from .consequences import consequence_lines, consequences_told, missing_name_lines
 from .diagnostics import diagnostic_block
 from .differences import as_text, counted, difference_lines, whole_lines
 from .states import WRITERS_UNTOLD, contents_lines, state_of, unmanaged_line, write_line
@@ -39,6 +39,7 @@ def plan_lines(
         refused: it is, for what is told elsewhere: by the server, or below.
     """
     yield from consequence_lines(plan)
+    yield from missing_name_lines(plan.missing_names)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, losses)
     yield summary_line(plan, refused=refused or bool(refusals))
@@ -106,6 +107,8 @@ def plan_json(
     document["unmanaged"] = [each.as_json() for each in plan.unmanaged]
     if plan.unmanaged_cut:
         document["unmanaged_cut"] = list(plan.unmanaged_cut)
+    if plan.missing_names:
+        document["missing_names"] = [each.as_json() for each in plan.missing_names]
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
     if losses is not None:
         document["losses"] = [

@@ -213,6 +213,17 @@ class LastChange(Part):
     changeset_id: str | None
 
 
+class MissingName(Part):
+    """`Type::"id"` in a policy in force that nothing in the zone is called; its place is that in the text."""
+
+    policy_id: str
+    policy: str
+    type: str
+    id: str
+    line: int
+    column: int
+
+
 class InForce(Part):
     """Which version of a policy or a policy set decides in the zone.
 
@@ -221,6 +232,8 @@ class InForce(Part):
         contents: of a policy set, everything that decides; left out when that is what the lines of the
             policies say.
         activated: who let it decide, where it is not the latest; for those who may read the audit log.
+        missing_names: of a policy set, what its policies name and nothing in the zone is called, unless the
+            policy says so in `absent_names`: rules about these never match.
     """
 
     version: int
@@ -228,6 +241,7 @@ class InForce(Part):
     spec: dict[str, Any]
     contents: list[PartInForce] | None = None
     activated: LastChange | None = None
+    missing_names: list[MissingName] | None = None
 
 
 class SnapshotEntity(Part):

@@ -100,3 +100,86 @@ def test_a_group_that_a_policy_in_force_names_stays(company: Company) -> None:
     (company.folder.path / "group.yaml").unlink()
     told = company.plan(expect=1).err
     assert f"policy `by hand` is in force and names {NAME} (line 3, column 16 of its text)" in told
+
+
+def in_force_by(company: Company, name: str, members: str = "") -> None:
+    """The configuration's policies in force are one `forbid` that names that."""
+    how = "==" if name.startswith("User") else "in"
+    in_a_file(company, f"forbid (\n  principal {how} {name},\n  action, resource\n);\n", members)
+    company.write("policies.yaml", SET)
+    company.apply()
+
+
+SET = f'{HEAD}kind: PolicySet\nmetadata: {{zone: "{{zone}}", name: main}}\nspec: {{policies: [leavers]}}\n'
+ANN = 'User::"ann@acme.example"'
+
+
+def ann(company: Company) -> str:
+    """A user who has signed in; the address."""
+    sign_in(company, company.zone_id, "ann")
+    user = company.found("users", identifier="ann@acme.example")
+    return f"{company.collection('users')}/{user['id']}"
+
+
+@pytest.mark.parametrize("way", ["renamed", "deleted"])
+def test_a_user_whom_a_policy_in_force_names_is_called_otherwise(company: Company, way: str) -> None:
+    """While the user is there, neither has anything to say; then both say the same, until it is put right."""
+    user = ann(company)
+    in_force_by(company, ANN)
+    assert "nothing to do" in company.plan(expect=0).out
+    assert "no drift" in company.drift(expect=0)
+    if way == "renamed":
+        company.send("PATCH", user, identifier="robby@acme.example")
+    else:
+        company.send("DELETE", user)
+    told = f"{ANN} of Policy {company.zone}/leavers (leavers.cedar:2:16)"
+    planned = company.plan(expect=0).out
+    assert told in planned
+    assert "nothing to do" in planned
+    found = company.drift(expect=3)
+    assert told in found
+    assert "1 name in policies in force that nothing has" in found
+    (one,) = company.drift_json()["missing_names"]
+    expected = {"zone": company.zone, "name": ANN, "policy": "leavers", "place": "leavers.cedar:2:16"}
+    assert one == {**expected, "managed": True}
+    assert company.plan_json()["missing_names"] == [one]
+    if way == "renamed":
+        company.send("PATCH", user, identifier="ann@acme.example")
+    else:
+        in_force_by(company, ANN, f"  absent_names: ['{ANN}']\n")
+    assert "missing_names" not in company.plan_json()
+    assert "no drift" in company.drift(expect=0)
+
+
+def test_a_group_by_hand_that_a_policy_in_force_names(company: Company) -> None:
+    """It is renamed by hand, and the new name stands beside the old one."""
+    group = by_hand(company)
+    in_force_by(company, NAME, f"  external_names: ['{NAME}']\n")
+    assert "no drift" in company.drift(expect=0)
+    company.send("PATCH", group, identifier="leaver")
+    company.write("leavers.yaml", company.folder_text("leavers.yaml").split("  external_names")[0])
+    company.write("leavers.cedar", 'forbid (principal in Group::"leaver", action, resource);\n')
+    company.write(
+        "leavers.yaml", company.folder_text("leavers.yaml") + "  external_names: ['Group::\"leaver\"']\n"
+    )
+    assert "missing_names" not in company.plan_json(), "the plan takes the name out"
+
+
+def test_another_name_of_gits_group_is_drift_and_no_more(company: Company) -> None:
+    """An apply calls the group as before, so the name is not told besides."""
+    company.write(
+        "group.yaml", f'{HEAD}kind: Group\nmetadata: {{zone: "{{zone}}", name: leavers}}\nspec: {{name: L}}\n'
+    )
+    in_force_by(company, NAME)
+    group = company.found("groups", identifier="leavers")["id"]
+    company.send("PATCH", f"{company.collection('groups')}/{group}", identifier="left")
+    told = company.drift_json()
+    assert [each["name"] for each in told["drift"]] == ["leavers"]
+    assert "missing_names" not in told
+
+
+def test_a_name_that_may_be_absent_is_not_missed(company: Company) -> None:
+    """The policy says so; without that the same name is told of."""
+    in_force_by(company, ANN, f"  absent_names: ['{ANN}']\n")
+    assert "no drift" in company.drift(expect=0)
+    assert "missing_names" not in company.plan_json()

@@ -52,7 +52,7 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A policy version that is part of what decides; `latest_version` is that of its policy."""
+    """A policy version that is part of what decides; `latest_version`, `absent_names` are its policy's."""
 
     policy_id: str
     name: str
@@ -60,6 +60,7 @@ class PolicyText:
     latest_version: int
     cedar: str
     is_latest: bool
+    absent_names: Sequence[str] | None = None
 
 
 async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: str) -> list[Binding]:
@@ -219,6 +220,7 @@ async def texts_of(conn: AsyncConnection, deciding: Iterable[Deciding]) -> dict[
                 _texts.c.version,
                 _policies.c.latest_version,
                 _texts.c.cedar_raw.label("cedar"),
+                _policies.c.absent_names,
                 (_policies.c.latest_version_id == _texts.c.id).label("is_latest"),
             )
             .join(

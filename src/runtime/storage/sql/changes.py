@@ -193,6 +193,19 @@ async def handles(conn: AsyncConnection, kind: Kind, wanted: Collection[str], *,
     return found
 
 
+async def handles_in_zones(
+    conn: AsyncConnection, kind: Kind, wanted: Collection[str], zone_ids: Collection[str]
+) -> set[tuple[str, str]]:
+    """Those of the handles that something of the kind has in these zones: (zone, handle)."""
+    table = TABLES[kind.name]
+    handle, within = table.c[str(kind.handle)], table.c.zone_id.in_(sorted(zone_ids))
+    found: set[tuple[str, str]] = set()
+    for batch in _batches(sorted(wanted)):
+        rows = await conn.execute(select(table.c.zone_id, handle).where(within, handle.in_(batch)))
+        found.update((row[0], row[1]) for row in rows)
+    return found
+
+
 async def changed_in_zone(conn: AsyncConnection, kind: Kind, zone_id: str, since: int) -> list[str]:
     """The ids of some entities of a kind in a zone that were written after a revision.
 

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import orjson
 
 from runtime.domain.errors import NotFound
-from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, ZONE, Entity, Kind, Verb
+from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, POLICY_SET, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, members
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType, rfc3339
@@ -20,13 +21,14 @@ from runtime.services.management.audit import SUBJECT as AUDIT
 from runtime.services.management.changes.beside import beside_of
 from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
 from runtime.services.management.changes.in_force import in_force_of, last_change
+from runtime.services.management.changes.names_in_force import MissingNames, missing_names
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes, ledger, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
 _LINES_A_CHUNK = 200
-_FORM = 5  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
+_FORM = 6  # one more whenever lines say something new: who keeps an older snapshot is sent the whole again
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,18 @@ class Snapshot:
     organization_id: str
     label: str
     revision: int
+    missing_names: MissingNames
     chunks: AsyncIterator[bytes]
 
     @property
     def etag(self) -> str:
-        """The entity tag: the revision, and the form of the lines."""
-        return f'"{_FORM}.{self.revision}"'
+        """The entity tag: the form of the lines, the revision, and the names that policies name in vain.
+
+        Those have a part of their own: users come by signing in, which makes no revision.
+        """
+        names = orjson.dumps(self.missing_names, option=orjson.OPT_SORT_KEYS)
+        more = f".{sha256(names).hexdigest()[:16]}" if self.missing_names else ""
+        return f'"{_FORM}.{self.revision}{more}"'
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,16 @@ async def open_snapshot(
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await ledger.revision(unit.conn, found.id)
         zones = await _zones(unit, found.id, wanted)
-        yield Snapshot(found.id, found.label, revision, _chunks(unit, found, revision, zones, wanted.owner))
+        missing = await _missing_names(unit, zones.inside)
+        chunks = _chunks(unit, found, revision, zones, wanted.owner, missing)
+        yield Snapshot(found.id, found.label, revision, missing, chunks)
+
+
+async def _missing_names(unit: Unit, zone_ids: Collection[str]) -> MissingNames:
+    """What is told to those who see the policies, of the kinds that they see."""
+    if not _sees(unit, POLICY_SET):
+        return {}
+    return await missing_names(unit, zone_ids, [kind for kind in ALL if _sees(unit, kind)])
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,12 @@ async def _zones(unit: Unit, organization_id: str, wanted: Wanted) -> _Zones:
 
 
 async def _chunks(
-    unit: Unit, organization: Organization, revision: int, zones: _Zones, owner: str | None
+    unit: Unit,
+    organization: Organization,
+    revision: int,
+    zones: _Zones,
+    owner: str | None,
+    missing: MissingNames,
 ) -> AsyncIterator[bytes]:
     organization_id, label = organization.id, organization.label
     head = {
@@ -126,7 +148,7 @@ async def _chunks(
         if not _sees(unit, kind):
             continue
         slugs = zones.told if kind is ZONE else zones.inside
-        async for line in _lines(unit, kind, organization_id, slugs):
+        async for line in _lines(unit, kind, organization_id, slugs, missing):
             lines.append(line)
             count += 1
             if len(lines) == _LINES_A_CHUNK:
@@ -178,7 +200,7 @@ def _tombstone(gone: tombstones.Tombstone, *, names: bool) -> dict[str, Any]:
 
 
 async def _lines(
-    unit: Unit, kind: Kind, organization_id: str, slugs: Mapping[str, str]
+    unit: Unit, kind: Kind, organization_id: str, slugs: Mapping[str, str], missing: MissingNames
 ) -> AsyncIterator[bytes]:
     conn, names = unit.conn, _reads_audit(unit)
     whole = None if not kind.zoned and kind is not ZONE else slugs
@@ -195,6 +217,8 @@ async def _lines(
             told["owner_type"] = OwnerType.PLATFORM
         if entity.id in in_force:
             told["in_force"] = in_force[entity.id]
+            if kind is POLICY_SET and (lacking := missing.get(told["zone_id"])):
+                told["in_force"]["missing_names"] = lacking
         if (last := written.get(entity.id)) is not None:
             told["last_change"] = last_change(last)
         yield orjson.dumps(told)

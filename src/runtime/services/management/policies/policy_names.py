@@ -12,6 +12,7 @@ from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
 from runtime.services.management.unit import Unit
 from runtime.storage.sql import changes
+from runtime.storage.sql.bindings import PolicyText
 
 # Entity type -> the kinds whose entities are called so. A client that registered itself is an application
 # to policies.
@@ -38,7 +39,7 @@ def written(name: Name) -> str:
     return f'{type_}::"{escaped}"'
 
 
-def said_absent(policy: Policy) -> set[Name]:
+def said_absent(policy: Policy | PolicyText) -> set[Name]:
     """The names of which a policy says that the zone need not have them."""
     pairs = (each.partition("::") for each in policy.absent_names or ())
     return {(type_, unescaped(literal)) for type_, _, literal in pairs}

@@ -1,0 +1,91 @@
+"""Names in policies in force that nothing in their zone has: a `forbid` stands there and forbids nothing.
+
+The server holds a policy against its zone when it is written. What it names can be renamed or deleted by hand
+afterwards, and no member of the policy differs from git then.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reconciler.cedar import EntityName, Words, parse_name, read_policies
+from reconciler.kinds import Entity, Kinds
+from reconciler.kinds import MissingName as Told
+
+from .consequences import MissingName
+from .foreseeing import POLICY, TEXT
+from .matching import Match, Matcher
+
+_ABSENT = "absent_names"
+
+
+@dataclass(frozen=True)
+class MissingNames:
+    """Looks for names that stay without anything to stand for.
+
+    Attributes:
+        zones: the zones that the configuration has something in: id -> name for people.
+        hint: what was probably meant by a word, among the known ones; put at the end of a message.
+    """
+
+    matcher: Matcher
+    kinds: Kinds
+    zones: Mapping[str, str]
+    hint: Callable[[str, Iterable[str]], str]
+
+    def all(self) -> tuple[MissingName, ...]:
+        """All of these zones, by zone, policy and name."""
+        found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
+        return tuple(sorted(found, key=lambda each: (each.zone, each.policy, each.name)))
+
+    def _in_zone(self, zone_id: str) -> Iterator[MissingName]:
+        entities = self.matcher.index.in_zone.get(zone_id, ())
+        told = [one for each in entities if each.in_force for one in each.in_force.missing_names]
+        if not told:
+            return
+        words = Words.read(self.kinds.by_name[POLICY].cedar[TEXT])
+        matches = {
+            match.found.id: match
+            for match in self.matcher.matches.values()
+            if match.found is not None and match.manifest.kind.name == POLICY and not match.foreign
+        }
+        described = {
+            (match.manifest.kind.name, match.handle)
+            for match in self.matcher.matches.values()
+            if not match.released and self.matcher.zone_id(match.manifest) == zone_id
+        }
+        for one in told:
+            kind = words.kinds.get(one.type)
+            if (kind, one.id) not in described:
+                known = [each.handle for each in entities if each.kind == kind and each.handle is not None]
+                yield from self._told(zone_id, one, words, matches.get(one.policy_id), known)
+
+    def _told(
+        self, zone_id: str, one: Told, words: Words, match: Match | None, known: Sequence[str]
+    ) -> Iterator[MissingName]:
+        """The name as git has it now; nothing where git's text has it no more, or says that it is absent."""
+        name, place = EntityName(one.type, one.id), f"line {one.line} of its text"
+        policy = self.matcher.index.by_id.get(one.policy_id)
+        managed = self._is_managed(policy)
+        if match is None and managed:
+            return  # no manifest describes it any more: it goes
+        if match is not None:
+            if name in map(parse_name, match.wanted.get(_ABSENT) or ()):
+                return
+            text = str(match.wanted.get(TEXT) or "")
+            reading = read_policies(text, words)
+            at = next((each.begin for each in reading.mentions if each.name == name), None)
+            if at is None and reading.readable:
+                return
+            file = match.manifest.files.get(TEXT)
+            if at is not None and file is not None:
+                line = text.count("\n", 0, at) + 1
+                place = f"{file}:{line}:{at - text.rfind(chr(10), 0, at)}"
+            elif file is None:
+                place = str(match.manifest.origin)
+        label = policy.ownership.name if policy and policy.ownership else one.policy
+        hint = self.hint(one.id, known)
+        yield MissingName(self.zones[zone_id], str(name), label, place, managed, hint)
+
+    def _is_managed(self, policy: Entity | None) -> bool:
+        record = policy.ownership if policy is not None else None
+        return record is not None and record.owner == self.matcher.owner
