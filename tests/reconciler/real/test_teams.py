@@ -82,7 +82,7 @@ class Team:
         """Plan, apply, and plan again, which finds nothing to do."""
         made = self.plan()
         if not made.empty:
-            self.api.apply(changeset(made, [dict(each) for each in made.operations]), made.digest)
+            self.api.apply(changeset(made, [dict(each) for each in made.operations]), made.idempotency_key)
         again = self.plan()
         assert again.empty, again.operations
         return made
