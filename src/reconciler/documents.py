@@ -88,8 +88,9 @@ class ActionDocument(TypedDict):
 
 
 class UnmanagedDocument(TypedDict):
-    """An object that no configuration manages, or a list of a managed one (`member`) that no manifest has.
+    """An object that no configuration manages, or a member of a managed one that no manifest has.
 
+    `values` are those of a list, or the one value of another `member` that is not at its default.
     `name` is the handle; what it refers to, where there is none. `attached_to` names what the owner manages
     and the object belongs to. `in_force`: it decides in the zone. `describable` is false of what no kind of
     manifest describes: a secret of a vault, a member of a zone, a service account's credential.

@@ -196,14 +196,15 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """An object that no configuration manages, or a list of a managed one that no manifest writes.
+    """An object that no configuration manages, or a member of a managed one that no manifest writes.
 
     Attributes:
         zone: the zone's name for people.
         name: its handle; what it refers to, where it has none.
         attached_to: what this owner manages and it belongs to: an application's credential, a role's grant.
-        member: the list; None for an object.
-        values: what is in the list.
+        member: its path; None for an object.
+        values: what is in a list, or the one value of another member.
+        listed: the member is a list.
         in_force: it decides in the zone.
         describable: a manifest can describe such; what none can is no drift, whatever it belongs to.
         write: who has written it last.
@@ -216,6 +217,7 @@ class Unmanaged:
     attached_to: tuple[str, ...] = ()
     member: str | None = None
     values: tuple[Any, ...] = ()
+    listed: bool = True
     in_force: bool = False
     describable: bool = True
     write: Write | None = field(default=None, compare=False)

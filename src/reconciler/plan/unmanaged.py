@@ -1,10 +1,10 @@
 """What is where a configuration has something, and in no configuration: nobody who reads git knows of it."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.kinds import Beside, Entity, Kind, Kinds
+from reconciler.kinds import Beside, Entity, Kind, Kinds, Shape
 
 from .comparing import leaves
 from .matching import Index
@@ -39,12 +39,14 @@ class Search:
         return tuple(sorted(found, key=lambda each: (*each.place, each.id)))
 
     def _in_zone(self, zone_id: str) -> Iterator[Unmanaged]:
+        if (zone := self.index.by_id.get(zone_id)) is not None and zone.kind in self.kinds.by_name:
+            yield from self._members(self.kinds.by_name[zone.kind], zone, None)
         for entity in self.index.in_zone.get(zone_id, ()):
             kind = self.kinds.by_name.get(entity.kind)
             if kind is None or entity.owner_type == "platform":
                 continue
             if entity.ownership is not None:
-                yield from self._lists(kind, entity, self.zones[zone_id])
+                yield from self._members(kind, entity, self.zones[zone_id])
             elif entity.id not in self.taken:
                 yield self._object(kind, entity, self.zones[zone_id])
 
@@ -54,7 +56,7 @@ class Search:
             if kind is None or entity.kind not in self.beside or entity.owner_type == "platform":
                 continue
             if entity.ownership is not None:
-                yield from self._lists(kind, entity, None)
+                yield from self._members(kind, entity, None)
             elif entity.id not in self.taken:
                 yield self._object(kind, entity, None)
 
@@ -103,15 +105,48 @@ class Search:
             if self._manages(self.index.by_id.get(value)):
                 yield self.shown(value)
 
-    def _lists(self, kind: Kind, entity: Entity, zone: str | None) -> Iterator[Unmanaged]:
-        """Lists of a managed object that have something in them and that its manifest leaves to others."""
+    def _members(self, kind: Kind, entity: Entity, zone: str | None) -> Iterator[Unmanaged]:
+        """Members of a managed object that its manifest leaves to others, and that are not at their default.
+
+        Not what follows another member, never changes, or refers to what the service has made.
+        """
         record = entity.ownership
         if record is None or record.owner != self.owner or entity.id not in self.taken:
             return
         for path, shape, value in leaves(kind.wire, entity.spec):
-            if not isinstance(value, list) or not value or path in record.fields or value == shape.resets_to:
+            if path in record.fields or value in (shape.resets_to, None, [], {}):
                 continue
-            values = tuple(self.shown(each) for each in value)
-            yield Unmanaged(
+            if not _is_settable(kind.wire, path):
+                continue
+            if isinstance(value, list):
+                values = tuple(self.shown(each) for each in value)
+            elif (
+                shape.fixed
+                or shape.secret
+                or self._follows(entity, shape, value)
+                or self._is_platforms(value)
+            ):
+                continue
+            else:
+                values = (self.shown(value),)
+            told = Unmanaged(
                 entity.kind, zone, record.name, entity.id, (), path, values, write=entity.last_change
             )
+            yield replace(told, listed=isinstance(value, list))
+
+    @staticmethod
+    def _follows(entity: Entity, shape: Shape, value: Any) -> bool:
+        return shape.default_from is not None and entity.spec.get(shape.default_from) == value
+
+    def _is_platforms(self, value: Any) -> bool:
+        found = self.index.by_id.get(value) if isinstance(value, str) else None
+        return found is not None and found.owner_type == "platform"
+
+
+def _is_settable(shape: Shape, path: str) -> bool:
+    """Tell whether a manifest can have the member: what the server works out is in no shape."""
+    for name in path.split("."):
+        if name not in shape.members:
+            return False
+        shape = shape.members[name]
+    return True

@@ -210,6 +210,8 @@ def unmanaged_lines(found: Unmanaged) -> Iterator[Line]:
         notes = f"  `{found.member}` is in no manifest"
     yield Styled(f"? {found.title}", "cyan"), notes
     if found.member is not None:
-        yield from indented(whole_lines(found.member, list(found.values), "="), 4)
+        yield from indented(
+            whole_lines(found.member, list(found.values) if found.listed else found.values[0], "="), 4
+        )
     if found.write is not None:
         yield f"    {write_line(found.write, 'last written')}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.kinds import Write
 from reconciler.plan import FieldChange, Unmanaged
+from reconciler.plan.budgets import ZONE
 from reconciler.plan.model import State
 from reconciler.terminal import Line, Styled
 
@@ -53,13 +54,15 @@ def write_line(write: Write, done: str) -> str:
 def unmanaged_line(found: Sequence[Unmanaged], cut: Sequence[str] = ()) -> str:
     """One line that says how much is in no configuration, and of what the server has more than it tells."""
     objects = sum(each.member is None for each in found)
-    lists = len(found) - objects
-    parts = [counted(number, word) for number, word in ((objects, "object"), (lists, "list")) if number]
+    lists = sum(each.member is not None and each.listed for each in found)
+    counts = ((objects, "object"), (lists, "list"), (len(found) - objects - lists, "member"))
+    parts = [counted(number, word) for number, word in counts if number]
     is_or_are = "is" if len(found) == 1 else "are"
     deciding = [each.title for each in found if each.in_force]
     more = f"; in force: {', '.join(deciding)}" if deciding else ""
     more += f"; and more of {', '.join(cut)} than the server lists" if cut else ""
-    within, beside = any(each.zone for each in found), not all(each.zone for each in found)
+    zoned = [bool(each.zone) or each.kind == ZONE for each in found]
+    within, beside = any(zoned), not all(zoned)
     where = " and ".join(["in these zones"] * within + ["in the organization"] * beside)
     return (
         f"{' and '.join(parts)} {where} {is_or_are} in no configuration"
