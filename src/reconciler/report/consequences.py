@@ -108,8 +108,8 @@ def missing_name_lines(found: Iterable[MissingName]) -> Iterator[Line]:
             f"{each.name} of Policy {each.zone}/{each.policy} ({each.place}){each.hint}",
         )
         yield (
-            "    nothing is called so, and a rule about it never matches: put the name back on the server, or"
-            " change the policy; list the name in `absent_names` if it need not be there"
+            "    nothing is called so, and a rule about it never matches: give what was renamed its name"
+            " back, or change the policy; list the name in `absent_names` if it need not be there"
         )
 
 
