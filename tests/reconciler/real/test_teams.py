@@ -59,7 +59,12 @@ class Team:
             del spec["name"]
         if kind == "Group":
             spec = {"name": f"{own} {text}".strip(), "identifier": own}
-        self.described[kind, name] = manifest(kind, name, self.zone, **spec)
+        # What has come back under another name is there already: offline checks refuse two of one handle.
+        if not any(
+            key[0] == kind and key[1] != name and each.spec.get("identifier") == spec["identifier"]
+            for key, each in self.described.items()
+        ):
+            self.described[kind, name] = manifest(kind, name, self.zone, **spec)
 
     def refer(self, other: "Team", name: str) -> None:
         """Let an application depend on a resource of the other team."""
