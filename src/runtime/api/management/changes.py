@@ -125,35 +125,38 @@ async def _in_lines(call: Call, changeset: PackedChangeset, *, dry_run: bool) ->
     else:
         line = _line({"type": "result", **outcome.answer})
         status, headers = 200, {**_NO_STORE, **(_REPLAYED if outcome.replayed else {})}
-    if lines.stream is None:
+    if lines.departure is None:
         return HTTPResponse(line, status=status, headers=headers, content_type=LINES)
-    departure = Departure(call.request, lines.stream)
-    await departure.send(line)
-    await departure.end()
+    await lines.departure.send(line)
+    await lines.departure.end()
     return None
 
 
 @dataclass
 class _Lines:
-    """Lines about the progress of a changeset, which begin the answer."""
+    """Lines about the progress of a changeset, which begin the answer.
+
+    Whoever does not read them holds nobody up: they are sent while the organization's turn to write is taken.
+    """
 
     request: Request
     total: int
-    stream: Any = None
+    departure: Departure | None = None
     _done: int = 0
     _last: float = field(default_factory=monotonic)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def progress(self, done: int, total: int) -> None:
         """Tell how many operations are done, a few times a second."""
-        if self.stream is not None and done < total and monotonic() - self._last < _TOLD_EVERY_SECONDS:
+        if self.departure is not None and done < total and monotonic() - self._last < _TOLD_EVERY_SECONDS:
             self._done = done
             return
         async with self._turn:
-            if self.stream is None:
-                self.stream = await self.request.respond(headers=_NO_STORE, content_type=LINES)
+            if self.departure is None:
+                stream = await self.request.respond(headers=_NO_STORE, content_type=LINES)
+                self.departure = Departure(self.request, stream)
             self._done, self._last = done, monotonic()
-            await self.stream.send(_line({"type": "progress", "done": done, "total": total}))
+            await self.departure.send(_line({"type": "progress", "done": done, "total": total}))
 
     @asynccontextmanager
     async def at_least_every(self, seconds: float) -> AsyncIterator[None]:
