@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime.adapters.cedar_text import Named
 from runtime.domain.kinds import Kind
+from runtime.services.management.changes.pace import Pace
 from runtime.services.management.policies import policy_names
 from runtime.services.management.policies.policy_names import Name
 from runtime.services.management.unit import Unit
@@ -30,11 +31,13 @@ async def missing_names(unit: Unit, zone_ids: Collection[str], seen: Collection[
     texts = await bindings.texts_of(unit.conn, deciding)
     types = {type_ for type_, kinds in policy_names.KINDS.items() if all(each in seen for each in kinds)}
     places: dict[tuple[str, Name], list[dict[str, Any]]] = defaultdict(list)
+    pace = Pace()
     for each in deciding:
         for _, version_id in each.entries:
             if (text := texts.get(version_id)) is None:
                 continue
             absent = policy_names.said_absent(text)
+            await pace.rest()  # a text takes a while to read, and a reader may ask for many
             for one in _named(text.cedar or ""):
                 if one.type in types and (name := (one.type, one.id)) not in absent:
                     places[each.zone_id, name].append(_place(text, one))
