@@ -77,9 +77,17 @@ async def test_migrations_and_descriptions_agree_in_every_detail(
 
 async def test_migrating_twice_changes_nothing(database_url):
     """A database at the newest version stays as it is."""
-    await migrate(database_url)
+    database = Database.open(database_url)
+    try:
+        async with database.reading() as conn:
+            before = await conn.run_sync(_described)
+        await migrate(database_url)
 
-    await require_current(database_url)
+        await require_current(database_url)
+        async with database.reading() as conn:
+            assert await conn.run_sync(_described) == before
+    finally:
+        await database.close()
 
 
 async def test_an_empty_database_is_not_current(tmp_path, postgres):
