@@ -29,13 +29,13 @@ class PartDocument(TypedDict):
 class InForceDocument(TypedDict):
     """Which version is in force, where that is not the latest one.
 
-    `before` is what it says, or with `beside` what the latest one says, which does not decide.
+    `before` is what it says, or with `before_is_latest` what the latest one says, which does not decide.
     """
 
     version: int
     latest_version: int
     contents: Sequence[PartDocument]
-    beside: NotRequired[bool]
+    before_is_latest: NotRequired[bool]
 
 
 class ChangeDocument(TypedDict):
@@ -224,10 +224,9 @@ class PlanDocument(TypedDict):
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
     against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
-    what is in its zones and in no configuration, with `unmanaged_cut`, the kinds of which there is more than
-    the server tells, `missing_names`, what policies in force name there and nothing is called, after an
-    apply either, `undelivered`, the titles of objects whose secret
-    nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
+    what is in its zones and in no configuration, with `unmanaged_truncated`, the kinds of which there is
+    more than the server tells, `missing_names`, what policies in force name there and nothing is called,
+    after an apply either, `undelivered`, the titles of objects whose secret nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
     of objects whose secret the server makes and shows once: an apply without `--secrets-dir` is refused.
     `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
     those of `zonectl.yaml`.
@@ -252,7 +251,7 @@ class PlanDocument(TypedDict):
     widened: NotRequired[Sequence[WidenedDocument]]
     exempt: NotRequired[Sequence[ExemptDocument]]
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
-    unmanaged_cut: NotRequired[Sequence[str]]
+    unmanaged_truncated: NotRequired[Sequence[str]]
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     guards: NotRequired[Sequence[GuardDocument]]
     problems: NotRequired[Sequence[ProblemDocument]]
@@ -273,7 +272,7 @@ class DriftDocument(TypedDict):
     `names_writers`, as in a plan: it is false where this credential may not know who has written what.
     `unseen` is what the manifests describe and this credential may not read, if it is there: not compared.
     `drift` is what they changed, `deleted` what an apply makes again, and `attached` what they put beside.
-    `unmanaged_cut`, as in a plan: there is more of these kinds, and `unmanaged_count` is too low.
+    `unmanaged_truncated`, as in a plan: there is more of these kinds, and `unmanaged_count` is too low.
     `deciding`: zones in which other policies decide than git's, as what an apply makes of it: `before` is the
     set that decides now. `missing_names`: what the owner's policies in force name and nothing is called.
     """
@@ -289,7 +288,7 @@ class DriftDocument(TypedDict):
     missing_names: NotRequired[Sequence[MissingNameDocument]]
     unmanaged_count: int
     unmanaged: NotRequired[Sequence[UnmanagedDocument]]
-    unmanaged_cut: NotRequired[Sequence[str]]
+    unmanaged_truncated: NotRequired[Sequence[str]]
     similar_owner: NotRequired[SimilarOwnerDocument]
     names_writers: NotRequired[bool]
     unseen: NotRequired[Sequence[str]]

@@ -11,7 +11,17 @@ import httpx
 import orjson
 import stamina
 
-from reconciler.kinds import Beside, Entity, InForce, MissingName, Ownership, Part, Snapshot, Tombstone, Write
+from reconciler.kinds import (
+    Entity,
+    InForce,
+    MissingName,
+    Ownership,
+    Part,
+    Snapshot,
+    Tombstone,
+    Undescribable,
+    Write,
+)
 
 from .connection import Connection
 from .errors import ApiError, NotReached, Rejected, rejection
@@ -332,8 +342,8 @@ def read_snapshot(body: bytes) -> Snapshot:
             tuple(_read_tombstone(line) for line in gone),
             names_writers=head.get("names_writers") is not False,
             sees_all=head.get("sees_all") is not False,
-            beside=tuple(_read_beside(each) for each in end.get("beside") or ()),
-            beside_cut=tuple(end.get("beside_cut") or ()),
+            undescribable=tuple(_read_undescribable(each) for each in end.get("undescribable") or ()),
+            undescribable_truncated=tuple(end.get("undescribable_truncated") or ()),
         )
     except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError) as error:
         raise NotReached("the answer is not a snapshot; is the server's address right?") from error
@@ -380,8 +390,8 @@ def _read_tombstone(line: Mapping[str, Any]) -> Tombstone:
     )
 
 
-def _read_beside(told: Mapping[str, Any]) -> Beside:
-    return Beside(
+def _read_undescribable(told: Mapping[str, Any]) -> Undescribable:
+    return Undescribable(
         kind=told["kind"],
         id=told["id"],
         zone_id=told["zone_id"],

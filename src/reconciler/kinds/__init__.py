@@ -3,7 +3,6 @@
 from .reading import Kinds, load_kinds, schema_directory
 from .shapes import ABSENT, Kind, Ref, Shape
 from .values import (
-    Beside,
     Entity,
     External,
     InForce,
@@ -15,12 +14,12 @@ from .values import (
     Part,
     Snapshot,
     Tombstone,
+    Undescribable,
     Write,
 )
 
 __all__ = [
     "ABSENT",
-    "Beside",
     "Entity",
     "External",
     "InForce",
@@ -36,6 +35,7 @@ __all__ = [
     "Shape",
     "Snapshot",
     "Tombstone",
+    "Undescribable",
     "Write",
     "load_kinds",
     "schema_directory",

@@ -159,7 +159,7 @@ class InForce:
         contents: what that version consists of, where the entities in it do not say it themselves.
         activated: who let it be in force, where it is not the latest.
         missing_names: what nothing in the zone is called, though policies that decide name it.
-        beside: of a change, what makes way is not in force: it is the latest version, and this one decides.
+        before_is_latest: of a change, what makes way is the latest version, which is not in force.
     """
 
     version: int
@@ -167,7 +167,7 @@ class InForce:
     spec: Mapping[str, Any] = field(default_factory=dict)
     contents: tuple[Part, ...] = ()
     activated: Write | None = None
-    beside: bool = False
+    before_is_latest: bool = False
     missing_names: tuple[MissingName, ...] = ()
 
 
@@ -206,7 +206,7 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Undescribable:
     """Something on the server that no kind of manifest describes; `of` is the id of what it was made for.
 
     `role`: of a member of a zone.
@@ -227,7 +227,7 @@ class Snapshot:
 
     `names_writers`: it says who has written and deleted; not to callers who may not read the audit log.
     `sees_all`: what is not in it is not there, rather than kept from a caller who may not read it.
-    `beside_cut`: the kinds of which there is more than `beside` has.
+    `undescribable_truncated`: the kinds of which there is more than `undescribable` has.
     """
 
     organization_id: str
@@ -236,5 +236,5 @@ class Snapshot:
     tombstones: tuple[Tombstone, ...] = ()
     names_writers: bool = True
     sees_all: bool = True
-    beside: tuple[Beside, ...] = ()
-    beside_cut: tuple[str, ...] = ()
+    undescribable: tuple[Undescribable, ...] = ()
+    undescribable_truncated: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def build_plan(
         widened=following.widened,
         exempt=following.exempt,
         unmanaged=builder.unmanaged(),
-        unmanaged_cut=snapshot.beside_cut,
+        unmanaged_truncated=snapshot.undescribable_truncated,
         missing_names=MissingNames(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),

@@ -169,8 +169,10 @@ def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: b
         return written
     deciding = as_written(kind, found, path, version.spec[path])
     decides = _compare_member(path, shape, wanted, deciding, applied, owned=owned, text=text)
-    if written is not None and _is_beside(written, decides):
-        return replace(written, in_force=InForce(version.version, version.latest_version, beside=True))
+    if written is not None and _decides_nothing(written, decides):
+        return replace(
+            written, in_force=InForce(version.version, version.latest_version, before_is_latest=True)
+        )
     if decides is None:
         return written
     unnamed = tuple(
@@ -179,7 +181,7 @@ def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: b
     return replace(decides, in_force=replace(version, spec={}, contents=unnamed))
 
 
-def _is_beside(written: FieldChange, decides: FieldChange | None) -> bool:
+def _decides_nothing(written: FieldChange, decides: FieldChange | None) -> bool:
     """Tell whether it is the text written last that is not git's: what decides is what git says, or said."""
     if decides is None:
         return True

@@ -84,7 +84,7 @@ class Index:
         self.gone: dict[tuple[str | None, str, str], Tombstone] = {
             (each.zone_id, each.kind, each.name): each for each in snapshot.tombstones if each.owner == owner
         }
-        self.beside = snapshot.beside
+        self.undescribable = snapshot.undescribable
         self.in_zone: dict[str, list[Entity]] = defaultdict(list)
         self.in_force: dict[str, str] = {}  # what is in force and may be archived: id -> `Kind/name`
         for entity in snapshot.entities:

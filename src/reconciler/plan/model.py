@@ -34,7 +34,7 @@ _BESIDE = (
     "problems",
     "losses",
     "unmanaged",
-    "unmanaged_cut",
+    "unmanaged_truncated",
     "missing_names",
     "undelivered",
     "similar_owner",
@@ -81,7 +81,7 @@ class FieldChange:
         applied: what we last wrote, for drift and conflicts.
         state: None in creations and deletions.
         in_force: where `before` is what an older version says that is in force: which one, and what in it
-            git does not name. `beside`, where `before` is what the latest one says, and that is not in force.
+            git does not name. With `before_is_latest`, `before` is what the latest one says, which is not.
     """
 
     path: str
@@ -103,7 +103,7 @@ class FieldChange:
                 "version": self.in_force.version,
                 "latest_version": self.in_force.latest_version,
                 "contents": [asdict(part) for part in self.in_force.contents],
-                **({"beside": True} if self.in_force.beside else {}),
+                **({"before_is_latest": True} if self.in_force.before_is_latest else {}),
             }
         return cast(ChangeDocument, found)
 
@@ -277,7 +277,7 @@ class Plan:
         exempt: resources that become prefixes, with what stays a resource of its own beneath them.
         unmanaged: what is in the zones that the manifests name and in no configuration. No part of what is
             done, and so of no saved plan.
-        unmanaged_cut: kinds of which the server has more than it tells.
+        unmanaged_truncated: kinds of which the server has more than it tells.
         missing_names: what policies in force name and nothing is called, afterwards either. As `unmanaged`.
         saved: it was read from a file, which somebody else may have written.
         undelivered: what has a secret that was shown once, and of which nobody has said that it arrived.
@@ -302,7 +302,7 @@ class Plan:
     widened: tuple[Widened, ...] = ()
     exempt: tuple[Exempt, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
-    unmanaged_cut: tuple[str, ...] = field(default=(), compare=False)
+    unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
     missing_names: tuple[MissingName, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
@@ -455,8 +455,10 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
 
 def _read_in_force(content: Mapping[str, Any]) -> InForce:
     contents = tuple(Part(**each) for each in content["contents"])
-    beside = content.get("beside", False)
-    return InForce(content["version"], content["latest_version"], contents=contents, beside=beside)
+    before_is_latest = content.get("before_is_latest", False)
+    return InForce(
+        content["version"], content["latest_version"], contents=contents, before_is_latest=before_is_latest
+    )
 
 
 def _read_action(content: Mapping[str, Any]) -> Action:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.kinds import Beside, Entity, Kind, Kinds, Shape
+from reconciler.kinds import Entity, Kind, Kinds, Shape, Undescribable
 
 from .comparing import leaves
 from .matching import Index
@@ -35,7 +35,7 @@ class Search:
         """Everything that is unmanaged, by zone, kind and name."""
         found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
         found += self._of_organization()
-        found += self._beside()
+        found += self._undescribable_ones()
         return tuple(sorted(found, key=lambda each: (*each.place, each.id)))
 
     def _in_zone(self, zone_id: str) -> Iterator[Unmanaged]:
@@ -60,15 +60,15 @@ class Search:
             elif entity.id not in self.taken:
                 yield self._object(kind, entity, None)
 
-    def _beside(self) -> Iterator[Unmanaged]:
+    def _undescribable_ones(self) -> Iterator[Unmanaged]:
         """What no kind of manifest describes: in these zones, or made for what this owner manages."""
-        for each in self.index.beside:
+        for each in self.index.undescribable:
             target = self.index.by_id.get(each.of or "")
             managed = self._manages(target)
             if managed if each.zone_id is None else each.zone_id in self.zones:
-                yield self._indescribable(each, (self.shown(each.of),) if managed else ())
+                yield self._undescribable(each, (self.shown(each.of),) if managed else ())
 
-    def _indescribable(self, found: Beside, attached_to: tuple[str, ...]) -> Unmanaged:
+    def _undescribable(self, found: Undescribable, attached_to: tuple[str, ...]) -> Unmanaged:
         return Unmanaged(
             kind=found.kind,
             zone=self.zones[found.zone_id] if found.zone_id is not None else None,

@@ -24,7 +24,7 @@ class Drift:
         deleted: what is gone, as what an apply makes again.
         attached: objects in no configuration that belong to a managed one: grants, credentials.
         unmanaged: all else in these zones that is in no configuration, with what no manifest can describe.
-        unmanaged_cut: kinds of which there is more than the server tells.
+        unmanaged_truncated: kinds of which there is more than the server tells.
         deciding: zones in which others have let other policies decide than git's.
         similar_owner: for whom this may be meant, where the owner of the run manages nothing.
         managed: how many objects that owner manages.
@@ -47,7 +47,7 @@ class Drift:
     refused: tuple[str, ...] = ()
     names_writers: bool = True
     unseen: tuple[str, ...] = ()
-    unmanaged_cut: tuple[str, ...] = ()
+    unmanaged_truncated: tuple[str, ...] = ()
     missing_names: tuple[MissingName, ...] = ()
 
     def __bool__(self) -> bool:
@@ -81,8 +81,8 @@ class Drift:
             told["missing_names"] = [each.as_json() for each in self.missing_names]
         if unmanaged:
             told["unmanaged"] = [each.as_json() for each in self.unmanaged]
-        if self.unmanaged_cut:
-            told["unmanaged_cut"] = list(self.unmanaged_cut)
+        if self.unmanaged_truncated:
+            told["unmanaged_truncated"] = list(self.unmanaged_truncated)
         if self.similar_owner is not None:
             told["similar_owner"] = self.similar_owner.as_json()
         if not self.names_writers:
@@ -124,7 +124,7 @@ def drift_of(plan: Plan, ignored: Collection[str] = ()) -> Drift:
         plan.refused,
         plan.names_writers,
         () if plan.sees_all else tuple(_unseen(plan.actions)),
-        plan.unmanaged_cut,
+        plan.unmanaged_truncated,
         tuple(each for each in plan.missing_names if each.managed),
     )
 
@@ -157,11 +157,11 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
             yield from unmanaged_lines(beside)
     yield _summary(drift)
     if drift.unmanaged and not unmanaged:
-        yield f"  {unmanaged_line(drift.unmanaged, drift.unmanaged_cut)}"
-    if unmanaged and drift.unmanaged_cut:
+        yield f"  {unmanaged_line(drift.unmanaged, drift.unmanaged_truncated)}"
+    if unmanaged and drift.unmanaged_truncated:
         yield (
             Styled("note", "yellow"),
-            f": there is more of {', '.join(drift.unmanaged_cut)} than the server lists",
+            f": there is more of {', '.join(drift.unmanaged_truncated)} than the server lists",
         )
     if drift.unseen:
         more = f" and {len(drift.unseen) - 1:,} more" if len(drift.unseen) > 1 else ""

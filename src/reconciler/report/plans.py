@@ -51,7 +51,7 @@ def plan_lines(
     if plan.saved and plan.actions:
         yield "  the files and lines are those that the saved plan names; nothing here can tell"
     if plan.unmanaged:
-        yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_cut)}"
+        yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_truncated)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
         yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
     for each in plan.undelivered:
@@ -105,8 +105,8 @@ def plan_json(
         {"code": each.code, "message": each.message, "stale": each.stale} for each in refusals
     ]
     document["unmanaged"] = [each.as_json() for each in plan.unmanaged]
-    if plan.unmanaged_cut:
-        document["unmanaged_cut"] = list(plan.unmanaged_cut)
+    if plan.unmanaged_truncated:
+        document["unmanaged_truncated"] = list(plan.unmanaged_truncated)
     if plan.missing_names:
         document["missing_names"] = [each.as_json() for each in plan.missing_names]
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []

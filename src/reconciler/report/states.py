@@ -25,8 +25,8 @@ def state_of(change: FieldChange) -> Sequence[Styled]:
     told = [_STATES[change.state]] if change.state in _STATES else []
     if change.in_force is not None:
         version = f"version {change.in_force.version} of {change.in_force.latest_version}"
-        beside = change.in_force.beside
-        told.insert(0, f"not in force: {version} is" if beside else f"{version} is in force")
+        latest = change.in_force.before_is_latest
+        told.insert(0, f"not in force: {version} is" if latest else f"{version} is in force")
     return [Styled(f"  [{'; '.join(told)}]", "magenta")] if told else []
 
 

@@ -286,7 +286,7 @@ class SnapshotTombstone(Part):
     changeset_id: str | None = None
 
 
-class Beside(Part):
+class Undescribable(Part):
     """What no kind of manifest describes, in the snapshot's zones or of a service account.
 
     A `Secret` of a vault, never what it says; a `ZoneMember`; a `ServiceAccountCredential`. `of` is the id of
@@ -307,11 +307,11 @@ class Beside(Part):
 class SnapshotEnd(Part):
     """The last line of a snapshot; without it the stream was cut. `count` is of the lines before.
 
-    `beside` is what the caller may list of kinds that no manifest describes, at most 500 of each;
-    `beside_cut` names the kinds of which there is more. Both are left out where there is none.
+    `undescribable` is what the caller may list of kinds that no manifest describes, at most 500 of each;
+    `undescribable_truncated` names the kinds of which there is more. Both are left out where there is none.
     """
 
     type: Literal["end"] = "end"
     count: int
-    beside: list[Beside] | None = None
-    beside_cut: list[str] | None = None
+    undescribable: list[Undescribable] | None = None
+    undescribable_truncated: list[str] | None = None

@@ -9,7 +9,7 @@ from runtime.domain.policy import bundle_archive
 from runtime.services.authorization import pushed
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
-from runtime.services.management.changes import beside, places
+from runtime.services.management.changes import places, undescribable
 
 REQUEST_BYTES = 2 * 1024 * 1024  # changesets alone may have more, from callers who are known
 HEADER_BYTES = 16 * 1024
@@ -85,7 +85,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ),
     (
         "what no manifest describes in a snapshot",
-        f"{beside.AT_MOST} of each kind; it says of which there is more",
+        f"{undescribable.AT_MOST} of each kind; it says of which there is more",
     ),
     (
         "how fast they have to be read",

@@ -19,7 +19,7 @@ from reconciler.client.known_servers import KnownServers
 from reconciler.client.snapshots import SnapshotCache
 from reconciler.client.transport import ReadingTransport, WriteRefused, WritingTransport, retry_after
 from reconciler.files import Root
-from reconciler.kinds import Beside
+from reconciler.kinds import Undescribable
 from reconciler.plan import Plan, Unmanaged
 from reconciler.report.drift import drift_lines, drift_of
 
@@ -189,13 +189,13 @@ class TestSnapshots:
 
     def test_tells_what_no_manifest_describes(self, world: World) -> None:
         """In its last line, where an older server has nothing of it."""
-        assert read_snapshot(world.snapshot_body()).beside == ()
+        assert read_snapshot(world.snapshot_body()).undescribable == ()
         *lines, end = world.snapshot_body().splitlines()
         secret = {"kind": "Secret", "id": "s", "zone_id": "z", "zone": "acme", "name": "upstream", "of": "a"}
-        last = {**json.loads(end), "beside": [secret], "beside_cut": ["Secret"]}
+        last = {**json.loads(end), "undescribable": [secret], "undescribable_truncated": ["Secret"]}
         found = read_snapshot(b"\n".join([*lines, json.dumps(last).encode()]))
-        assert found.beside == (Beside("Secret", "s", "z", "upstream", "a"),)
-        assert found.beside_cut == ("Secret",)
+        assert found.undescribable == (Undescribable("Secret", "s", "z", "upstream", "a"),)
+        assert found.undescribable_truncated == ("Secret",)
 
     def test_a_count_that_is_too_low_says_so(self, world: World) -> None:
         """In text and in the document, where the server has more than it tells."""
@@ -204,11 +204,11 @@ class TestSnapshots:
         more = "and more of Secret than the server lists"
         whole = drift_of(replace(plan, unmanaged=(secret,)))
         assert more not in "".join(map(str, drift_lines(whole)))
-        assert "unmanaged_cut" not in whole.as_json(unmanaged=False)
-        cut = drift_of(replace(plan, unmanaged=(secret,), unmanaged_cut=("Secret",)))
+        assert "unmanaged_truncated" not in whole.as_json(unmanaged=False)
+        cut = drift_of(replace(plan, unmanaged=(secret,), unmanaged_truncated=("Secret",)))
         assert more in "".join(map(str, drift_lines(cut)))
         assert "there is more of Secret than" in "".join(map(str, drift_lines(cut, unmanaged=True)))
-        assert cut.as_json(unmanaged=False)["unmanaged_cut"] == ["Secret"]
+        assert cut.as_json(unmanaged=False)["unmanaged_truncated"] == ["Secret"]
 
 
 class TestChangesets:

@@ -344,7 +344,7 @@ def test_a_conflict_with_a_text_that_does_not_decide_tells_that_text(company: Co
     (change,) = found["changes"]
     assert "when { true }" in change["before"]
     assert (change["after"], change["applied"], change["state"]) == (FORBID, PERMIT, "conflict")
-    assert change["in_force"] == {"version": 1, "latest_version": 2, "contents": [], "beside": True}
+    assert change["in_force"] == {"version": 1, "latest_version": 2, "contents": [], "before_is_latest": True}
     told = company.plan(expect=4).out
     assert "[not in force: version 1 of 2 is; conflict: changed both in git and on the server]" in told
     since = told.split("on the server since the last apply:")[1]

@@ -17,7 +17,7 @@ _credentials = TABLES["ServiceAccountCredential"]
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Undescribable:
     """One entity that no manifest can describe.
 
     Attributes:
@@ -36,7 +36,7 @@ class Beside:
 
 async def secrets(
     conn: AsyncConnection, organization_id: str, zone_ids: Collection[str], *, limit: int
-) -> list[Beside]:
+) -> list[Undescribable]:
     """Secrets in these zones; of too many, the oldest of each zone."""
     columns = _secrets.c
     turn = _turn(columns.zone_id, columns.created_at, columns.id)
@@ -46,12 +46,12 @@ async def secrets(
         .order_by(turn, columns.zone_id)
         .limit(limit)
     )
-    return [Beside(row.id, row.zone_id, row.name, row.entity_id) for row in await conn.execute(query)]
+    return [Undescribable(row.id, row.zone_id, row.name, row.entity_id) for row in await conn.execute(query)]
 
 
 async def members(
     conn: AsyncConnection, organization_id: str, own_zone_id: str, zone_ids: Collection[str], *, limit: int
-) -> list[Beside]:
+) -> list[Undescribable]:
     """Members of these zones, by address; of too many, the first of each zone."""
     columns = _assignments.c
     turn = _turn(columns.scope_id, columns.created_at, columns.id)
@@ -68,14 +68,14 @@ async def members(
     )
     rows = await conn.execute(query)
     return [
-        Beside(member_id, zone_id, email, person_id=person_id, role=role)
+        Undescribable(member_id, zone_id, email, person_id=person_id, role=role)
         for member_id, zone_id, role, email, person_id in rows
     ]
 
 
 async def credentials(
     conn: AsyncConnection, organization_id: str, owner: str | None, *, limit: int
-) -> list[Beside]:
+) -> list[Undescribable]:
     """Credentials of the service accounts that an owner manages, or of all; of too many, each one's first."""
     columns = _credentials.c
     turn = _turn(columns.service_account_id, columns.created_at, columns.id)
@@ -92,7 +92,9 @@ async def credentials(
             ownerships.c.owner == owner,
         )
         query = query.where(columns.service_account_id.in_(managed))
-    return [Beside(row.id, None, row.name, row.service_account_id) for row in await conn.execute(query)]
+    return [
+        Undescribable(row.id, None, row.name, row.service_account_id) for row in await conn.execute(query)
+    ]
 
 
 def _turn(place: ColumnElement[str], *order: ColumnElement[object]) -> ColumnElement[int]:

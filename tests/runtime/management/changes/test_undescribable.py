@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.management.conftest import Api, Zone
 
 from runtime.contract.changes import SnapshotEnd
-from runtime.services.management.changes import beside
+from runtime.services.management.changes import undescribable
 
 CANARY = "canary-of-a-secret-value"
 
@@ -27,7 +27,7 @@ def last_line(api: Api, asked: str = "") -> dict[str, Any]:
 
 def told(line: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Id -> what the last line tells of it."""
-    return {each["id"]: each for each in line.get("beside", ())}
+    return {each["id"]: each for each in line.get("undescribable", ())}
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ def test_credentials_of_accounts_that_the_owner_manages(api: Api, filled: Filled
     account = applied["operations"][0]["id"]
     made = api.ok("POST", f"{path}/service-accounts/{account}/credentials", {"name": "by hand"})["id"]
     kind = "ServiceAccountCredential"
-    mine = [each["id"] for each in last_line(api, f"?owner={owner}")["beside"] if each["kind"] == kind]
+    mine = [each["id"] for each in last_line(api, f"?owner={owner}")["undescribable"] if each["kind"] == kind]
     assert mine == [made]
-    assert not [each for each in last_line(api, "?owner=nobody")["beside"] if each["kind"] == kind]
+    assert not [each for each in last_line(api, "?owner=nobody")["undescribable"] if each["kind"] == kind]
     assert {made, filled.credential} <= told(last_line(api)).keys()
 
 
@@ -124,8 +124,8 @@ def test_nothing_of_what_the_role_may_not_list(
 ) -> None:
     """Neither kinds, nor addresses of people, nor who wrote."""
     asked = f"?zone={filled.zone.id}"
-    everything = {each["kind"] for each in last_line(api, asked)["beside"]}
-    seen = last_line(api.with_role(role), asked)["beside"]
+    everything = {each["kind"] for each in last_line(api, asked)["undescribable"]}
+    seen = last_line(api.with_role(role), asked)["undescribable"]
     assert everything - {each["kind"] for each in seen} == hidden
     assert all("last_change" in each for each in seen) is writers
     assert any("last_change" in each for each in seen) is writers
@@ -159,10 +159,13 @@ def test_of_too_many_the_first_of_each_zone(api: Api, monkeypatch: pytest.Monkey
         full.zone.secret(full.application, name=f"more {n}")
     asked = f"?zone={full.zone.id}&zone={other.zone.id}"
     whole = last_line(api, asked)
-    assert "beside_cut" not in whole
-    assert len([each for each in whole["beside"] if each["kind"] == "Secret"]) == 5
-    monkeypatch.setattr(beside, "AT_MOST", 2)
+    assert "undescribable_truncated" not in whole
+    assert len([each for each in whole["undescribable"] if each["kind"] == "Secret"]) == 5
+    monkeypatch.setattr(undescribable, "AT_MOST", 2)
     cut = last_line(api, asked)
-    assert "Secret" in cut["beside_cut"]
-    assert "ZoneMember" not in cut["beside_cut"]
-    assert {each["id"] for each in cut["beside"] if each["kind"] == "Secret"} == {full.secret, other.secret}
+    assert "Secret" in cut["undescribable_truncated"]
+    assert "ZoneMember" not in cut["undescribable_truncated"]
+    assert {each["id"] for each in cut["undescribable"] if each["kind"] == "Secret"} == {
+        full.secret,
+        other.secret,
+    }

@@ -18,10 +18,10 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.audit import SUBJECT as AUDIT
-from runtime.services.management.changes.beside import beside_of
 from runtime.services.management.changes.entity_specs import extras_of, is_named, spec_of
 from runtime.services.management.changes.in_force import in_force_of, last_change
 from runtime.services.management.changes.names_in_force import MissingNames, missing_names
+from runtime.services.management.changes.undescribable import undescribable_in
 from runtime.services.management.unit import Unit, reading_unit
 from runtime.services.parts import Parts
 from runtime.storage.sql import changes, ledger, ownership, tombstones
@@ -157,8 +157,8 @@ async def _chunks(
     async for line in _gone(unit, organization_id, zones.inside):
         lines.append(line)
         count += 1
-    beside = await beside_of(unit, organization, zones.inside, owner, names=_reads_audit(unit))
-    lines.append(orjson.dumps({"type": "end", "count": count, **beside}))
+    more = await undescribable_in(unit, organization, zones.inside, owner, names=_reads_audit(unit))
+    lines.append(orjson.dumps({"type": "end", "count": count, **more}))
     yield b"\n".join(lines) + b"\n"
 
 

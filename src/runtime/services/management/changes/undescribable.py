@@ -12,17 +12,17 @@ from runtime.services.management.access import permissions
 from runtime.services.management.changes.in_force import last_change
 from runtime.services.management.members.zone_members import MEMBER, MEMBERS
 from runtime.services.management.unit import Unit
-from runtime.storage.sql import beside as storage
 from runtime.storage.sql import changes
-from runtime.storage.sql.beside import Beside
+from runtime.storage.sql import undescribable as storage
+from runtime.storage.sql.undescribable import Undescribable
 
 AT_MOST = 500  # of each kind in a snapshot
 
 
-async def beside_of(
+async def undescribable_in(
     unit: Unit, organization: Organization, slugs: Mapping[str, str], owner: str | None, *, names: bool
 ) -> dict[str, Any]:
-    """Members for the last line: `beside`, and `beside_cut`, the kinds of which there is more.
+    """Members for the last line: `undescribable`, and in `undescribable_truncated` the kinds with more of it.
 
     Args:
         slugs: the zones to look in: id -> slug.
@@ -40,18 +40,18 @@ async def beside_of(
             line = _told(kind, each, slugs, with_addresses=with_addresses)
             if (last := written.get(each.id)) is not None:
                 line["last_change"] = last_change(last)
-            told.setdefault("beside", []).append(line)
+            told.setdefault("undescribable", []).append(line)
     if cut := [kind for kind, several in found.items() if len(several) > AT_MOST]:
-        told["beside_cut"] = cut
+        told["undescribable_truncated"] = cut
     return told
 
 
 async def _found(
     unit: Unit, organization: Organization, zone_ids: Collection[str], owner: str | None
-) -> dict[str, list[Beside]]:
+) -> dict[str, list[Undescribable]]:
     """Kind -> what the caller may list of it, one more than is told where there is more."""
     conn, limit = unit.conn, AT_MOST + 1
-    found: dict[str, list[Beside]] = {}
+    found: dict[str, list[Undescribable]] = {}
     if _lists(unit, SECRET.operations):
         found[SECRET.name] = await storage.secrets(conn, organization.id, zone_ids, limit=limit)
     if _lists(unit, MEMBERS) and (own := organization.zone_id) is not None:
@@ -66,7 +66,9 @@ def _lists(unit: Unit, subject: str) -> bool:
     return permissions.allows(unit.caller.roles_in(None), subject, Verb.LIST)
 
 
-def _told(kind: str, found: Beside, slugs: Mapping[str, str], *, with_addresses: bool) -> dict[str, Any]:
+def _told(
+    kind: str, found: Undescribable, slugs: Mapping[str, str], *, with_addresses: bool
+) -> dict[str, Any]:
     """One of them. A person goes by the address with those alone who may list the organization's users."""
     name = found.name if found.person_id is None or with_addresses else None
     told: dict[str, Any] = {
