@@ -223,11 +223,12 @@ class PlanDocument(TypedDict):
     """A plan, as it is saved and as it is printed.
 
     `digest` names it. It covers everything but `source`, the commit that it was made from, and what stands
-    against it now: `guards`, and the server's `problems`; nor `losses`, which change all day, `unmanaged`,
-    what is in its zones and in no configuration, with `unmanaged_truncated`, the kinds of which there is
-    more than the server tells, `missing_names`, what policies in force name there and nothing is called,
-    after an apply either, `undelivered`, the titles of objects whose secret nobody has said to have arrived, `similar_owner`, for whom this may be meant, and `shown_once`, the titles
-    of objects whose secret the server makes and shows once: an apply without `--secrets-dir` is refused.
+    against it now: `guards`, and the server's `problems`. Nor does it cover `losses`, which change all day;
+    `unmanaged`, what is in its zones and in no configuration, with `unmanaged_truncated`, the kinds of which
+    there is more than the server tells; `missing_names`, what policies in force name there and nothing is
+    called, after an apply either; `undelivered`, the titles of objects whose secret nobody has said to have
+    arrived; `similar_owner`, for whom this may be meant; and `shown_once`, the titles of objects whose secret
+    the server makes and shows once: an apply without `--secrets-dir` is refused.
     `names_writers` is false where this credential may not know who has written what. `delete_budgets` are
     those of `zonectl.yaml`.
     """
