@@ -22,7 +22,7 @@ from runtime.quotas.limits import LIMITS
 from runtime.quotas.memory import MEMORY
 from runtime.quotas.state import STATE
 from runtime.quotas.tables import CONFIGURATION, RECORDS
-from runtime.services.kept import Kept
+from runtime.services.bounded_cache import BoundedCache
 from runtime.settings import Settings
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.redis import RedisState
@@ -34,7 +34,7 @@ _FIXED = {
     "runtime.adapters.keys.signing.SigningKey.public_jwk",
     "runtime.storage.sql.dependents._Loose.values",
     "runtime.storage.state.shares.Shares._bounds",
-    "runtime.services.kept.Kept._items",  # the container itself, by its own name in the list
+    "runtime.services.bounded_cache.BoundedCache._items",  # the container itself, by its own name in the list
 }
 
 
@@ -151,9 +151,9 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
     """Every container that a running server leads to is in the list, and holds as many as that says."""
     with serve(tmp_path / "data") as server:
         company = company_of(server)
-        zone = server.call(lambda _parts: company.zone())
-        server.call(lambda parts: parts.zones.view(zone.id))
-        found = remembered(server.parts, RedisState.open("redis://127.0.0.1:1"))
+        zone = server.call(lambda _services: company.zone())
+        server.call(lambda services: services.zones.get(zone.id))
+        found = remembered(server.services, RedisState.open("redis://127.0.0.1:1"))
 
         listed = {each.place: each.most for each in MEMORY}
         of_modules = {place for place in listed if place.rpartition(".")[0] in service()}
@@ -161,7 +161,7 @@ def test_all_that_a_process_remembers_is_listed(tmp_path: Path) -> None:
         assert found.keys() - _FIXED == listed.keys() - of_modules
         for place, containers in found.items():
             for each in containers:
-                if isinstance(each, Kept):
+                if isinstance(each, BoundedCache):
                     assert each.limit == listed[place], place
                 elif isinstance(listed.get(place), int):
                     assert len(each) <= int(listed[place]), place

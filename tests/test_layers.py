@@ -99,47 +99,47 @@ PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.e
 
 # Inside the use cases: what a room of `services/` may import of the others, from the ground up. A room of
 # `management/` is a room by itself. No two rooms stand on each other: the table has an order.
-_GROUND = frozenset({"epochs", "kept", "limits", "parties", "parts", "zones"})
+_GROUND = frozenset({"epochs", "bounded_cache", "limits", "client_types", "container", "zones"})
 _ANY_KIND = frozenset(
     {
         "management.access",
         "management.bounds",
         "management.entities",
         "management.listing",
-        "management.unit",
-        "parts",
+        "management.unit_of_work",
+        "container",
     }
 )
 ROOMS: dict[str, frozenset[str]] = {
     "attached": frozenset(),
     "clock": frozenset(),
     "epochs": frozenset({"clock"}),
-    "parties": frozenset(),
-    "kept": frozenset(),
-    "limits": frozenset({"kept"}),
+    "client_types": frozenset(),
+    "bounded_cache": frozenset(),
+    "limits": frozenset({"bounded_cache"}),
     "refusals": frozenset({"limits"}),
     "retention": frozenset(),
-    "decisions": frozenset({"attached", "limits", "parties", "refusals"}),
+    "decisions": frozenset({"attached", "limits", "client_types", "refusals"}),
     "jobs": frozenset({"attached"}),
     "keys": frozenset({"clock"}),
     "stored_secrets": frozenset(),
     "outbox": frozenset({"attached"}),
-    "zones": frozenset({"attached", "epochs", "kept", "keys", "parties"}),
-    "revocation_list": frozenset({"clock", "kept", "zones"}),
-    "parts": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
+    "zones": frozenset({"attached", "epochs", "bounded_cache", "keys", "client_types"}),
+    "revocation_list": frozenset({"clock", "bounded_cache", "zones"}),
+    "container": frozenset({"decisions", "epochs", "jobs", "outbox", "revocation_list", "zones"}),
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
-    "management.unit": frozenset({"epochs", "keys", "management.access", "parts"}),
-    "switches": frozenset({"management.access", "management.unit", "parts"}),
-    "clients": _GROUND | {"authority", "management.access", "management.unit", "refusals"},
+    "management.unit_of_work": frozenset({"epochs", "keys", "management.access", "container"}),
+    "switches": frozenset({"management.access", "management.unit_of_work", "container"}),
+    "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refusals"},
     "issuing": _GROUND | {"authority", "clients"},
     "authorization": _GROUND | {"authority", "clients"},
     "grants": _GROUND | {"authority", "authorization", "clients", "decisions", "issuing"},
     "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization"},
-    "management.issued": frozenset({"management.unit"}),
-    "management.bounds": frozenset({"management.unit"}),
+    "management.issued": frozenset({"management.unit_of_work"}),
+    "management.bounds": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
     | {"keys", "management.issued", "stored_secrets"},
     "management.audit": _ANY_KIND,
@@ -157,10 +157,10 @@ ROOMS: dict[str, frozenset[str]] = {
     "management.surroundings": _ANY_KIND | {"management.zones"},
     "management.operations": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
-    "bundles": _ANY_KIND | {"authority", "epochs", "limits", "management.policies", "parties", "zones"},
+    "bundles": _ANY_KIND | {"authority", "epochs", "limits", "management.policies", "client_types", "zones"},
     "login": _GROUND
     | {"authority", "authorization", "clients", "management.entities"}
-    | {"management.members", "management.unit", "stored_secrets"},
+    | {"management.members", "management.unit_of_work", "stored_secrets"},
     "logout": _GROUND | {"authority", "authorization", "issuing", "login", "outbox"},
     "topics": frozenset({"logout", "outbox"}),
     "schedule": frozenset(

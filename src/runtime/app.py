@@ -33,11 +33,11 @@ from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
 from runtime.quotas import BOUNDS, sizes
 from runtime.services.clock import Clock, system_time
+from runtime.services.container import Services
 from runtime.services.decisions import Decisions
 from runtime.services.epochs import Epochs
 from runtime.services.jobs.runner import Jobs
 from runtime.services.outbox import Outbox
-from runtime.services.parts import Parts
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
 from runtime.services.topics import TOPICS
@@ -115,8 +115,8 @@ def mail_transport_of(settings: Settings) -> Transport:
     )
 
 
-async def make_parts(settings: Settings, *, system: Callable[[], datetime] = system_time) -> Parts:
-    """The collaborators of every service, connected. The caller closes them with `close_parts`.
+async def make_services(settings: Settings, *, system: Callable[[], datetime] = system_time) -> Services:
+    """The collaborators of every service, connected. The caller closes them with `close_services`.
 
     Args:
         system: this machine's own clock.
@@ -138,7 +138,7 @@ async def make_parts(settings: Settings, *, system: Callable[[], datetime] = sys
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     remote_keys = RemoteKeys(outbound)
     state = open_state(settings.redis_url, bounds=BOUNDS)
-    parts = Parts(
+    services = Services(
         settings=settings,
         database=database,
         state=state,
@@ -160,23 +160,23 @@ async def make_parts(settings: Settings, *, system: Callable[[], datetime] = sys
         outbox=Outbox(Sealer(secrets["outbox"]), TOPICS),
     )
     with suppress(Unavailable):  # whoever uses something first begins then
-        await parts.state.begin()
-    parts.zones.attach(parts)
-    parts.decisions.attach(parts)
-    parts.jobs.attach(parts)
-    parts.outbox.attach(parts)
-    return parts
+        await services.state.begin()
+    services.zones.attach(services)
+    services.decisions.attach(services)
+    services.jobs.attach(services)
+    services.outbox.attach(services)
+    return services
 
 
-async def close_parts(parts: Parts) -> None:
+async def close_services(services: Services) -> None:
     """End what runs, write what is queued, then let go of every connection."""
-    await parts.jobs.stop()
-    await parts.decisions.stop()
-    await parts.outbound.aclose()
-    parts.passwords.close()
-    await parts.epochs.close()
-    await parts.state.close()
-    await parts.database.close()
+    await services.jobs.stop()
+    await services.decisions.stop()
+    await services.outbound.aclose()
+    services.passwords.close()
+    await services.epochs.close()
+    await services.state.close()
+    await services.database.close()
 
 
 class _Service(Sanic[Any, Any]):
@@ -215,22 +215,22 @@ def build(
 
     @app.before_server_start
     async def connect(app: Sanic[Any, Any]) -> None:
-        app.ctx.parts = await make_parts(settings, system=system)
-        await app.ctx.parts.decisions.start()
+        app.ctx.services = await make_services(settings, system=system)
+        await app.ctx.services.decisions.start()
         if settings.jobs:
-            await app.ctx.parts.jobs.start()
+            await app.ctx.services.jobs.start()
         log.info(
             "ready",
             listen=settings.listen,
             public_url=settings.public_url,
-            storage=app.ctx.parts.database.dialect,
+            storage=app.ctx.services.database.dialect,
         )
         if settings.allow_private_addresses:
             log.warning("outbound fetches may reach private addresses: ZONED_ALLOW_PRIVATE_ADDRESSES is on")
 
     @app.after_server_stop
     async def disconnect(app: Sanic[Any, Any]) -> None:
-        await close_parts(app.ctx.parts)
+        await close_services(app.ctx.services)
 
     return app
 
@@ -244,9 +244,9 @@ def _bind_operations(app: Sanic[Any, Any]) -> None:
 
     @app.get("/readyz")
     async def readyz(request: Request) -> HTTPResponse:
-        parts: Parts = app.ctx.parts
+        services: Services = app.ctx.services
         checks: dict[str, str] = {}
-        for name, part in (("database", parts.database), ("state", parts.state)):
+        for name, part in (("database", services.database), ("state", services.state)):
             try:
                 await part.ping()
                 checks[name] = "ok"

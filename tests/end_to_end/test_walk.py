@@ -66,7 +66,9 @@ def test_nobody_sets_more_than_is_theirs(tmp_path: Path) -> None:
         api = caller(server, server.api_key, server.organization_id)
         walk = Walk(api, GreedyClient)
         walk.go()
-        other = server.call(lambda parts: organizations.create_organization(parts, "Other company"))[0].id
+        other = server.call(lambda services: organizations.create_organization(services, "Other company"))[
+            0
+        ].id
         api.ok("POST", "/zones", {"name": "z", "organization_id": api.organization_id})
         api.refused(400, "POST", "/zones", {"name": "z", "organization_id": other})
         zone = api.zone()

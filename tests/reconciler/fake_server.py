@@ -287,7 +287,7 @@ class World:
         self.delete(gone)
         if before[gone]["zone_id"]:
             self.let_decide(before[gone]["zone_id"])
-        self.bury(before[each] for each in before.keys() - self.entities.keys())
+        self.add_tombstones(before[each] for each in before.keys() - self.entities.keys())
 
     def bound(self, owner: str) -> "World":
         """The same, for a credential of that configuration."""
@@ -298,7 +298,7 @@ class World:
         """What a dry run answers. Raises Refused."""
         return self.changeset(body, dry_run=True)
 
-    def bury(self, gone: Iterable[Mapping[str, Any]]) -> None:
+    def add_tombstones(self, gone: Iterable[Mapping[str, Any]]) -> None:
         """Keep that these are gone, for those who manage them."""
         for entity in gone:
             if (record := entity["ownership"]) is not None:
@@ -516,7 +516,7 @@ class _Run:
         """The owner has seen what was gone when it planned; others hear of what went along."""
         owner, base = self.body["owner"], self.body["base_revision"]
         gone = [self.before[each] for each in self.before.keys() - self.world.entities.keys()]
-        self.world.bury(each for each in gone if (each["ownership"] or {}).get("owner") != owner)
+        self.world.add_tombstones(each for each in gone if (each["ownership"] or {}).get("owner") != owner)
         self.world.tombstones = [
             each for each in self.world.tombstones if each["owner"] != owner or each["revision"] > base
         ]

@@ -64,8 +64,8 @@ class World:
         """How many rows each table has."""
 
         async def count() -> Counter[str]:
-            await self.site.parts.decisions.flush()
-            async with self.site.parts.database.reading() as conn:
+            await self.site.services.decisions.flush()
+            async with self.site.services.database.reading() as conn:
                 tables = METADATA.tables.values()
                 return Counter(
                     {each.name: await conn.scalar(select(func.count()).select_from(each)) for each in tables}
@@ -75,13 +75,13 @@ class World:
 
     def entries(self) -> int:
         """How many entries the short-lived state has."""
-        state = self.site.parts.state
+        state = self.site.services.state
         assert isinstance(state, InProcessState)
         return len(state)
 
     def held(self) -> Counter[str]:
         """How much the process remembers, by place."""
-        found = remembered(self.site.parts).items()
+        found = remembered(self.site.services).items()
         return Counter({place: sum(map(len, containers)) for place, containers in found})
 
 
@@ -301,7 +301,7 @@ def test_pages_leave_nothing_and_forms_little(tmp_path_factory: pytest.TempPathF
         client, browser = site.app(zone), Browser()
         page = browser.open(client.url())
         assert isinstance(page, Page)
-        state = site.parts.state
+        state = site.services.state
         assert isinstance(state, InProcessState)
         before = len(state)
 

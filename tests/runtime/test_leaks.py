@@ -63,9 +63,9 @@ class Search:
 
     def look(self) -> None:
         """Keep what stands in the database and in the short-lived state at this moment."""
-        parts = self.site.parts
-        self.site.run(parts.decisions.flush())
-        for place, content in {**self.site.run(tables(parts)), **short_lived(parts)}.items():
+        services = self.site.services
+        self.site.run(services.decisions.flush())
+        for place, content in {**self.site.run(tables(services)), **short_lived(services)}.items():
             if content not in (before := self.kept.get(place, b"")):
                 self.kept[place] = before + b"\n" + content
 
@@ -125,7 +125,7 @@ def test_no_secret_is_found_anywhere(search: Search) -> None:
     site, canaries = search.site, search.canaries
     canaries.keep("API key", site.server.api_key)
     zone, password = site.zone("Home"), canaries.keep("password", canary())
-    site.run(users.create_local_user(site.parts, zone.id, ADA, password, verified=True))
+    site.run(users.create_local_user(site.services, zone.id, ADA, password, verified=True))
     api = site.run(site.company.resource(zone, API, scopes=["read"]))
     client = search.client(site.app(zone, "notes", dependencies=[api]))
 
@@ -273,7 +273,7 @@ def assert_and_register(search: Search, zone: Zone, password: str) -> None:
                 jwks_uri=publisher.publish("/keys", {"keys": [key.public_jwk]}),
             )
         )
-        now = int(site.parts.clock().timestamp())
+        now = int(site.services.clock().timestamp())
         said = {"iss": made.identifier, "sub": made.identifier, "aud": issuer, "iat": now, "exp": now + 60}
         for changes, is_right in (({}, True), ({"aud": "https://other.example"}, False)):
             claims = {**said, "jti": secrets.token_hex(8), **changes}
@@ -353,7 +353,7 @@ def sign_in_elsewhere(search: Search, home: Zone, password: str) -> None:
 @contextmanager
 def listening_in(search: Search) -> Iterator[None]:
     """Keep what the service itself sends to a provider's token endpoint: the code, and its own verifier."""
-    outbound = search.site.parts.outbound
+    outbound = search.site.services.outbound
     post_form = outbound.post_form
 
     async def heard(url: str, fields: dict[str, str], **more: Any) -> Any:
@@ -451,7 +451,7 @@ def fail(search: Search, client: Client) -> None:
     refresh = next(word for word, what in search.canaries.secrets.items() if what == "refresh: refresh_token")
 
     async def rename(there: str, here: str) -> None:
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             for table in ("invitations", "refresh_families"):
                 await conn.execute(text(f"ALTER TABLE {table} RENAME COLUMN {there} TO {here}"))
 

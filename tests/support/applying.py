@@ -121,7 +121,7 @@ class Git:
 
     async def revision(self) -> int:
         """The revision that stands."""
-        async with self.company.parts.database.reading() as conn:
+        async with self.company.services.database.reading() as conn:
             return await ledger.revision(conn, self.company.organization_id)
 
     async def body(self, *operations: Mapping[str, Any], base: int | None = None, **more: Any) -> Changeset:
@@ -159,7 +159,7 @@ class Git:
 
     async def _send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
         return await changesets.apply(
-            self.company.parts,
+            self.company.services,
             self.company.caller,
             self.company.organization_id,
             packed(changeset),
@@ -187,8 +187,8 @@ class Git:
         """The lines of a snapshot."""
         wanted = Wanted(zones, owner)
         chunks = bytearray()
-        parts, caller = self.company.parts, self.company.caller
-        async with open_snapshot(parts, caller, self.company.organization_id, wanted, "test") as opened:
+        services, caller = self.company.services, self.company.caller
+        async with open_snapshot(services, caller, self.company.organization_id, wanted, "test") as opened:
             async for chunk in opened.chunks:
                 chunks += chunk
         return [json.loads(line) for line in chunks.splitlines()]
@@ -216,7 +216,7 @@ class Git:
             query = select(kept).where(kept.c.organization_id == self.company.organization_id)
         else:
             query = select(kept).where(kept.c.zone_id.in_(select(zones.c.id).where(own)))
-        async with self.company.parts.database.reading() as conn:
+        async with self.company.services.database.reading() as conn:
             rows = await conn.execute(query)
             return [dict(row) for row in rows.mappings()]
 

@@ -11,7 +11,7 @@ import orjson
 import redis
 from sqlalchemy import select
 
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.memory import InProcessState
 
@@ -71,10 +71,10 @@ def _forms(word: str) -> set[bytes]:
     return forms
 
 
-async def tables(parts: Parts) -> dict[str, bytes]:
+async def tables(services: Services) -> dict[str, bytes]:
     """Everything in the database: table and column -> all its values."""
     found: dict[str, bytes] = {}
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         for table in METADATA.sorted_tables:
             rows = (await conn.execute(select(table))).mappings().all()
             for column in table.columns:
@@ -82,17 +82,17 @@ async def tables(parts: Parts) -> dict[str, bytes]:
     return found
 
 
-def short_lived(parts: Parts) -> dict[str, bytes]:
+def short_lived(services: Services) -> dict[str, bytes]:
     """Everything in the short-lived state: kind of key -> keys and values."""
-    return _gathered(_entries(parts))
+    return _gathered(_entries(services))
 
 
-def _entries(parts: Parts) -> Iterator[tuple[str, bytes]]:
-    if isinstance(parts.state, InProcessState):
-        for entries in (parts.state._cached, parts.state._marks):
+def _entries(services: Services) -> Iterator[tuple[str, bytes]]:
+    if isinstance(services.state, InProcessState):
+        for entries in (services.state._cached, services.state._marks):
             yield from ((key, value) for key, (_, value) in list(entries.items()))
         return
-    with redis.Redis.from_url(str(parts.settings.redis_url)) as client:
+    with redis.Redis.from_url(str(services.settings.redis_url)) as client:
         for key in client.scan_iter():
             yield key.decode(), client.get(key) or b""
 

@@ -21,8 +21,8 @@ from tests.support.server import Server
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs
-from runtime.services.parties import Party
 from runtime.storage.sql import consents
+from runtime.storage.sql.client_refs import ClientRef
 
 LONGEST = 8  # exchanges in a chain
 SCOPES = ("read", "write", "admin", "call")
@@ -147,18 +147,18 @@ async def _estate(server: Server, company: Company, random: Random) -> Estate:
 
 async def _agree(company: Company, made: Estate, name: str, target: str, scopes: frozenset[str]) -> None:
     """Keep what the person agrees to, as the consent page does."""
-    parts, user_id = company.parts, made.person.user.id
-    async with parts.database.transaction() as conn:
+    services, user_id = company.services, made.person.user.id
+    async with services.database.transaction() as conn:
         await consents.record(
             conn,
             [consents.ConsentRecord(made.resources[target].id, scopes, "app.example")],
             zone_id=made.zone.id,
             user_id=user_id,
-            party=Party(application_id=made.apps[name].id),
-            now=parts.clock(),
+            client_ref=ClientRef(application_id=made.apps[name].id),
+            now=services.clock(),
         )
         moved = await epochs.bump_user(conn, made.zone.id, user_id)
-    await parts.epochs.publish(moved)
+    await services.epochs.publish(moved)
     made.consents[name][target] = scopes
 
 

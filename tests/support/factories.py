@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from tests.support.server import Server
 
-from runtime.app import close_parts, key_encryption_of, make_parts
+from runtime.app import close_services, key_encryption_of, make_services
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import (
     APPLICATION,
@@ -34,24 +34,24 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.policy import schema
 from runtime.services import epochs
+from runtime.services.container import Services
 from runtime.services.issuing.access_tokens import issue_access_token, new_token_id
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.organizations import organizations
 from runtime.services.management.people import groups
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.settings import Settings
 from runtime.storage.sql import consents, sessions
 from runtime.storage.sql import entities as storage
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import SIGN_IN, ConsentRecord
-from runtime.storage.sql.parties import Party
 
 POLICY_SCOPES = ("openid", scope_strings.POLICY_BUNDLE)
 
 
 @asynccontextmanager
-async def opened_parts(data_dir: Path, **settings: Any) -> AsyncIterator[Parts]:
+async def opened_parts(data_dir: Path, **settings: Any) -> AsyncIterator[Services]:
     """Parts over a migrated database, closed afterwards.
 
     Args:
@@ -64,12 +64,12 @@ async def opened_parts(data_dir: Path, **settings: Any) -> AsyncIterator[Parts]:
         | settings,
     )
     key_encryption_of(chosen, create=True)
-    parts = await make_parts(chosen)
-    await parts.decisions.start()
+    services = await make_services(chosen)
+    await services.decisions.start()
     try:
-        yield parts
+        yield services
     finally:
-        await close_parts(parts)
+        await close_services(services)
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ class Person:
 class Company:
     """An organization and what is made in it."""
 
-    parts: Parts
+    services: Services
     caller: Caller
     organization_id: str
     api_key: str
 
     async def run(self, kind: Kind, verb: Verb, parents: Mapping[str, str], *arguments: Any) -> Any:
         """One management operation, committed."""
-        async with unit_of_work(self.parts, self.caller, new_id()) as unit:
+        async with unit_of_work(self.services, self.caller, new_id()) as unit:
             return await OPERATIONS[kind.name, verb](unit, kind, parents, *arguments)
 
     async def create(self, kind: Kind, zone_id: str, **body: Any) -> Any:
@@ -162,7 +162,7 @@ class Company:
 
     async def credential(self, zone: Zone, application: Application, *, public: bool = False) -> App:
         """A (further) credential of an application."""
-        async with unit_of_work(self.parts, self.caller, new_id()) as unit:
+        async with unit_of_work(self.services, self.caller, new_id()) as unit:
             credential = await OPERATIONS[APPLICATION_CREDENTIAL.name, Verb.CREATE](
                 unit,
                 APPLICATION_CREDENTIAL,
@@ -178,7 +178,7 @@ class Company:
 
     async def user(self, zone: Zone, email: str, *, verified: bool = True) -> User:
         """A user of a zone."""
-        now = self.parts.clock()
+        now = self.services.clock()
         user = User(
             id=new_id(),
             organization_id=zone.organization_id,
@@ -189,7 +189,7 @@ class Company:
             created_at=now,
             updated_at=now,
         )
-        async with self.parts.database.transaction() as conn:
+        async with self.services.database.transaction() as conn:
             await storage.insert(conn, USER, user)
         return user
 
@@ -199,7 +199,7 @@ class Company:
 
     async def signed_in(self, zone: Zone, user: User, *, hours: float = 8) -> Person:
         """A session of a user."""
-        now = self.parts.clock()
+        now = self.services.clock()
         session = sessions.Session(
             id=new_id(),
             organization_id=zone.organization_id,
@@ -212,7 +212,7 @@ class Company:
             created_at=now,
             updated_at=now,
         )
-        async with self.parts.database.transaction() as conn:
+        async with self.services.database.transaction() as conn:
             await sessions.add(conn, session)
         return Person(user, session.id)
 
@@ -225,19 +225,21 @@ class Company:
 
     async def join(self, zone: Zone, group: Group, member: User) -> None:
         """Make a user a member of a group."""
-        async with unit_of_work(self.parts, self.caller, new_id()) as unit:
+        async with unit_of_work(self.services, self.caller, new_id()) as unit:
             await groups.add_member(unit, {"zone_id": zone.id}, group.id, member.id)
 
-    async def agree(self, zone: Zone, party: Party, user: User, *scopes: str) -> None:
+    async def agree(self, zone: Zone, client_ref: ClientRef, user: User, *scopes: str) -> None:
         """A user lets a client do what these sign-in scopes allow."""
-        now, given = self.parts.clock(), [ConsentRecord(SIGN_IN, frozenset(scopes), "app.example")]
-        async with epochs.transaction(self.parts) as (conn, bumped):
+        now, given = self.services.clock(), [ConsentRecord(SIGN_IN, frozenset(scopes), "app.example")]
+        async with epochs.transaction(self.services) as (conn, bumped):
             bumped.update(await epochs.bump_user(conn, zone.id, user.id))
-            await consents.record(conn, given, zone_id=zone.id, user_id=user.id, party=party, now=now)
+            await consents.record(
+                conn, given, zone_id=zone.id, user_id=user.id, client_ref=client_ref, now=now
+            )
 
     async def policy_token(self, zone: Zone, app: App, person: Person) -> str:
         """The token of somebody who has let an application change the policies that are their own."""
-        await self.agree(zone, Party(application_id=app.id), person.user, *POLICY_SCOPES)
+        await self.agree(zone, ClientRef(application_id=app.id), person.user, *POLICY_SCOPES)
         return await self.token(zone, app, person, scopes=POLICY_SCOPES)
 
     async def token(
@@ -254,8 +256,8 @@ class Company:
         extra: Mapping[str, Any] | None = None,
     ) -> str:
         """The access token that signing in to an application leads to."""
-        view = await self.parts.zones.view(zone.id)
-        issued_at = now or self.parts.clock()
+        view = await self.services.zones.get(zone.id)
+        issued_at = now or self.services.clock()
         return issue_access_token(
             view,
             AccessTokenFacts(
@@ -298,10 +300,10 @@ class Company:
         await self.run(POLICY_SET_VERSION, Verb.UPDATE, parents, composed.id, {"active": True})
 
 
-async def found_company(parts: Parts, name: str = "Acme") -> Company:
+async def found_company(services: Services, name: str = "Acme") -> Company:
     """A new organization with an administrator who makes everything in it."""
-    organization, api_key = await organizations.create_organization(parts, name)
-    return Company(parts, operator(organization.id), organization.id, api_key)
+    organization, api_key = await organizations.create_organization(services, name)
+    return Company(services, operator(organization.id), organization.id, api_key)
 
 
 def operator(organization_id: str) -> Caller:
@@ -311,4 +313,4 @@ def operator(organization_id: str) -> Caller:
 
 def company_of(server: Server) -> Company:
     """The organization that a server was started with."""
-    return Company(server.parts, operator(server.organization_id), server.organization_id, server.api_key)
+    return Company(server.services, operator(server.organization_id), server.organization_id, server.api_key)

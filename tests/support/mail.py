@@ -86,7 +86,7 @@ def in_folder(folder: Path) -> list[EmailMessage]:
 
 def delivered(server: Server, address: str) -> EmailMessage:
     """The newest message of a server to an address, once everything that waits has been sent."""
-    server.call(lambda parts: parts.jobs.run_now(OUTBOX))
+    server.call(lambda services: services.jobs.run_now(OUTBOX))
     found = [message for message in in_folder(server.settings.mail_folder) if message["To"] == address]
     assert found, f"no mail for {address}"
     return found[-1]

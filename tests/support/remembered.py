@@ -5,9 +5,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runtime.services.kept import Kept
+from runtime.services.bounded_cache import BoundedCache
 
-Container = dict | list | set | deque | Kept
+Container = dict | list | set | deque | BoundedCache
 
 # What stands as it was made: definitions, settings and values.
 _FIXED = ("runtime.cli.", "runtime.contract.", "runtime.domain.", "runtime.settings.", "runtime.quotas.")

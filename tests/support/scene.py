@@ -11,8 +11,8 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.domain.oauth.forms import parse_form
+from runtime.services.container import Services
 from runtime.services.grants.token_requests import respond
-from runtime.services.parts import Parts
 
 
 def claims_of(token: str) -> dict[str, Any]:
@@ -29,8 +29,8 @@ class Scene:
     zone: Zone
 
     @property
-    def parts(self) -> Parts:
-        return self.company.parts
+    def services(self) -> Services:
+        return self.company.services
 
     async def post(
         self,
@@ -38,12 +38,12 @@ class Scene:
         *,
         authorization: str | None = None,
         address: str = "192.0.2.1",
-        parts: Parts | None = None,
+        services: Services | None = None,
         proof: str | None = None,
     ) -> dict[str, Any]:
         """The answer to a form."""
         return await respond(
-            parts or self.parts,
+            services or self.services,
             self.zone.id,
             parse_form(urlencode(form).encode()),
             authorization=authorization,
@@ -59,7 +59,7 @@ class Scene:
         resource: Resource | str,
         scope: str | None = None,
         *,
-        parts: Parts | None = None,
+        services: Services | None = None,
         proof: str | None = None,
         **more: str,
     ) -> dict[str, Any]:
@@ -74,4 +74,4 @@ class Scene:
             **({"scope": scope} if scope is not None else {}),
             **more,
         }
-        return await self.post(list(form.items()), parts=parts, proof=proof)
+        return await self.post(list(form.items()), services=services, proof=proof)

@@ -18,8 +18,8 @@ from runtime.api.shared.arrival import PromptProtocol
 from runtime.app import build, key_encryption_of, listening_socket
 from runtime.domain.identifiers import new_id
 from runtime.services.clock import system_time
+from runtime.services.container import Services
 from runtime.services.management.organizations import organizations
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 
@@ -34,11 +34,11 @@ class Server:
     settings: Settings
     organization_id: str
     api_key: str
-    parts: Parts
+    services: Services
     loop: asyncio.AbstractEventLoop
 
-    def call(self, work: Callable[[Parts], Coroutine[Any, Any, _T]], *, timeout: float = 30) -> _T:
-        return asyncio.run_coroutine_threadsafe(work(self.parts), self.loop).result(timeout)
+    def call(self, work: Callable[[Services], Coroutine[Any, Any, _T]], *, timeout: float = 30) -> _T:
+        return asyncio.run_coroutine_threadsafe(work(self.services), self.loop).result(timeout)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -97,8 +97,8 @@ def serve(
         await server.before_start()
         await server.after_start()
         try:
-            made, api_key = await organizations.create_organization(app.ctx.parts, organization)
-            box.update(parts=app.ctx.parts, organization_id=made.id, api_key=api_key)
+            made, api_key = await organizations.create_organization(app.ctx.services, organization)
+            box.update(services=app.ctx.services, organization_id=made.id, api_key=api_key)
             ready.set()
             await stopping.wait()
         finally:
@@ -120,7 +120,7 @@ def serve(
     if "failure" in box:
         raise box["failure"]
     try:
-        yield Server(url, chosen, box["organization_id"], box["api_key"], box["parts"], box["loop"])
+        yield Server(url, chosen, box["organization_id"], box["api_key"], box["services"], box["loop"])
     finally:
         box["loop"].call_soon_threadsafe(box["stop"].set)
         thread.join(30)

@@ -19,7 +19,7 @@ from runtime.api.oauth.discovery import MAX_AGE_SECONDS, SCOPES
 from runtime.api.oauth.errors import answering_oauth
 from runtime.domain.errors import NotFound
 from runtime.domain.oauth import assertions
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql import organizations
 
 PATH = "/.well-known/oauth-protected-resource"
@@ -43,46 +43,46 @@ def challenge_of(public_url: str, path: str) -> str:
 
 async def of_management(request: Request) -> HTTPResponse:
     """The management API, whoever asks."""
-    parts: Parts = request.app.ctx.parts
-    return _answer(_management(parts))
+    services: Services = request.app.ctx.services
+    return _answer(_management(services))
 
 
 async def of_organization(request: Request, organization_id: str) -> HTTPResponse:
     """The management API as one organization's people find it: with the zone they sign in at."""
-    parts: Parts = request.app.ctx.parts
-    async with parts.database.querying() as conn:
+    services: Services = request.app.ctx.services
+    async with services.database.querying() as conn:
         organization = await organizations.named(conn, organization_id)
     # Labels can be guessed, ids cannot: only who was told of an organization learns where it signs in.
     if organization is None or organization.id != organization_id or organization.zone_id is None:
         raise NotFound("there is nothing at this address")
-    view = await parts.zones.view(organization.zone_id)
-    return _answer({**_management(parts), "authorization_servers": [view.issuer]})
+    zone = await services.zones.get(organization.zone_id)
+    return _answer({**_management(services), "authorization_servers": [zone.issuer]})
 
 
 @answering_oauth
 async def of_zone(request: Request, zone_id: str) -> HTTPResponse:
     """A zone's own APIs, which take its tokens that are for itself."""
-    parts: Parts = request.app.ctx.parts
-    view = await parts.zones.view(zone_id)
+    services: Services = request.app.ctx.services
+    zone = await services.zones.get(zone_id)
     return _answer(
         {
-            "resource": view.issuer,
-            "authorization_servers": [view.issuer],
+            "resource": zone.issuer,
+            "authorization_servers": [zone.issuer],
             "scopes_supported": list(SCOPES),
             "bearer_methods_supported": ["header"],
             "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
-            "resource_name": view.zone.name,
+            "resource_name": zone.entity.name,
         }
     )
 
 
-def _management(parts: Parts) -> dict[str, Any]:
+def _management(services: Services) -> dict[str, Any]:
     return {
-        "resource": parts.settings.public_url,
+        "resource": services.settings.public_url,
         "bearer_methods_supported": ["header"],
         "dpop_signing_alg_values_supported": list(assertions.ALGORITHMS),
         "resource_name": "Management API",
-        "resource_documentation": f"{parts.settings.public_url}/docs",
+        "resource_documentation": f"{services.settings.public_url}/docs",
     }
 
 

@@ -10,12 +10,12 @@ import click
 from pydantic import TypeAdapter, ValidationError
 
 from runtime.cli.commands import Reading
-from runtime.cli.connected import with_parts
+from runtime.cli.connected import with_services
 from runtime.cli.operators import this_operator
 from runtime.domain.kinds.api_key import MAX_SECONDS, MIN_SECONDS, ApiKey
 from runtime.domain.kinds.values import OrganizationRole, OwnerName, rfc3339
+from runtime.services.container import Services
 from runtime.services.management.organizations import api_keys
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -94,9 +94,9 @@ def create_api_key(
         _check_owner(owner)
     role = role or ("org_member" if owner or zones else "org_admin")
 
-    async def create(parts: Parts) -> str:
+    async def create(services: Services) -> str:
         return await api_keys.create_for(
-            parts,
+            services,
             organization,
             name=name,
             role=role,
@@ -106,7 +106,7 @@ def create_api_key(
             by=this_operator(),
         )
 
-    click.echo(with_parts(settings, create))
+    click.echo(with_services(settings, create))
 
 
 api_key.add_command(create_api_key, "add")  # what it was called first
@@ -121,7 +121,7 @@ def list_api_keys(settings: Settings, organization: str, as_json: bool) -> None:
 
     Each with id, role, end, last use, maker, what it is bound to, and name.
     """
-    found = with_parts(settings, lambda parts: api_keys.every(parts, organization))
+    found = with_services(settings, lambda services: api_keys.every(services, organization))
     if as_json:
         click.echo(json.dumps([key.model_dump(mode="json", include=set(_MEMBERS)) for key in found]))
         return
@@ -153,5 +153,5 @@ def revoke_api_key(settings: Settings, key: str) -> None:
 
     KEY is its id, as `list` prints it. A whole key that was found where it should not be will do as well.
     """
-    ended = with_parts(settings, lambda parts: api_keys.revoke(parts, key, by=this_operator()))
+    ended = with_services(settings, lambda services: api_keys.revoke(services, key, by=this_operator()))
     click.echo("revoked" if ended == 1 else f"revoked, and {ended - 1} made with it")

@@ -9,11 +9,11 @@ import click
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
-from runtime.app import close_parts, make_parts
+from runtime.app import close_services, make_services
 from runtime.cli.away import explained
 from runtime.cli.private_files import close_private_files
 from runtime.domain.errors import ServiceError, Unavailable
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import DatabaseUnknown
@@ -56,8 +56,8 @@ def in_one_line() -> Iterator[None]:
         ) from None
 
 
-def with_parts(
-    settings: Settings, work: Callable[[Parts], Coroutine[Any, Any, _T]], *, mending: bool = True
+def with_services(
+    settings: Settings, work: Callable[[Services], Coroutine[Any, Any, _T]], *, mending: bool = True
 ) -> _T:
     """Run one piece of work against the connected parts, and tell refusals in one line.
 
@@ -72,11 +72,11 @@ def with_parts(
 
     async def run() -> _T:
         await migrations.require_current(settings.resolved_database_url)
-        parts = await make_parts(settings)
+        services = await make_services(settings)
         try:
-            return await work(parts)
+            return await work(services)
         finally:
-            await close_parts(parts)
+            await close_services(services)
 
     with in_one_line():
         if mending:

@@ -7,12 +7,12 @@ import click
 
 from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import Reading
-from runtime.cli.connected import with_parts
+from runtime.cli.connected import with_services
 from runtime.cli.operators import this_operator
 from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.container import Services
 from runtime.services.management.members import first_people
 from runtime.services.management.organizations import organizations
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 
 _ROLES = click.Choice([role.value for role in OrganizationRole])
@@ -31,13 +31,13 @@ def organization() -> None:
 def add_organization(settings: Settings, name: str, key_expires_in: int | None, as_json: bool) -> None:
     """Create an organization and its API key. The key is shown once."""
 
-    async def create(parts: Parts) -> tuple[str, str, str]:
+    async def create(services: Services) -> tuple[str, str, str]:
         made, api_key = await organizations.create_organization(
-            parts, name, key_expires_in_seconds=key_expires_in, by=this_operator()
+            services, name, key_expires_in_seconds=key_expires_in, by=this_operator()
         )
         return made.id, made.label, api_key
 
-    organization_id, label, api_key = with_parts(settings, create)
+    organization_id, label, api_key = with_services(settings, create)
     if as_json:
         answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
         click.echo(json.dumps({**answer, "label": label}))
@@ -50,7 +50,7 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
 @click.pass_obj
 def list_organizations(settings: Settings) -> None:
     """Print every organization: id, label, the issuer that its people sign in at, and name."""
-    for found, issuer in with_parts(settings, organizations.every):
+    for found, issuer in with_services(settings, organizations.every):
         click.echo(f"{found.id}  {found.label}  {issuer}  {found.name}")
 
 
@@ -75,9 +75,9 @@ def add_organization_user(
     """
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
 
-    async def add(parts: Parts) -> str:
+    async def add(services: Services) -> str:
         made = await first_people.add(
-            parts,
+            services,
             organization,
             email=email,
             role=OrganizationRole(role),
@@ -86,4 +86,4 @@ def add_organization_user(
         )
         return made.id
 
-    click.echo(with_parts(settings, add))
+    click.echo(with_services(settings, add))

@@ -5,9 +5,9 @@ import json
 import click
 
 from runtime.cli.commands import Reading
-from runtime.cli.connected import with_parts
+from runtime.cli.connected import with_services
+from runtime.services.container import Services
 from runtime.services.management import audit as audit_trail
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 
 
@@ -25,14 +25,14 @@ def verify_audit(settings: Settings, organization: str | None) -> None:
     Keep the hashes that it prints elsewhere: nobody can then rewrite the past without showing it.
     """
 
-    async def verify(parts: Parts) -> bool:
+    async def verify(services: Services) -> bool:
         holds = True
-        async for verdict in audit_trail.verify(parts, organization):
+        async for verdict in audit_trail.verify(services, organization):
             holds = holds and verdict.broken_at is None
             click.echo(_line(verdict))
         return holds
 
-    if not with_parts(settings, verify):
+    if not with_services(settings, verify):
         raise SystemExit(1)
 
 

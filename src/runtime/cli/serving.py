@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from runtime.app import listening_socket
-from runtime.cli.connected import Refused, with_parts
+from runtime.cli.connected import Refused, with_services
 from runtime.cli.operators import this_operator
 from runtime.cli.private_files import close_private_files
 from runtime.cli.supervisor import GaveUp, Supervisor
@@ -20,7 +20,7 @@ from runtime.settings import Settings
 def serve(settings: Settings) -> None:
     """Serve the management API and every zone."""
     # A worker that cannot connect would only say so in its log: that is tried here.
-    with_parts(settings, partial(organizations.complete_own_zones, by=this_operator()))
+    with_services(settings, partial(organizations.complete_own_zones, by=this_operator()))
     for left in close_private_files(settings):
         click.echo(f"Warning: {left}", err=True)
     try:

@@ -11,13 +11,13 @@ from runtime import files
 from runtime.app import key_encryption_of
 from runtime.cli.api_keys import key_expires_in
 from runtime.cli.commands import Reading
-from runtime.cli.connected import Refused, in_one_line, with_parts
+from runtime.cli.connected import Refused, in_one_line, with_services
 from runtime.cli.operators import this_operator
 from runtime.cli.private_files import close_private_files, exposed_settings, private_files
 from runtime.domain.errors import ServiceError
+from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql import names, resources
@@ -38,18 +38,18 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
         key_encryption_of(settings, create=True)
         _migrate(settings)
 
-    async def create(parts: Parts) -> tuple[str, str]:
-        if (label := await organizations.any_label(parts)) is not None:
+    async def create(services: Services) -> tuple[str, str]:
+        if (label := await organizations.any_label(services)) is not None:
             raise Refused(
                 "this service is set up already; another key for its organization: "
                 f"`zoned api-key create --organization {label} --name NAME`"
             )
         made, api_key = await organizations.create_organization(
-            parts, organization, key_expires_in_seconds=key_expires_in, by=this_operator()
+            services, organization, key_expires_in_seconds=key_expires_in, by=this_operator()
         )
         return made.id, api_key
 
-    organization_id, api_key = with_parts(settings, create)
+    organization_id, api_key = with_services(settings, create)
     if as_json:
         answer = {"organization_id": organization_id, "api_key": api_key, "base_url": settings.public_url}
         click.echo(json.dumps(answer))
@@ -107,19 +107,19 @@ def doctor(settings: Settings) -> None:
     Exits with 1 when something is wrong. It tries whether the database takes a write that alters nothing.
     """
 
-    async def look(parts: Parts) -> list[tuple[str, str]]:
+    async def look(services: Services) -> list[tuple[str, str]]:
         found = []
-        for name, part in (("database", parts.database), ("short-lived state", parts.state)):
+        for name, part in (("database", services.database), ("short-lived state", services.state)):
             try:
                 await part.ping()
-                if part is parts.database:
-                    await parts.database.try_write()
+                if part is services.database:
+                    await services.database.try_write()
                 found.append((name, "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))
         for name, wrong_with in (("names", _names), ("resources", _resources)):
             try:
-                async with parts.database.querying() as conn:
+                async with services.database.querying() as conn:
                     found.append((name, await wrong_with(conn) or "ok"))
             except ServiceError as failure:
                 found.append((name, failure.detail))
@@ -132,7 +132,7 @@ def doctor(settings: Settings) -> None:
         *(("files", told) for told in wrong or ["ok"]),
     ]
     try:
-        results += [("keys and migrations", "ok"), *with_parts(settings, look, mending=False)]
+        results += [("keys and migrations", "ok"), *with_services(settings, look, mending=False)]
     except Refused as refusal:
         if not (wrong or passwords):
             raise

@@ -6,13 +6,13 @@ from typing import Any
 import click
 
 from runtime.cli.commands import Reading
-from runtime.cli.connected import with_parts
+from runtime.cli.connected import with_services
 from runtime.cli.operators import this_operator
 from runtime.services import keys as zone_keys
 from runtime.services import switches
+from runtime.services.container import Services
 from runtime.services.management.members import first_people
 from runtime.services.management.zones import signing_keys
-from runtime.services.parts import Parts
 from runtime.settings import Settings
 
 
@@ -30,13 +30,15 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
     """Add a user with a password. The address counts as verified: you vouch for it."""
     password = sys.stdin.readline().rstrip("\r\n")
 
-    async def create(parts: Parts) -> tuple[str, bool]:
-        zone_id = await parts.zones.find_id(zone)
-        made = await first_people.add_user(parts, zone_id, email=email, password=password, by=this_operator())
-        view = await parts.zones.view(zone_id)
-        return made.id, view.zone.user_identity_provider_id is not None
+    async def create(services: Services) -> tuple[str, bool]:
+        zone_id = await services.zones.find_id(zone)
+        made = await first_people.add_user(
+            services, zone_id, email=email, password=password, by=this_operator()
+        )
+        view = await services.zones.get(zone_id)
+        return made.id, view.entity.user_identity_provider_id is not None
 
-    user_id, signs_in_elsewhere = with_parts(settings, create)
+    user_id, signs_in_elsewhere = with_services(settings, create)
     click.echo(user_id)
     if signs_in_elsewhere:
         click.echo("nobody is asked for this password: people sign in with the zone's provider", err=True)
@@ -64,11 +66,11 @@ _ALGORITHM = click.Choice(["RS256", "ES256"])
 def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
     """Publish a zone's next signing key and print its kid. It signs once verifiers had time to fetch it."""
 
-    async def rotate(parts: Parts) -> str:
-        zone_id = await parts.zones.find_id(zone)
-        return await signing_keys.rotate(parts, zone_id, algorithm, at_once=at_once, by=this_operator())
+    async def rotate(services: Services) -> str:
+        zone_id = await services.zones.find_id(zone)
+        return await signing_keys.rotate(services, zone_id, algorithm, at_once=at_once, by=this_operator())
 
-    click.echo(with_parts(settings, rotate))
+    click.echo(with_services(settings, rotate))
 
 
 @keys.command("list", cls=Reading)
@@ -77,12 +79,12 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 def list_keys(settings: Settings, zone: str) -> None:
     """Print a zone's keys, oldest first: what each is for now, and when that changes."""
 
-    async def read(parts: Parts) -> list[tuple[str, ...]]:
-        now = parts.clock()
-        found = await zone_keys.listed(parts, await parts.zones.find_id(zone))
+    async def read(services: Services) -> list[tuple[str, ...]]:
+        now = services.clock()
+        found = await zone_keys.listed(services, await services.zones.find_id(zone))
         return [(each.kid, each.algorithm, *zone_keys.life(each, now)) for each in found]
 
-    for line in with_parts(settings, read):
+    for line in with_services(settings, read):
         click.echo("  ".join(line))
 
 
@@ -93,11 +95,11 @@ def list_keys(settings: Settings, zone: str) -> None:
 def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
     """Sign a zone's access tokens with that algorithm from now on. It has had a key for each all along."""
 
-    async def use(parts: Parts) -> None:
-        zone_id = await parts.zones.find_id(zone)
-        await signing_keys.use_algorithm(parts, zone_id, algorithm, by=this_operator())
+    async def use(services: Services) -> None:
+        zone_id = await services.zones.find_id(zone)
+        await signing_keys.use_algorithm(services, zone_id, algorithm, by=this_operator())
 
-    with_parts(settings, use)
+    with_services(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
 
 
@@ -114,9 +116,9 @@ def zone() -> None:
 def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
     """Set a switch: `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error`."""
 
-    async def change(parts: Parts) -> None:
-        zone_id = await parts.zones.find_id(zone)
-        await switches.set_switch(parts, zone_id, switch, value, by=this_operator())
+    async def change(services: Services) -> None:
+        zone_id = await services.zones.find_id(zone)
+        await switches.set_switch(services, zone_id, switch, value, by=this_operator())
 
-    with_parts(settings, change)
+    with_services(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")

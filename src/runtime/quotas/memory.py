@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from runtime import logs
 from runtime.adapters import shared_fetch
-from runtime.services import decisions, epochs, kept, limits, revocation_list
+from runtime.services import bounded_cache, decisions, epochs, limits, revocation_list
 from runtime.services.management.authentication import callers
-from runtime.services.zones import view, views
+from runtime.services.zones import cache, cached_zone
 
 _REQUESTS = "as many as are worked on"
-_ZONES = views.KEPT_ZONES
-_ZONE, _VIEW = "runtime.services.zones.views.Zones", "runtime.services.zones.view.ZoneView"
+_ZONES = cache.KEPT_ZONES
+_ZONE, _VIEW = "runtime.services.zones.cache.Zones", "runtime.services.zones.cached_zone.CachedZone"
 _OF_ZONE = "of a zone"
 
 
@@ -30,16 +30,18 @@ class Memory:
     whose: str = "of a process"
 
 
-def _of_zone(name: str, what: str, most: int | str = kept.LIMIT) -> Memory:
+def _of_zone(name: str, what: str, most: int | str = bounded_cache.LIMIT) -> Memory:
     return Memory(f"{_VIEW}.{name}", what, most, _OF_ZONE)
 
 
 MEMORY: tuple[Memory, ...] = (
-    Memory("runtime.services.clients.guessing.SecretGuessing._blocked", "clients that wait", kept.LIMIT),
+    Memory(
+        "runtime.services.clients.guessing.SecretGuessing._blocked", "clients that wait", bounded_cache.LIMIT
+    ),
     Memory(
         "runtime.services.clients.guessing.SecretGuessing._alone",
         "failures that only this process counts, while the short-lived state takes nothing",
-        kept.LIMIT,
+        bounded_cache.LIMIT,
     ),
     Memory("runtime.logs.Troubles._told", "warnings of a moment ago", logs.MOST_TROUBLES),
     Memory("runtime.services.limits.Meter._counted", "counts of one limit", limits.MAX_COUNTED),
@@ -114,23 +116,23 @@ MEMORY: tuple[Memory, ...] = (
     _of_zone("_signing", "its signing keys", "those there are"),
     _of_zone("verified", "access tokens that were verified"),
     _of_zone("decisions", "policy decisions"),
-    _of_zone("looked_at", "what policies look at", view.KEPT_SMALL),
-    _of_zone("parties", "what policies know of applications and resources", view.KEPT_SMALL),
+    _of_zone("looked_at", "what policies look at", cached_zone.KEPT_SMALL),
+    _of_zone("parties", "what policies know of applications and resources", cached_zone.KEPT_SMALL),
     _of_zone("consents", "consents"),
     _of_zone("agreed", "what users agreed to"),
     _of_zone("signed_in", "browsers' sessions"),
-    _of_zone("_clients", "clients by client id", view.KEPT_SMALL),
-    _of_zone("_workloads", "workloads by subject", view.KEPT_SMALL),
-    _of_zone("_applications", "applications by id", view.KEPT_SMALL),
-    _of_zone("_named_applications", "applications by name", view.KEPT_SMALL),
-    _of_zone("_withdrawn", "names whose earlier tokens are worth nothing", view.KEPT_SMALL),
-    _of_zone("_application_facts", "what policies know of applications", view.KEPT_SMALL),
-    _of_zone("_provided", "resources by who provides them", view.KEPT_SMALL),
+    _of_zone("_clients", "clients by client id", cached_zone.KEPT_SMALL),
+    _of_zone("_workloads", "workloads by subject", cached_zone.KEPT_SMALL),
+    _of_zone("_applications", "applications by id", cached_zone.KEPT_SMALL),
+    _of_zone("_named_applications", "applications by name", cached_zone.KEPT_SMALL),
+    _of_zone("_withdrawn", "names whose earlier tokens are worth nothing", cached_zone.KEPT_SMALL),
+    _of_zone("_application_facts", "what policies know of applications", cached_zone.KEPT_SMALL),
+    _of_zone("_provided", "resources by who provides them", cached_zone.KEPT_SMALL),
     _of_zone("_resources", "resources by identifier"),
     _of_zone("_resources_by_id", "resources by id"),
-    _of_zone("_providers", "providers", view.KEPT_SMALL),
-    _of_zone("_principals", "applications whose name is their own", view.KEPT_SMALL),
-    _of_zone("_dependencies", "what applications may ask for", view.KEPT_SMALL),
+    _of_zone("_providers", "providers", cached_zone.KEPT_SMALL),
+    _of_zone("_principals", "applications whose name is their own", cached_zone.KEPT_SMALL),
+    _of_zone("_dependencies", "what applications may ask for", cached_zone.KEPT_SMALL),
     _of_zone("_roots", "sessions"),
     _of_zone("_users", "users"),
 )

@@ -3,21 +3,21 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 
 class Attached:
     """One of the parts, which needs others at work, not at its making."""
 
-    _parts: "Parts | None" = None
+    _services: "Services | None" = None
 
-    def attach(self, parts: "Parts") -> None:
+    def attach(self, services: "Services") -> None:
         """Work with these parts from now on."""
-        self._parts = parts
+        self._services = services
 
     @property
-    def parts(self) -> "Parts":
+    def services(self) -> "Services":
         """The parts this works with."""
-        if self._parts is None:
+        if self._services is None:
             raise RuntimeError("attach() comes first")
-        return self._parts
+        return self._services

@@ -26,8 +26,8 @@ from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services import refusals
 from runtime.services.attached import Attached
+from runtime.services.client_types import ApplicationClient, Client, is_known
 from runtime.services.limits import Limit, Meter, place_of
-from runtime.services.parties import ApplicationClient, Client, is_known
 from runtime.storage.sql import decisions as storage
 
 MAX_QUEUED = 20_000
@@ -84,7 +84,10 @@ class Decision:
 
     def identify(self, client: Client) -> None:
         """The request comes from that client, as far as it has proved."""
-        self.application_id, self.user_agent_id = client.party.application_id, client.party.user_agent_id
+        self.application_id, self.user_agent_id = (
+            client.client_ref.application_id,
+            client.client_ref.user_agent_id,
+        )
         self.is_known = is_known(client)
         if isinstance(client, ApplicationClient):
             self.credential_id = client.credential.id
@@ -164,7 +167,7 @@ class Decisions(Attached):
         """
         if not isinstance(client, ApplicationClient) or client.is_public:
             return
-        now, seen = self.parts.clock(), self._seen.get(client.credential.id)
+        now, seen = self.services.clock(), self._seen.get(client.credential.id)
         if (seen is not None and now - seen < _SEEN_EVERY) or len(self._queued) >= self._max_queued:
             return
         if len(self._seen) >= MOST_SEEN:
@@ -184,9 +187,9 @@ class Decisions(Attached):
         # Who did not get as far as being somebody was counted where that was refused.
         if decision.is_of_a_client and not decision.is_known:
             whose = decision.user_id or place_of(address)
-            refusal = await refusals.told(self.parts, decision.zone_id, refusal, whose=whose)
+            refusal = await refusals.told(self.services, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
-        if decision.is_known or not RECORDED.count(self.parts, decision.zone_id):
+        if decision.is_known or not RECORDED.count(self.services, decision.zone_id):
             self.record(decision)
             if isinstance(refusal, InvalidClient):
                 log.info(
@@ -271,7 +274,7 @@ class Decisions(Attached):
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _write(self, batch: list[list[Any]]) -> None:
-        async with self.parts.database.transaction() as conn:
+        async with self.services.database.transaction() as conn:
             await storage.add(conn, batch)
 
 

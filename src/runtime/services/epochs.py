@@ -29,7 +29,7 @@ from runtime.storage.sql.database import Database
 from runtime.storage.state import State
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 JOB = "epochs"
 TTL_SECONDS = 60  # of what is published
@@ -216,18 +216,18 @@ class _Moved:
 
 
 @asynccontextmanager
-async def transaction(parts: "Parts") -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
+async def transaction(services: "Services") -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
     """A transaction, and where its block puts the epochs that it bumps: every worker hears of them."""
     bumped: dict[str, int] = {}
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         yield conn, bumped
-        noted = await parts.epochs.note(conn, bumped)
-    await parts.epochs.publish(bumped, noted=noted)
+        noted = await services.epochs.note(conn, bumped)
+    await services.epochs.publish(bumped, noted=noted)
 
 
-async def prune(parts: "Parts") -> int:
+async def prune(services: "Services") -> int:
     """Forget notes that every process has read; how many those were."""
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         return await notes.prune(conn, older_than_seconds=KEPT_SECONDS)
 
 

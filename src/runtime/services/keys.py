@@ -22,7 +22,7 @@ from runtime.storage.sql import exchange as storage
 from runtime.storage.sql.exchange import StoredKey, ZoneInternals
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 DEFAULT_ALGORITHM: Algorithm = "RS256"
 ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
@@ -56,7 +56,7 @@ async def make(algorithms: Sequence[Algorithm] = ALGORITHMS) -> dict[Algorithm, 
 
 async def create_zone_keys(
     conn: AsyncConnection,
-    parts: "Parts",
+    services: "Services",
     *,
     organization_id: str,
     zone_id: str,
@@ -65,7 +65,7 @@ async def create_zone_keys(
 ) -> Sealer:
     """Give a new zone its data key and these signing keys; the sealer of that data key."""
     data_key = new_data_key()
-    wrapped = parts.key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
+    wrapped = services.key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
     await storage.add_internals(
         conn,
         ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
@@ -77,12 +77,12 @@ async def create_zone_keys(
     return sealer
 
 
-async def sealer(parts: "Parts", conn: AsyncConnection, zone_id: str) -> Sealer:
+async def sealer(services: "Services", conn: AsyncConnection, zone_id: str) -> Sealer:
     """The sealer of a zone's secrets, inside the caller's transaction. Raises NotFound."""
     found = await storage.zone(conn, zone_id)
     if found is None:
         raise NotFound(f"there is no Zone `{zone_id}`")
-    return open_sealer(parts.key_encryption, found[1])
+    return open_sealer(services.key_encryption, found[1])
 
 
 def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Sealer:
@@ -91,9 +91,9 @@ def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Seal
     return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
 
 
-async def listed(parts: "Parts", zone_id: str) -> list[StoredKey]:
+async def listed(services: "Services", zone_id: str) -> list[StoredKey]:
     """Every key that a zone has or had, oldest first, with the instants of its life."""
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         return await storage.keys(conn, zone_id)
 
 

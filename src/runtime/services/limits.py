@@ -10,11 +10,11 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from runtime.services.kept import Kept
+from runtime.services.bounded_cache import BoundedCache
 from runtime.settings import Settings
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 WINDOW_SECONDS = 60
 _HOME_BITS = 64  # of an IPv6 address: whoever has one has all that begin alike
@@ -51,18 +51,18 @@ class Limit:
         return int((now // self.seconds + 1) * self.seconds - now) + 1
 
 
-async def count(parts: "Parts", limit: Limit, zone_id: str, *whose: str) -> int:
+async def count(services: "Services", limit: Limit, zone_id: str, *whose: str) -> int:
     """Count one; the seconds to wait when it is one too many, else 0. Raises Unavailable.
 
     Args:
         whose: what is counted apart in the zone.
     """
-    most = limit.number(parts.settings)
+    most = limit.number(services.settings)
     if not most:
         return 0
-    now = parts.clock().timestamp()
+    now = services.clock().timestamp()
     key = f"{limit.name}:{zone_id}:{_digest(whose)}:{window(limit.seconds, now)}"
-    counted = await parts.state.count(key, ttl_seconds=limit.seconds)
+    counted = await services.state.count(key, ttl_seconds=limit.seconds)
     return limit.wait(now) if counted > most else 0
 
 
@@ -71,14 +71,14 @@ class Meter:
 
     def __init__(self, limit: Limit) -> None:
         self.limit = limit
-        self._counted: Kept[tuple[int, int]] = Kept(MAX_COUNTED)
+        self._counted: BoundedCache[tuple[int, int]] = BoundedCache(MAX_COUNTED)
 
-    def count(self, parts: "Parts", zone_id: str, *whose: str, by: int = 1) -> int:
+    def count(self, services: "Services", zone_id: str, *whose: str, by: int = 1) -> int:
         """Count one, or so many; the seconds to wait when that is too many, else 0."""
-        most = self.limit.number(parts.settings)
+        most = self.limit.number(services.settings)
         if not most:
             return 0
-        now = parts.clock().timestamp()
+        now = services.clock().timestamp()
         this, key = window(self.limit.seconds, now), "\0".join((zone_id, *whose))
         then, counted = self._counted.get(key) or (this, 0)
         counted = counted + by if then == this else by

@@ -10,7 +10,7 @@ from runtime.domain.errors import OAuthError, TooManyRequests, Unavailable, UseD
 from runtime.services.limits import Limit, count
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 REFUSALS = Limit(
     "refusals",
@@ -20,7 +20,7 @@ REFUSALS = Limit(
 )
 
 
-async def told(parts: "Parts", zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
+async def told(services: "Services", zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
     """The refusal as its sender hears it: TooManyRequests when it was one too many.
 
     What is no fault of the sender's counts as none: trouble here, a nonce that the next proof has to carry,
@@ -32,7 +32,7 @@ async def told(parts: "Parts", zone_id: str, refusal: OAuthError, *, whose: str)
     if refusal.status >= 429 or isinstance(refusal, UseDpopNonce):
         return refusal
     try:
-        wait = await count(parts, REFUSALS, zone_id, whose)
+        wait = await count(services, REFUSALS, zone_id, whose)
     except Unavailable:
         return refusal
     if not wait:

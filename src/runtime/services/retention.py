@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.storage.sql import decisions, sessions, tombstones
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 JOB = "retention"
 TOMBSTONE_DAYS = 365
@@ -24,9 +24,9 @@ class _Forget(Protocol):
     async def __call__(self, conn: AsyncConnection, *, before: datetime, limit: int) -> int: ...
 
 
-async def run(parts: "Parts") -> int:
+async def run(services: "Services") -> int:
     """Forget token events, ended sessions and tombstones beyond their time; how many that were."""
-    settings, now = parts.settings, parts.clock()
+    settings, now = services.settings, services.clock()
     gone = 0
     for days, forget in (
         (settings.token_events_days, decisions.forget),
@@ -34,14 +34,14 @@ async def run(parts: "Parts") -> int:
         (TOMBSTONE_DAYS, tombstones.forget),
     ):
         if days:
-            gone += await _all(parts, forget, now - timedelta(days=days))
+            gone += await _all(services, forget, now - timedelta(days=days))
     return gone
 
 
-async def _all(parts: "Parts", forget: _Forget, before: datetime) -> int:
+async def _all(services: "Services", forget: _Forget, before: datetime) -> int:
     gone = 0
     for _ in range(_MOST_BATCHES):
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             batch = await forget(conn, before=before, limit=_BATCH)
         if not batch:
             break

@@ -18,14 +18,14 @@ import orjson
 
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.claims import seconds
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.clock import NODES_APART
-from runtime.services.kept import Kept
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import revocations as storage
 from runtime.storage.sql.revocations import Revocation
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 JOB = "revocations"
 # Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
@@ -90,19 +90,19 @@ class Revocations:
     """What this process knows of revocations, zone by zone; looked up again after a moment."""
 
     def __init__(self) -> None:
-        self._logs: Kept[_Log] = Kept(KEPT_LOGS)
+        self._logs: BoundedCache[_Log] = BoundedCache(KEPT_LOGS)
 
-    async def delta(self, parts: "Parts", view: ZoneView, since: str | None) -> Delta:
+    async def delta(self, services: "Services", zone: CachedZone, since: str | None) -> Delta:
         """What was revoked in a zone since a cursor, or all of it that still matters.
 
         Raises: InvalidRequest for a cursor that was not handed out.
         """
-        after, now = _read_cursor(since), parts.clock()
-        log = await self._log(parts, view.id, now)
+        after, now = _read_cursor(since), services.clock()
+        log = await self._log(services, zone.id, now)
         told = b"[" + b",".join(log.told[bisect_right(log.instants, after) :]) + b"]"
-        return Delta(view.issuer, told, str(int((now - OVERLAP).timestamp())))
+        return Delta(zone.issuer, told, str(int((now - OVERLAP).timestamp())))
 
-    async def _log(self, parts: "Parts", zone_id: str, now: datetime) -> _Log:
+    async def _log(self, services: "Services", zone_id: str, now: datetime) -> _Log:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
         if (log := self._logs.get(zone_id)) is None:
             log = _Log()
@@ -110,7 +110,7 @@ class Revocations:
         async with log.reading:
             if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
                 after = _LONG_AGO if log.read_at is None else log.read_at - OVERLAP
-                async with parts.database.querying() as conn:
+                async with services.database.querying() as conn:
                     found = await storage.since(conn, zone_id, after, now=now)
                 _merge(log, found, now)
                 log.read_at = now
@@ -132,10 +132,10 @@ def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) ->
     log.told = [each.told for each in log.entries.values()]
 
 
-async def prune(parts: "Parts") -> int:
+async def prune(services: "Services") -> int:
     """Forget what would have ended by now anyway; how much that was."""
-    async with parts.database.transaction() as conn:
-        return await storage.prune(conn, now=parts.clock())
+    async with services.database.transaction() as conn:
+        return await storage.prune(conn, now=services.clock())
 
 
 def digest(value: str) -> str:

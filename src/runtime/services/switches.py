@@ -8,15 +8,17 @@ from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE
 from runtime.domain.oauth.switches import Switches
+from runtime.services.container import Services
 from runtime.services.management.access.caller import SERVICE, Actor
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import exchange as storage
 
 _WORDS = {"on": True, "off": False}
 
 
-async def set_switch(parts: Parts, zone_id: str, name: str, value: str, *, by: Actor = SERVICE) -> Switches:
+async def set_switch(
+    services: Services, zone_id: str, name: str, value: str, *, by: Actor = SERVICE
+) -> Switches:
     """Set one switch of a zone; all of them as they stand afterwards.
 
     Args:
@@ -28,9 +30,9 @@ async def set_switch(parts: Parts, zone_id: str, name: str, value: str, *, by: A
     if member not in Switches.model_fields:
         known = ", ".join(sorted(each.replace("_", "-") for each in Switches.model_fields))
         raise ValidationFailed.of(name, f"is no switch of a zone; there are {known}")
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         organization_id = await storage.organization_of_zone(conn, zone_id)
-    async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
+    async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
         await unit.hold()
         found = await storage.zone(unit.conn, zone_id)
         if found is None:

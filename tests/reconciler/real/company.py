@@ -12,7 +12,7 @@ from tests.support.server import Server
 
 from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.zone import Zone
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql import entities
 
 PERMIT = "permit(principal, action, resource);"
@@ -245,7 +245,7 @@ class Company:
 def sign_in(company: Company, zone_id: str, *names: str) -> None:
     """New users of a zone sign in."""
 
-    async def add(parts: Parts) -> None:
+    async def add(parts: Services) -> None:
         async with parts.database.reading() as conn:
             zone = await entities.get(conn, ZONE, zone_id, within={})
         assert isinstance(zone, Zone)

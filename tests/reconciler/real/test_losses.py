@@ -7,8 +7,8 @@ import pytest
 from tests.reconciler.real.company import Company, sign_in
 
 from runtime.domain.identifiers import new_id
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.parts import Parts
 
 HEAD = "apiVersion: zonewright/v1\n"
 KEY = (
@@ -22,7 +22,7 @@ def gets_a_token(company: Company) -> None:
     application_id = company.found("applications", name="Agent")["id"]
     zone_id, organization_id = company.zone_id, company.server.organization_id
 
-    async def record(parts: Parts) -> None:
+    async def record(parts: Services) -> None:
         decision = Decision(organization_id, zone_id, parts.clock() - timedelta(days=2), new_id())
         decision.application_id = application_id
         decision.issue()

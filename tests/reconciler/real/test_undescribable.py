@@ -7,9 +7,9 @@ from tests.support.factories import company_of, operator
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, ZONE, Verb
 from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.container import Services
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 
 CANARY = "canary-of-a-secret-value"
 HEAD = "apiVersion: zonewright/v1\n"
@@ -28,7 +28,7 @@ def makes_a_member(company: Company) -> str:
     """A hand lets somebody of the organization manage the zone; their address."""
     organization_id, email = company.server.organization_id, f"{new_id()}@acme.example"
 
-    async def join(parts: Parts) -> str:
+    async def join(parts: Services) -> str:
         acme = company_of(company.server)
         organization = await acme.run(ORGANIZATION, Verb.RETRIEVE, {}, organization_id)
         user = await acme.user(await acme.run(ZONE, Verb.RETRIEVE, {}, organization.zone_id), email)

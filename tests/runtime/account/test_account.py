@@ -75,7 +75,7 @@ class Desk:
         """What the zone has in a table."""
 
         async def read() -> list[Any]:
-            async with self.site.parts.database.reading() as conn:
+            async with self.site.services.database.reading() as conn:
                 found = await conn.execute(
                     select(*(_tables[table].c[name] for name in columns)).where(
                         _tables[table].c.zone_id == self.zone.id

@@ -24,8 +24,8 @@ PERMIT = "permit (principal, action, resource);"
 
 def let_a_second_pass(site: Site) -> None:
     """Tokens say whole seconds: whatever is issued next is issued in a later one than all before."""
-    second = int(site.parts.clock().timestamp())
-    while int(site.parts.clock().timestamp()) == second:
+    second = int(site.services.clock().timestamp())
+    while int(site.services.clock().timestamp()) == second:
         sleep(0.02)
 
 

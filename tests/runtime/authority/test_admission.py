@@ -38,7 +38,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import admission
 from runtime.services.login import rate_limits
 from runtime.services.management.people import groups
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")
@@ -110,7 +110,7 @@ class Scene:
 
         async def make() -> Group:
             made = await self.site.company.group(zone, f"group-{new_id()[:8]}")
-            async with unit_of_work(self.site.parts, self.site.company.caller, new_id()) as unit:
+            async with unit_of_work(self.site.services, self.site.company.caller, new_id()) as unit:
                 await groups.set_members(unit, made, [email])
             return made
 
@@ -120,7 +120,7 @@ class Scene:
         table = METADATA.tables["group_members"]
 
         async def read() -> set[str]:
-            async with self.site.parts.database.reading() as conn:
+            async with self.site.services.database.reading() as conn:
                 return set(await conn.scalars(select(table.c.user_id).where(table.c.group_id == group.id)))
 
         return self.site.run(read())
@@ -129,7 +129,7 @@ class Scene:
         table = METADATA.tables["user_credentials"]
 
         async def count() -> int:
-            async with self.site.parts.database.reading() as conn:
+            async with self.site.services.database.reading() as conn:
                 found = await conn.scalars(select(table.c.id).where(table.c.zone_id == zone.id))
                 return len(list(found))
 
@@ -382,8 +382,8 @@ def _(scene: Scene) -> None:
     zone, client = scene.federated()
     scene.says()
     first = scene.sub(client)
-    provider_id = str(scene.site.run(scene.site.parts.zones.view(zone.id)).zone.user_identity_provider_id)
-    identify = scene.site.parts.openid.identify
+    provider_id = str(scene.site.run(scene.site.services.zones.get(zone.id)).entity.user_identity_provider_id)
+    identify = scene.site.services.openid.identify
 
     async def slowly(*arguments: Any, **named: Any) -> Any:
         found = await identify(*arguments, **named)
@@ -391,11 +391,11 @@ def _(scene: Scene) -> None:
         await scene.site.company.update(PROVIDER, zone.id, provider_id, **patch)
         return found
 
-    scene.site.parts.openid.identify = slowly  # type: ignore[method-assign]
+    scene.site.services.openid.identify = slowly  # type: ignore[method-assign]
     try:
         refused(Browser().open(client.url()))
     finally:
-        scene.site.parts.openid.identify = identify  # type: ignore[method-assign]
+        scene.site.services.openid.identify = identify  # type: ignore[method-assign]
     assert scene.sub(client) == first
 
 
@@ -465,18 +465,18 @@ def _(scene: Scene) -> None:
     scene.says()
     assert scene.sub(client)
     assert scene.vouched(zone, client).status_code == 200
-    provider_id = str(scene.site.run(scene.site.parts.zones.view(zone.id)).zone.user_identity_provider_id)
-    check = scene.site.parts.openid.check_signature
+    provider_id = str(scene.site.run(scene.site.services.zones.get(zone.id)).entity.user_identity_provider_id)
+    check = scene.site.services.openid.check_signature
 
     async def slowly(*arguments: Any, **named: Any) -> None:
         await check(*arguments, **named)
         await scene.site.company.update(PROVIDER, zone.id, provider_id, client_id=f"other-{new_id()[:4]}")
 
-    scene.site.parts.openid.check_signature = slowly  # type: ignore[method-assign]
+    scene.site.services.openid.check_signature = slowly  # type: ignore[method-assign]
     try:
         answer = scene.vouched(zone, client)
     finally:
-        scene.site.parts.openid.check_signature = check  # type: ignore[method-assign]
+        scene.site.services.openid.check_signature = check  # type: ignore[method-assign]
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     assert scene.vouched(zone, client).status_code == 200
 

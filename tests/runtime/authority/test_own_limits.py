@@ -132,7 +132,7 @@ def test_silence_is_no_consent_whatever_an_administrator_has_set(site: Site, lim
 
 async def rename_as_before(site: Site, resource_id: str, identifier: str) -> None:
     """Give a resource a name that the service refuses."""
-    async with site.parts.database.transaction() as conn:
+    async with site.services.database.transaction() as conn:
         resources = TABLES["Resource"]
         await conn.execute(
             update(resources).where(resources.c.id == resource_id).values(identifier=identifier)

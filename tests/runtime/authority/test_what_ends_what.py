@@ -43,7 +43,7 @@ def claims_sid(token: str) -> str:
 
 def user_id(scene: SignIn) -> str:
     async def find() -> str:
-        async with scene.site.parts.database.reading() as conn:
+        async with scene.site.services.database.reading() as conn:
             found = await entities.find_by(
                 conn, USER, "email", "ada@acme.example", within={"zone_id": scene.zone.id}
             )
@@ -77,7 +77,7 @@ def sign_out(scene: SignIn) -> None:
 
 def browser_session(scene: SignIn) -> str:
     async def above() -> str:
-        async with scene.site.parts.database.reading() as conn:
+        async with scene.site.services.database.reading() as conn:
             found = await sessions.find(conn, claims_sid(scene.subject), zone_id=scene.zone.id)
         assert found is not None
         assert found.parent_id is not None
@@ -94,7 +94,7 @@ def revoke(scene: SignIn, token: str) -> None:
 
 def revoke_grant(scene: SignIn) -> None:
     async def find() -> str:
-        async with scene.site.parts.database.reading() as conn:
+        async with scene.site.services.database.reading() as conn:
             found = await entities.find_by(
                 conn, DELEGATED_GRANT, "resource_id", scene.tools.id, within={"zone_id": scene.zone.id}
             )
@@ -129,9 +129,9 @@ def delete_provider(scene: SignIn) -> None:
 
 
 def rotate(scene: SignIn, *, at_once: bool) -> None:
-    parts = scene.site.parts
+    services = scene.site.services
     for algorithm in ("RS256", "ES256"):
-        scene.site.run(signing_keys.rotate(parts, scene.zone.id, algorithm, at_once=at_once))
+        scene.site.run(signing_keys.rotate(services, scene.zone.id, algorithm, at_once=at_once))
 
 
 def no_longer_depend(scene: SignIn, client: Client, resource: Resource) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from tests.runtime.clients.signing import EC, RSA, Signer, ed_jwk, unnamed
-from tests.runtime.exchange.conftest import company, own_scene, parts, scene, servers, storage_settings
+from tests.runtime.exchange.conftest import company, own_scene, scene, servers, services, storage_settings
 from tests.support.publisher import Publisher, publishing
 from tests.support.scene import Scene
 
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 
-__all__ = ["company", "own_scene", "parts", "scene", "servers", "storage_settings"]
+__all__ = ["company", "own_scene", "scene", "servers", "services", "storage_settings"]
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ class Signer:
         return str(self.scene.zone.protocols.oauth2.issuer)
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        at = int(self.scene.parts.clock().timestamp())
+        at = int(self.scene.services.clock().timestamp())
         plain = {
             "iss": self.client_id,
             "sub": self.client_id,

@@ -65,10 +65,10 @@ async def test_keys_and_documents_inside_our_own_network(
     assert await scene.post(form(signer.sign()))
     outbound = Outbound(allow_private_addresses=False)
     guarded = replace(
-        scene.parts, remote_keys=RemoteKeys(outbound), client_documents=ClientDocuments(outbound)
+        scene.services, remote_keys=RemoteKeys(outbound), client_documents=ClientDocuments(outbound)
     )
     asked = len(publisher.asked)
     for one in (signer, Signer(scene, owner, client_id)):
-        await refused(scene, form(one.sign()), parts=guarded)
+        await refused(scene, form(one.sign()), services=guarded)
     assert len(publisher.asked) == asked
     await outbound.aclose()

@@ -46,20 +46,20 @@ async def test_a_key_of_its_own(scene: Scene, signer: Signer) -> None:
 async def test_a_memory_that_began_after_the_assertion(scene: Scene, signer: Signer) -> None:
     """A state that was lost takes none that may have been used before; one that says no time may be as old
     as its end allows."""
-    at = int(scene.parts.clock().timestamp())
+    at = int(scene.services.clock().timestamp())
     used, before, undated = signer.sign(), signer.sign(iat=at - 1), signer.sign(iat=None)
     assert await scene.post(form(used))
-    lost = replace(scene.parts, state=InProcessState(wall=lambda: at + 2.5))
+    lost = replace(scene.services, state=InProcessState(wall=lambda: at + 2.5))
     for assertion in (used, before, undated):
         with pytest.raises(Unavailable):
-            await scene.post(form(assertion), parts=lost)
+            await scene.post(form(assertion), services=lost)
     for times in ({"iat": at + 2}, {"iat": at - 1, "nbf": at + 3}):
-        assert await scene.post(form(signer.sign(**times)), parts=lost)
+        assert await scene.post(form(signer.sign(**times)), services=lost)
 
-    kept = remembering(scene.parts)
+    kept = remembering(scene.services)
     for assertion in (before, undated):
-        assert await scene.post(form(assertion), parts=kept)
-        await refused(scene, form(assertion), parts=kept)
+        assert await scene.post(form(assertion), services=kept)
+        await refused(scene, form(assertion), services=kept)
 
 
 @pytest.mark.threat("34a", "34b", "34d", "34e")
@@ -69,7 +69,7 @@ async def test_what_an_assertion_must_say(scene: Scene, signer: Signer) -> None:
     assert await scene.post(form(once))
     assert "used before" in (await refused(scene, form(once))).internal
 
-    at = int(scene.parts.clock().timestamp())
+    at = int(scene.services.clock().timestamp())
     for changes in (
         {"aud": [signer.issuer, "https://other.example"]},
         {"aud": [signer.issuer]},
@@ -109,7 +109,7 @@ async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
     signer = Signer(own_scene, app, made.identifier)
     assert await own_scene.post(form(signer.sign(aud=signer.endpoint)))
 
-    await set_switch(own_scene.parts, own_scene.zone.id, "strict-assertion-audience", "on")
+    await set_switch(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
 
     await refused(own_scene, form(signer.sign(aud=signer.endpoint)))
     assert await own_scene.post(form(signer.sign()))
@@ -199,28 +199,28 @@ async def test_without_the_shared_state_nothing_is_let_in(scene: Scene, signer: 
 
     assert await scene.post(form(signer.sign()))
     with pytest.raises(Unavailable):
-        await scene.post(form(signer.sign()), parts=replace(scene.parts, state=Away()))
+        await scene.post(form(signer.sign()), services=replace(scene.services, state=Away()))
 
 
 @pytest.mark.threat("25f")
 async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None:
     """Twenty that fail, and the pair of client and address has to wait; from elsewhere all is well."""
-    now = scene.parts.clock()
-    parts = replace(scene.parts, clock=lambda: now)
+    now = scene.services.clock()
+    services = replace(scene.services, clock=lambda: now)
     for _ in range(MAX_FAILURES):
         with pytest.raises(InvalidClient):
-            await scene.post(form(signer.sign(STRANGER)), address="203.0.113.77", parts=parts)
+            await scene.post(form(signer.sign(STRANGER)), address="203.0.113.77", services=services)
     with pytest.raises(TooManyRequests):
-        await scene.post(form(signer.sign()), address="203.0.113.77", parts=parts)
-    assert await scene.post(form(signer.sign()), address="198.51.100.77", parts=parts)
+        await scene.post(form(signer.sign()), address="203.0.113.77", services=services)
+    assert await scene.post(form(signer.sign()), address="198.51.100.77", services=services)
 
 
 @pytest.mark.threat("7aa", "7ad")
 async def test_keys_that_cannot_be_had(scene: Scene, publisher: Publisher) -> None:
     """Assertions do not set the pace at which a broken address is asked; mended, it counts again."""
     now, path = 0.0, f"/{secrets.token_hex(4)}"
-    remote_keys = RemoteKeys(scene.parts.outbound, clock=lambda: now)
-    parts = replace(scene.parts, remote_keys=remote_keys)
+    remote_keys = RemoteKeys(scene.services.outbound, clock=lambda: now)
+    services = replace(scene.services, remote_keys=remote_keys)
     app = await scene.company.app(scene.zone, "keyless")
     made = await scene.company.create(
         APPLICATION_CREDENTIAL,
@@ -231,13 +231,13 @@ async def test_keys_that_cannot_be_had(scene: Scene, publisher: Publisher) -> No
     )
     late = Signer(scene, app, made.identifier)
     for _ in range(3):
-        await refused(scene, form(late.sign()), parts=parts)
+        await refused(scene, form(late.sign()), services=services)
     assert publisher.asked.count(path) == 1
 
     publisher.publish(path, {"keys": [EC.public_jwk]})
     now = 31.0
-    assert await scene.post(form(late.sign()), parts=parts)
-    await refused(scene, form(late.sign(STRANGER)), parts=parts)
+    assert await scene.post(form(late.sign()), services=services)
+    await refused(scene, form(late.sign(STRANGER)), services=services)
 
 
 async def test_an_exchange_with_an_assertion_after_a_change(

@@ -184,37 +184,37 @@ async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene
     """Of ten thousand guesses a few are looked at; the right secret works from anywhere else at once."""
     victim = await scene.company.app(scene.zone, "victim")
     wrong = replace(victim, secret="wrong")
-    now = scene.parts.clock()
-    parts = replace(scene.parts, clock=lambda: now)  # within one window, however slow the machine
+    now = scene.services.clock()
+    services = replace(scene.services, clock=lambda: now)  # within one window, however slow the machine
     for _ in range(MAX_FAILURES):
         with pytest.raises(InvalidClient):
-            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", parts=parts)
+            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", services=services)
 
     for _ in range(GUESSES[storage] - MAX_FAILURES):
         with pytest.raises(TooManyRequests):
-            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", parts=parts)
+            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", services=services)
     with pytest.raises(TooManyRequests) as refusal:
-        await scene.post([*FORM, *victim.form.items()], address="203.0.113.9", parts=parts)
+        await scene.post([*FORM, *victim.form.items()], address="203.0.113.9", services=services)
     assert 1 <= refusal.value.retry_after_seconds <= 61
-    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.7", parts=parts)
+    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.7", services=services)
     other = await scene.company.app(scene.zone, "bystander")
-    assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", parts=parts)
+    assert await scene.post([*FORM, *other.form.items()], address="203.0.113.9", services=services)
 
 
 async def test_guessing_is_slowed_while_nothing_can_be_counted_together(scene: Scene) -> None:
     """Where the state is away, or takes no writes, each process counts for itself."""
     victim = await scene.company.app(scene.zone, "lonely victim")
     wrong = replace(victim, secret="wrong")
-    now = scene.parts.clock()
-    parts = replace(scene.parts, clock=lambda: now, state=Away())
-    assert await scene.post([*FORM, *victim.form.items()], address="203.0.113.8", parts=parts)
+    now = scene.services.clock()
+    services = replace(scene.services, clock=lambda: now, state=Away())
+    assert await scene.post([*FORM, *victim.form.items()], address="203.0.113.8", services=services)
     for _ in range(MAX_FAILURES):
         with pytest.raises(InvalidClient):
-            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", parts=parts)
+            await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", services=services)
 
     with pytest.raises(TooManyRequests):
-        await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", parts=parts)
-    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.8", parts=parts)
+        await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", services=services)
+    assert await scene.post([*FORM, *victim.form.items()], address="198.51.100.8", services=services)
 
 
 @pytest.mark.threat("25c")

@@ -66,7 +66,7 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
         answer = await scene.post(fields)
         claims = claims_of(answer["access_token"])
         assert (claims["sub"], claims["client_id"]) == ("deployer", made.id)
-    at = int(scene.parts.clock().timestamp())
+    at = int(scene.services.clock().timestamp())
     for changes in (
         {"aud": "https://elsewhere.example"},
         {"aud": [signer.issuer, "https://elsewhere.example"]},
@@ -85,8 +85,8 @@ async def test_workloads(scene: Scene, signer: Signer, workloads: Provider) -> N
     await refused(scene, form(signer.sign(STRANGER, iss=issuer, sub="repo:acme/app:main")))
     assert await scene.post(form(again))
 
-    view = await scene.parts.zones.view(scene.zone.id)
-    found = await view.client(made.id)
+    zone = await scene.services.zones.get(scene.zone.id)
+    found = await zone.client(made.id)
     assert found is not None
     assert found.application.identifier == "deployer"
     await refused(scene, [*FORM, ("client_id", made.id)])
@@ -189,7 +189,7 @@ async def test_what_a_workload_led_to_ends_when_another_answers_to_its_credentia
 
 async def let_two_seconds_pass(scene: Scene) -> None:
     """Tokens say whole seconds, and one of the second in which a name went may be the next one's."""
-    now = scene.parts.clock().timestamp()
+    now = scene.services.clock().timestamp()
     await asyncio.sleep(int(now) + 2.05 - now)
 
 
@@ -209,7 +209,7 @@ async def test_strict_audience(own_scene: Scene, publisher: Publisher) -> None:
     for audience in (signer.endpoint, [signer.endpoint], signer.issuer):
         assert await own_scene.post(form(token(audience)))
 
-    await set_switch(own_scene.parts, own_scene.zone.id, "strict-assertion-audience", "on")
+    await set_switch(own_scene.services, own_scene.zone.id, "strict-assertion-audience", "on")
 
     for audience in (signer.endpoint, [signer.endpoint]):
         await refused(own_scene, form(token(audience)))

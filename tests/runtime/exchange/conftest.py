@@ -13,7 +13,7 @@ from tests.support.redis import RedisServer
 from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 @pytest.fixture(scope="module", params=["embedded", "networked"])
@@ -50,15 +50,15 @@ async def storage_settings(
 
 
 @pytest.fixture(scope="module")
-async def parts(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]:
+async def services(storage_settings: dict[str, Any]) -> AsyncIterator[Services]:
     """Parts over SQLite with state in this process, then over PostgreSQL with Redis."""
     async with opened_parts(**storage_settings) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-async def company(parts: Parts) -> Company:
-    return await found_company(parts)
+async def company(services: Services) -> Company:
+    return await found_company(services)
 
 
 @pytest.fixture(scope="module")

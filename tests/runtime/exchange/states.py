@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from runtime.domain.errors import Unavailable
 from runtime.services.clock import Clock
+from runtime.services.container import Services
 from runtime.services.epochs import Epochs
-from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
@@ -53,13 +53,13 @@ class Away(InProcessState):
         raise Unavailable("away")
 
 
-def remembering(parts: Parts) -> Parts:
+def remembering(services: Services) -> Services:
     """These parts with a state whose memory reaches back further than any assertion."""
-    return replace(parts, state=InProcessState(wall=lambda: 0.0))
+    return replace(services, state=InProcessState(wall=lambda: 0.0))
 
 
-def with_state(parts: Parts, state: State) -> Parts:
+def with_state(services: Services, state: State) -> Services:
     """Another process, as far as memory goes, over the same database and with that state."""
-    made = replace(parts, state=state, epochs=Epochs(parts.database, state, Clock()), zones=Zones())
+    made = replace(services, state=state, epochs=Epochs(services.database, state, Clock()), zones=Zones())
     made.zones.attach(made)
     return made

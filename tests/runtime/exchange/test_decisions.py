@@ -23,8 +23,8 @@ from runtime.domain.errors import (
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.services import limits
+from runtime.services.container import Services
 from runtime.services.decisions import RECORDED, Decision, Decisions
-from runtime.services.parts import Parts
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
@@ -52,9 +52,9 @@ async def test_issued_and_refused_are_recorded(
     with pytest.raises(InvalidClient):
         await own_scene.exchange(wrong, subject, api)
 
-    await own_scene.parts.decisions.flush()
+    await own_scene.services.decisions.flush()
 
-    async with own_scene.parts.database.reading() as conn:
+    async with own_scene.services.database.reading() as conn:
         found = await conn.execute(
             select(token_events).where(token_events.c.zone_id == zone.id).order_by(token_events.c.at)
         )
@@ -82,19 +82,19 @@ async def test_full_queue_answers_503_and_loses_nothing(
 ) -> None:
     """When the record cannot keep up no token is given out; everything queued is still written."""
     decisions = Decisions(max_queued=3)
-    decisions.attach(scene.parts)
-    parts = Parts(**{**scene.parts.__dict__, "decisions": decisions})
+    decisions.attach(scene.services)
+    services = Services(**{**scene.services.__dict__, "decisions": decisions})
     subject = await scene.company.token(scene.zone, agent, ann)
     before = await _count(scene)
     for _ in range(3):
-        assert await scene.exchange(agent, subject, api, parts=parts)
+        assert await scene.exchange(agent, subject, api, services=services)
 
     with pytest.raises(TemporarilyUnavailable):
-        await scene.exchange(agent, subject, api, parts=parts)
+        await scene.exchange(agent, subject, api, services=services)
 
     await decisions.stop()
     assert await _count(scene) == before + 3
-    assert await scene.exchange(agent, subject, api, parts=parts)
+    assert await scene.exchange(agent, subject, api, services=services)
     await decisions.flush()
 
 
@@ -106,9 +106,9 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
     monkeypatch.setattr("runtime.services.decisions.LAST_SECONDS", 1.5)
     database = Database.open("sqlite+aiosqlite:////not/there/zonewright.db")
     decisions = Decisions()
-    decisions.attach(replace(scene.parts, database=database))
+    decisions.attach(replace(scene.services, database=database))
     await decisions.start()
-    at, before = scene.parts.clock(), await _count(scene)
+    at, before = scene.services.clock(), await _count(scene)
     for number in range(2):
         decision = Decision(scene.zone.organization_id, scene.zone.id, at, f"request-{number}")
         decision.user_id = "ann"
@@ -117,7 +117,7 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
 
     with logged_lines() as logged:
         if comes_back:
-            decisions.attach(scene.parts)
+            decisions.attach(scene.services)
         await decisions.stop()
     await database.close()
 
@@ -144,12 +144,12 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
 async def test_large_batches_are_written(scene: Scene) -> None:
     """More decisions than a batch holds, with every kind of value in them."""
     decisions = Decisions()
-    decisions.attach(scene.parts)
+    decisions.attach(scene.services)
     await decisions.start()
     before = await _count(scene)
     for number in range(5_000):
         decision = Decision(
-            scene.zone.organization_id, scene.zone.id, scene.parts.clock(), "r'; --\n\"", reason=None
+            scene.zone.organization_id, scene.zone.id, scene.services.clock(), "r'; --\n\"", reason=None
         )
         decision.actors = ('a"b', "ü") if number % 2 else ()
         decisions.record(decision)
@@ -168,7 +168,7 @@ async def test_what_strangers_are_refused_is_counted(
     Whoever is known has a row for each, as before, and who is in order is answered at the same address.
     """
     monkeypatch.setattr(limits, "window", lambda _seconds, _now: 0)
-    company, zone, parts = own_scene.company, own_scene.zone, own_scene.parts
+    company, zone, services = own_scene.company, own_scene.zone, own_scene.services
     api = await company.resource(zone, "https://api.test")
     agent = await company.app(zone, "agent", dependencies=[api])
     spa = await company.app(zone, "spa", public=True)
@@ -192,10 +192,10 @@ async def test_what_strangers_are_refused_is_counted(
         if isinstance(refused.value, TooManyRequests):
             assert 0 < refused.value.retry_after_seconds <= 61
 
-    most = parts.settings.refusals_a_minute
+    most = services.settings.refusals_a_minute
     assert told == {401: most // 2, 400: most // 2, 429: 1_500 - most}
     rows = (await _rows(own_scene))[len(known) :]
-    recorded = RECORDED.limit.number(parts.settings)
+    recorded = RECORDED.limit.number(services.settings)
     single, summed = (
         [row for row in rows if (row.requests is None) is is_single] for is_single in (True, False)
     )
@@ -217,11 +217,11 @@ async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch
     """By the task in the background, though nothing else happens."""
     monkeypatch.setattr("runtime.services.decisions._TALLY_SECONDS", 0.05)
     decisions = Decisions()
-    decisions.attach(own_scene.parts)
+    decisions.attach(own_scene.services)
     await decisions.start()
     zone = own_scene.zone
-    for _ in range(RECORDED.limit.number(own_scene.parts.settings) + 5):
-        decision = Decision(zone.organization_id, zone.id, own_scene.parts.clock(), "r")
+    for _ in range(RECORDED.limit.number(own_scene.services.settings) + 5):
+        decision = Decision(zone.organization_id, zone.id, own_scene.services.clock(), "r")
         await decisions.refused(decision, InvalidClient(), address="192.0.2.1")
 
     summed: list[Any] = []
@@ -234,8 +234,8 @@ async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch
 
 
 async def _rows(scene: Scene) -> Sequence[Any]:
-    await scene.parts.decisions.flush()
-    async with scene.parts.database.reading() as conn:
+    await scene.services.decisions.flush()
+    async with scene.services.database.reading() as conn:
         found = await conn.execute(
             select(token_events).where(token_events.c.zone_id == scene.zone.id).order_by(token_events.c.at)
         )
@@ -243,6 +243,6 @@ async def _rows(scene: Scene) -> Sequence[Any]:
 
 
 async def _count(scene: Scene) -> int:
-    await scene.parts.decisions.flush()
-    async with scene.parts.database.reading() as conn:
+    await scene.services.decisions.flush()
+    async with scene.services.database.reading() as conn:
         return await conn.scalar(select(func.count()).select_from(token_events)) or 0

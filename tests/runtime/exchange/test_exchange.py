@@ -20,11 +20,11 @@ from runtime.domain.kinds import PROVIDER, RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, REFRESH_TOKEN
 from runtime.services import epochs
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as rows
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import delegated_grants
 
 
@@ -134,7 +134,7 @@ async def test_declared_dependency_opens_the_resource(scene: Scene, ann: Person)
     with pytest.raises(InvalidTarget):
         await scene.exchange(early, subject, late)
 
-    async with unit_of_work(scene.parts, scene.company.caller, new_id()) as unit:
+    async with unit_of_work(scene.services, scene.company.caller, new_id()) as unit:
         await applications.set_dependencies(unit, early.application, [late.id])
 
     assert (await scene.exchange(early, subject, late))["scope"] == ""
@@ -279,7 +279,7 @@ async def test_ended_grant_refuses(scene: Scene, api: Resource) -> None:
     app = await scene.company.app(scene.zone, "granted", dependencies=[api])
     subject = await scene.company.token(scene.zone, app, eve)
     provider_id = await _service_sts(scene)
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await consents.grant(
             conn,
             organization_id=scene.zone.organization_id,
@@ -288,16 +288,16 @@ async def test_ended_grant_refuses(scene: Scene, api: Resource) -> None:
             resource_id=api.id,
             provider_id=provider_id,
             scopes=["read"],
-            now=scene.parts.clock(),
+            now=scene.services.clock(),
         )
     assert await scene.exchange(app, subject, api, "read")
 
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await conn.execute(
             update(delegated_grants).where(delegated_grants.c.user_id == eve.user.id).values(status="revoked")
         )
         moved = await epochs.bump_user(conn, scene.zone.id, eve.user.id)
-    await scene.parts.epochs.publish(moved)
+    await scene.services.epochs.publish(moved)
 
     with pytest.raises(AccessDenied) as refusal:
         await scene.exchange(app, subject, api, "read")
@@ -357,7 +357,7 @@ async def test_expired_subject_token(
 ) -> None:
     """An expired token is refused with the one text for every bad subject token."""
     old = await scene.company.token(
-        scene.zone, agent, ann, now=scene.parts.clock() - timedelta(hours=2), lifetime=timedelta(hours=1)
+        scene.zone, agent, ann, now=scene.services.clock() - timedelta(hours=2), lifetime=timedelta(hours=1)
     )
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, old, tools)
@@ -376,19 +376,19 @@ async def test_changed_resource_holds_at_once(scene: Scene, ann: Person) -> None
 
 
 async def _consent(scene: Scene, person: Person, app: App, resource: Resource, scopes: set[str]) -> None:
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await consents.record(
             conn,
             [consents.ConsentRecord(resource.id, frozenset(scopes), "app.test")],
             zone_id=scene.zone.id,
             user_id=person.user.id,
-            party=Party(application_id=app.id),
-            now=scene.parts.clock(),
+            client_ref=ClientRef(application_id=app.id),
+            now=scene.services.clock(),
         )
 
 
 async def _service_sts(scene: Scene) -> str:
-    async with scene.parts.database.reading() as conn:
+    async with scene.services.database.reading() as conn:
         found = await rows.find_by(
             conn, PROVIDER, "identifier", "service-sts", within={"zone_id": scene.zone.id}
         )

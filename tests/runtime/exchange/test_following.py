@@ -16,7 +16,7 @@ from runtime.domain.errors import InvalidGrant, Unavailable
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
 from runtime.services.authority import revocation
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import METADATA, epoch_changes
 from runtime.storage.state.memory import InProcessState
 
@@ -27,47 +27,47 @@ async def bob(scene: Scene) -> Person:
 
 
 @pytest.fixture
-async def process(scene: Scene) -> AsyncIterator[Parts]:
+async def process(scene: Scene) -> AsyncIterator[Services]:
     """A process of its own, whose state nobody else writes to: as good as one that keeps what is old."""
-    made = with_state(scene.parts, InProcessState())
+    made = with_state(scene.services, InProcessState())
     yield made
     await made.epochs.close()
 
 
 async def test_what_others_end_counts_within_a_second(
-    scene: Scene, agent: App, api: Resource, bob: Person, process: Parts
+    scene: Scene, agent: App, api: Resource, bob: Person, process: Services
 ) -> None:
     """The state goes on saying that all stands as it was."""
     subject = await scene.company.token(scene.zone, agent, bob)
     for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", parts=process)
+        assert await scene.exchange(agent, subject, api, "read", services=process)
     names = [epochs.session_key(bob.session_id), epochs.zone_key(scene.zone.id)]
     before = await process.state.fetch(names)
 
-    await revocation.end(scene.parts, scene.zone.id, session_id=bob.session_id)
+    await revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
     await asyncio.sleep(epochs.RECENT_SECONDS)
 
     assert await process.state.fetch(names) == before
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=process)
+        await scene.exchange(agent, subject, api, "read", services=process)
 
 
 async def test_after_a_silence(
-    scene: Scene, agent: App, api: Resource, bob: Person, process: Parts, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, agent: App, api: Resource, bob: Person, process: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that nobody asks reads nothing; the first who asks again waits for it to catch up."""
     monkeypatch.setattr(epochs, "LINGER_SECONDS", 0.0)
     subject = await scene.company.token(scene.zone, agent, bob)
     for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", parts=process)
+        assert await scene.exchange(agent, subject, api, "read", services=process)
     await asyncio.sleep(2 * epochs.READ_EVERY_SECONDS)
     read_at = process.epochs._read_at
-    await revocation.end(scene.parts, scene.zone.id, session_id=bob.session_id)
+    await revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
     await asyncio.sleep(epochs.RECENT_SECONDS)
     assert process.epochs._read_at == read_at
 
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=process)
+        await scene.exchange(agent, subject, api, "read", services=process)
 
 
 @pytest.mark.parametrize("why", ["silence", "set back", "restored", "too much"])
@@ -76,14 +76,14 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
     agent: App,
     api: Resource,
     bob: Person,
-    process: Parts,
+    process: Services,
     monkeypatch: pytest.MonkeyPatch,
     why: str,
 ) -> None:
     """The notes of what has moved are gone: whatever is held from before may be out of date."""
     subject = await scene.company.token(scene.zone, agent, bob)
     for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", parts=process)
+        assert await scene.exchange(agent, subject, api, "read", services=process)
     held, era = process.zones.held(scene.zone.id), process.epochs.era
     assert held is not None
     await asyncio.sleep(epochs.RECENT_SECONDS)
@@ -91,7 +91,7 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
     await process.epochs.close()
 
     sessions = METADATA.tables["sessions"]
-    async with scene.parts.database.transaction() as conn:  # as it is after the note has gone, too
+    async with scene.services.database.transaction() as conn:  # as it is after the note has gone, too
         of_bob = sessions.c.id == bob.session_id
         await conn.execute(
             update(sessions).where(of_bob).values(status="revoked", epoch=sessions.c.epoch + 1)
@@ -100,7 +100,7 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
         process.epochs._seen_at -= epochs.KEPT_SECONDS
     elif why == "restored":
         assert process.epochs._known is not None
-        async with scene.parts.database.transaction() as conn:
+        async with scene.services.database.transaction() as conn:
             await conn.execute(delete(epoch_changes))
     elif why == "set back":
         seen = process.epochs._seen or ""
@@ -110,34 +110,34 @@ async def test_what_cannot_be_followed_any_more_is_read_again(
     process.epochs._read_at -= epochs.RECENT_SECONDS
 
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=process)
+        await scene.exchange(agent, subject, api, "read", services=process)
     assert process.epochs.era > era
 
 
 async def test_a_database_that_lost_what_this_process_wrote(
-    scene: Scene, agent: App, api: Resource, bob: Person, process: Parts
+    scene: Scene, agent: App, api: Resource, bob: Person, process: Services
 ) -> None:
     """It was set back before anybody had read the note: whoever wrote it knows of it all the same."""
     subject = await scene.company.token(scene.zone, agent, bob)
-    assert await scene.exchange(agent, subject, api, "read", parts=process)
+    assert await scene.exchange(agent, subject, api, "read", services=process)
     await process.epochs.close()
     await revocation.end(process, scene.zone.id, session_id=bob.session_id)
     era = process.epochs.era
 
     newest = select(func.max(epoch_changes.c.position)).scalar_subquery()
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await conn.execute(delete(epoch_changes).where(epoch_changes.c.position == newest))
     process.epochs._read_at -= epochs.RECENT_SECONDS
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=process)
+        await scene.exchange(agent, subject, api, "read", services=process)
     assert process.epochs.era > era
 
 
 async def test_a_view_is_made_anew_in_time(
-    scene: Scene, agent: App, api: Resource, process: Parts, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, agent: App, api: Resource, process: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody holds anything for longer than it is remembered what has moved."""
-    await process.zones.view(scene.zone.id)
+    await process.zones.get(scene.zone.id)
     held = process.zones.held(scene.zone.id)
     assert held is not None
     monkeypatch.setattr(epochs, "HELD_SECONDS", 0.0)
@@ -149,11 +149,11 @@ async def test_who_cannot_read_vouches_for_nothing(
     scene: Scene, agent: App, api: Resource, bob: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database that hangs is as good as one that is away: it is told in time, and not for each request."""
-    state = Counting(scene.parts.state)
-    process = with_state(scene.parts, state)
+    state = Counting(scene.services.state)
+    process = with_state(scene.services, state)
     subject = await scene.company.token(scene.zone, agent, bob)
     for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", parts=process)
+        assert await scene.exchange(agent, subject, api, "read", services=process)
 
     @asynccontextmanager
     async def hanging() -> AsyncIterator[Any]:
@@ -161,18 +161,18 @@ async def test_who_cannot_read_vouches_for_nothing(
         yield
 
     monkeypatch.setattr(epochs, "READ_TIMEOUT_SECONDS", 0.3)
-    monkeypatch.setattr(scene.parts.database, "watching", hanging)
+    monkeypatch.setattr(scene.services.database, "watching", hanging)
     await asyncio.sleep(epochs.RECENT_SECONDS + epochs.READ_EVERY_SECONDS)
     began_at = monotonic()
     answers = await asyncio.gather(
-        *(scene.exchange(agent, subject, api, "read", parts=process) for _ in range(20)),
+        *(scene.exchange(agent, subject, api, "read", services=process) for _ in range(20)),
         return_exceptions=True,
     )
     assert {type(each) for each in answers} == {Unavailable}
     assert monotonic() - began_at < 5.0
     monkeypatch.undo()
 
-    assert await scene.exchange(agent, subject, api, "read", parts=process)
+    assert await scene.exchange(agent, subject, api, "read", services=process)
     await process.epochs.close()
 
 

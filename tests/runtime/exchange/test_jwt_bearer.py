@@ -53,7 +53,7 @@ class Stage:
     api: Resource
 
     def claims(self, **changes: Any) -> dict[str, Any]:
-        at = int(self.scene.parts.clock().timestamp())
+        at = int(self.scene.services.clock().timestamp())
         plain = {
             "iss": self.provider.identifier,
             "sub": "ann-1",
@@ -80,12 +80,12 @@ class Stage:
         assertion: str | None = None,
         form: dict[str, str] | None = None,
         app: App | None = None,
-        parts: Any = None,
+        services: Any = None,
         **changes: Any,
     ) -> dict[str, Any]:
         shown = assertion or key.sign(self.claims(**changes), typ=typ)
         fields = {"grant_type": GRANT, "assertion": shown, **(app or self.app).form, **(form or {})}
-        return await self.scene.post(list(fields.items()), parts=parts)
+        return await self.scene.post(list(fields.items()), services=services)
 
 
 @pytest.fixture(scope="module")
@@ -108,14 +108,14 @@ async def stage(scene: Scene, publisher: Publisher) -> Stage:
 
 async def federated(scene: Scene, provider: Provider, email: str, subject: str) -> User:
     user = await scene.company.user(scene.zone, email)
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await users.add_federation(
             conn,
             user,
             provider_id=provider.id,
             issuer=provider.identifier,
             subject=subject,
-            now=scene.parts.clock(),
+            now=scene.services.clock(),
         )
     return user
 
@@ -123,7 +123,7 @@ async def federated(scene: Scene, provider: Provider, email: str, subject: str) 
 @pytest.mark.standard("RFC 7523")
 async def test_a_token_as_if_signed_in(stage: Stage) -> None:
     """For the zone or for a resource, with the provider's word on when and how; it can be exchanged."""
-    at = int(stage.scene.parts.clock().timestamp()) - 100
+    at = int(stage.scene.services.clock().timestamp()) - 100
     plain = await stage.redeem(auth_time=at)
     assert "refresh_token" not in plain
     claims = claims_of(plain["access_token"])
@@ -149,7 +149,7 @@ async def test_what_the_provider_must_say(stage: Stage) -> None:
     """Replayed, for others too, for another client, too long, by a stranger, about nobody: one refusal."""
     once = KEY.sign(stage.claims(), typ="JWT")
     assert await stage.redeem(assertion=once)
-    issuer, at = stage.claims()["aud"], int(stage.scene.parts.clock().timestamp())
+    issuer, at = stage.claims()["aud"], int(stage.scene.services.clock().timestamp())
     wrong: list[dict[str, Any]] = [
         {"assertion": once},
         {"key": STRANGER},
@@ -209,11 +209,11 @@ async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
 
     An assertion does not say in which of the provider's sessions; so any of that user's may be it.
     """
-    scene, view = stage.scene, await stage.scene.parts.zones.view(stage.scene.zone.id)
+    scene, zone = stage.scene, await stage.scene.services.zones.get(stage.scene.zone.id)
     token = (await stage.redeem())["access_token"]
     for subject, ended in (("bob-2", 0), ("ann-1", 1)):
         assert await scene.exchange(stage.app, token, stage.api)
-        meant = await backchannel.receive(scene.parts, view, stage.logout_token(sub=subject))
+        meant = await backchannel.receive(scene.services, zone, stage.logout_token(sub=subject))
         assert (meant > 0) == bool(ended)
 
     with pytest.raises(InvalidGrant):
@@ -222,19 +222,19 @@ async def test_ends_when_the_provider_says_so(stage: Stage) -> None:
 
 async def test_a_provider_that_hangs_up_may_say_it_again(stage: Stage) -> None:
     """What was not done does not count as said."""
-    scene, view = stage.scene, await stage.scene.parts.zones.view(stage.scene.zone.id)
+    scene, zone = stage.scene, await stage.scene.services.zones.get(stage.scene.zone.id)
     token = (await stage.redeem())["access_token"]
     logout = stage.logout_token()
-    async with scene.parts.database.transaction() as conn:  # whoever comes now has to wait
-        await sessions.lock(conn, claims_of(token)["sid"], zone_id=view.id)
-        hasty = asyncio.create_task(backchannel.receive(scene.parts, view, logout))
+    async with scene.services.database.transaction() as conn:  # whoever comes now has to wait
+        await sessions.lock(conn, claims_of(token)["sid"], zone_id=zone.id)
+        hasty = asyncio.create_task(backchannel.receive(scene.services, zone, logout))
         assert await asyncio.wait({hasty}, timeout=0.2) == (set(), {hasty})
         hasty.cancel()
         assert await asyncio.wait({hasty}, timeout=5) == ({hasty}, set())
 
-    assert await backchannel.receive(scene.parts, view, logout) == 1
+    assert await backchannel.receive(scene.services, zone, logout) == 1
     with pytest.raises(InvalidRequest):
-        await backchannel.receive(scene.parts, view, logout)
+        await backchannel.receive(scene.services, zone, logout)
 
 
 async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:
@@ -246,7 +246,7 @@ async def test_without_the_shared_state_nothing_is_issued(stage: Stage) -> None:
 
     assert await stage.redeem()
     with pytest.raises(Unavailable):
-        await stage.redeem(parts=replace(stage.scene.parts, state=Away()))
+        await stage.redeem(services=replace(stage.scene.services, state=Away()))
 
 
 async def test_a_zone_without_provider(own_scene: Scene, stage: Stage) -> None:
@@ -262,7 +262,7 @@ async def test_a_zone_without_provider(own_scene: Scene, stage: Stage) -> None:
 @pytest.mark.parametrize("what", ["user", "provider"])
 async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """No session is begun for a user who has just been disabled, nor by a provider that has been changed."""
-    company, zone, parts = stage.scene.company, stage.scene.zone, stage.scene.parts
+    company, zone, services = stage.scene.company, stage.scene.zone, stage.scene.services
     eve = await federated(stage.scene, stage.provider, f"eve-{what}@acme.test", f"eve-{what}")
     assert "access_token" in await stage.redeem(sub=f"eve-{what}")
     answer = responses.answer
@@ -277,6 +277,6 @@ async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(responses, "answer", late)
     with pytest.raises(InvalidGrant):
         await stage.redeem(sub=f"eve-{what}")
-    async with parts.database.reading() as conn:
-        standing = await sessions.of_user(conn, eve.id, zone_id=zone.id, now=parts.clock())
+    async with services.database.reading() as conn:
+        standing = await sessions.of_user(conn, eve.id, zone_id=zone.id, now=services.clock())
     assert len(standing) == (0 if what == "user" else 1)

@@ -12,9 +12,9 @@ from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services import keys
+from runtime.services.container import Services
 from runtime.services.management import audit as trail
 from runtime.services.management.zones import signing_keys
-from runtime.services.parts import Parts
 from runtime.services.zones import Zones
 from runtime.storage.sql import audit
 
@@ -36,17 +36,17 @@ class Clock:
 class Verifier:
     """A resource server that fetches the JWK set and keeps it for as long as it may."""
 
-    parts: Parts
+    services: Services
     zone_id: str
     keys: dict[str, Any] = field(default_factory=dict)
     fetched_at: datetime | None = None
 
     async def verify(self, token: str) -> str:
         """The key that signed the token. Raises KeyError for one that is not in the set at hand."""
-        now = self.parts.clock()
+        now = self.services.clock()
         if self.fetched_at is None or now - self.fetched_at >= CACHED:
-            view = await self.parts.zones.view(self.zone_id)
-            self.keys = {jwk["kid"]: jwt.PyJWK(jwk) for jwk in view.jwks}
+            zone = await self.services.zones.get(self.zone_id)
+            self.keys = {jwk["kid"]: jwt.PyJWK(jwk) for jwk in zone.jwks}
             self.fetched_at = now
         kid = str(jwt.get_unverified_header(token)["kid"])
         options = {"verify_exp": False, "verify_iat": False}  # the clock is the test's
@@ -59,36 +59,36 @@ class Stage:
     """A zone with an application, on a clock of its own."""
 
     scene: Scene
-    parts: Parts
+    services: Services
     clock: Clock
     app: App
 
     async def token(self) -> str:
         form = [("grant_type", "client_credentials"), ("resource", API), *self.app.form.items()]
-        return str((await self.scene.post(form, parts=self.parts))["access_token"])
+        return str((await self.scene.post(form, services=self.services))["access_token"])
 
 
 @pytest.fixture
 async def stage(own_scene: Scene) -> Stage:
     api: Resource = await own_scene.company.resource(own_scene.zone, API)
     app = await own_scene.company.app(own_scene.zone, "app", dependencies=[api])
-    clock = Clock(own_scene.parts.clock())
-    parts = replace(own_scene.parts, clock=clock, zones=Zones())
-    parts.zones.attach(parts)
-    return Stage(own_scene, parts, clock, app)
+    clock = Clock(own_scene.services.clock())
+    services = replace(own_scene.services, clock=clock, zones=Zones())
+    services.zones.attach(services)
+    return Stage(own_scene, services, clock, app)
 
 
 async def test_tokens_verify_across_a_rotation(stage: Stage) -> None:
     """New tokens with a set fetched up to five minutes ago, tokens of the last hour, and exchanges alike."""
-    verifier = Verifier(stage.parts, stage.scene.zone.id)
+    verifier = Verifier(stage.services, stage.scene.zone.id)
     alive: list[str] = []
     signers: list[str] = []
     stage.clock.now += timedelta(days=90) - keys.PUBLISHED_BEFORE - timedelta(minutes=3)
-    await signing_keys.rotate_due(stage.parts)
+    await signing_keys.rotate_due(stage.services)
     for half_minutes in range(80):
         stage.clock.now += timedelta(seconds=30)
         if half_minutes % 20 == 10:  # the job comes round every ten minutes
-            await signing_keys.rotate_due(stage.parts)
+            await signing_keys.rotate_due(stage.services)
         alive = [*alive[-59:], await stage.token()]
         signers.append(await verifier.verify(alive[-1]))
         if half_minutes % 10 == 0:
@@ -98,42 +98,46 @@ async def test_tokens_verify_across_a_rotation(stage: Stage) -> None:
     before, after = dict.fromkeys(signers)
     assert signers.index(after) > 30  # not before everybody had time to fetch it
     assert signers[-1] == after
-    view = await stage.parts.zones.view(stage.scene.zone.id)
-    assert {before, after} <= view.keys.keys()
-    assert sorted(jwk["alg"] for jwk in view.jwks) == ["ES256", "ES256", "RS256", "RS256"]
+    zone = await stage.services.zones.get(stage.scene.zone.id)
+    assert {before, after} <= zone.keys.keys()
+    assert sorted(jwk["alg"] for jwk in zone.jwks) == ["ES256", "ES256", "RS256", "RS256"]
 
     stage.clock.now += keys.KEPT_AFTER
-    assert before not in (await stage.parts.zones.view(stage.scene.zone.id)).keys
+    assert before not in (await stage.services.zones.get(stage.scene.zone.id)).keys
 
 
 async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
     """A rotation is tied to the key that is due, so a job that runs twice does it once."""
     stage.clock.now += timedelta(days=91)
 
-    await asyncio.gather(signing_keys.rotate_due(stage.parts), signing_keys.rotate_due(stage.parts))
+    await asyncio.gather(signing_keys.rotate_due(stage.services), signing_keys.rotate_due(stage.services))
 
-    listed = await keys.listed(stage.parts, stage.scene.zone.id)
+    listed = await keys.listed(stage.services, stage.scene.zone.id)
     assert sorted(each.algorithm for each in listed) == ["ES256", "ES256", "RS256", "RS256"]
     assert [keys.life(each, stage.clock.now)[0] for each in listed] == ["signs"] * 2 + ["published"] * 2
-    never = replace(stage.parts, settings=stage.parts.settings.model_copy(update={"key_rotation_days": 0}))
+    never = replace(
+        stage.services, settings=stage.services.settings.model_copy(update={"key_rotation_days": 0})
+    )
     stage.clock.now += timedelta(days=500)
     assert await signing_keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
-    assert len(await keys.listed(stage.parts, stage.scene.zone.id)) == 2
+    assert len(await keys.listed(stage.services, stage.scene.zone.id)) == 2
 
 
 @pytest.mark.threat("27m")
 async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None:
     """Whoever asks later which key signed something finds when it was made, and when it was forgotten."""
     zone = stage.scene.zone
-    before = {each.kid for each in await keys.listed(stage.parts, zone.id)}
-    await signing_keys.rotate(stage.parts, zone.id)
+    before = {each.kid for each in await keys.listed(stage.services, zone.id)}
+    await signing_keys.rotate(stage.services, zone.id)
     stage.clock.now += timedelta(days=500)
-    never = replace(stage.parts, settings=stage.parts.settings.model_copy(update={"key_rotation_days": 0}))
+    never = replace(
+        stage.services, settings=stage.services.settings.model_copy(update={"key_rotation_days": 0})
+    )
     await signing_keys.rotate_due(never)
-    gone = before - {each.kid for each in await keys.listed(stage.parts, zone.id)}
+    gone = before - {each.kid for each in await keys.listed(stage.services, zone.id)}
     assert gone
 
-    async with stage.parts.database.reading() as conn:
+    async with stage.services.database.reading() as conn:
         records, *_ = await audit.page(
             conn,
             zone.organization_id,
@@ -144,13 +148,13 @@ async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None
         (kid, zone.id, "system") for kid in gone
     }
     assert [each["before"] for each in records] == [{"algorithm": "RS256"}]
-    verdicts = [each async for each in trail.verify(stage.parts, zone.organization_id)]
+    verdicts = [each async for each in trail.verify(stage.services, zone.organization_id)]
     assert [each.broken_at for each in verdicts] == [None]
 
 
 async def test_no_request_fails_while_keys_change(stage: Stage) -> None:
     """A stream of requests notices neither a planned rotation nor one at once."""
-    verifier = Verifier(stage.parts, stage.scene.zone.id)
+    verifier = Verifier(stage.services, stage.scene.zone.id)
     zone_id = stage.scene.zone.id
 
     async def stream(*, is_verified: bool) -> None:
@@ -160,11 +164,11 @@ async def test_no_request_fails_while_keys_change(stage: Stage) -> None:
                 await verifier.verify(token)
 
     streams = [stream(is_verified=True) for _ in range(3)]
-    await asyncio.gather(*streams, signing_keys.rotate(stage.parts, zone_id))
+    await asyncio.gather(*streams, signing_keys.rotate(stage.services, zone_id))
     stage.clock.now += keys.PUBLISHED_BEFORE
     await stream(is_verified=True)
     # What the withdrawn key has signed is worth nothing: here only answering goes on.
     streams = [stream(is_verified=False) for _ in range(3)]
-    await asyncio.gather(*streams, signing_keys.rotate(stage.parts, zone_id, at_once=True))
+    await asyncio.gather(*streams, signing_keys.rotate(stage.services, zone_id, at_once=True))
     verifier.fetched_at = None
     await stream(is_verified=True)

@@ -21,7 +21,7 @@ async def zone(company: Company) -> Zone:
 
 async def test_new_zone_has_one_key_of_each_algorithm(company: Company, zone: Zone) -> None:
     """Both are published, with no private member; RS256 signs."""
-    view = await company.parts.zones.view(zone.id)
+    view = await company.services.zones.get(zone.id)
 
     assert sorted(jwk["alg"] for jwk in view.jwks) == ["ES256", "RS256"]
     assert {jwk["kty"] for jwk in view.jwks} == {"RSA", "EC"}
@@ -34,30 +34,30 @@ async def test_new_zone_has_one_key_of_each_algorithm(company: Company, zone: Zo
 
 async def test_rotation_publishes_first_and_signs_later(company: Company, zone: Zone) -> None:
     """The next key is in the set at once and signs after fifteen minutes; the old one still verifies."""
-    before = (await company.parts.zones.view(zone.id)).signing("RS256").kid
+    before = (await company.services.zones.get(zone.id)).signing("RS256").kid
 
-    after = await signing_keys.rotate(company.parts, zone.id)
+    after = await signing_keys.rotate(company.services, zone.id)
 
-    view = await company.parts.zones.view(zone.id)
+    view = await company.services.zones.get(zone.id)
     assert {before, after} <= {jwk["kid"] for jwk in view.jwks}
     assert view.signing("RS256").kid == before
     later_parts = replace(
-        company.parts, clock=lambda: company.parts.clock() + timedelta(minutes=16), zones=Zones()
+        company.services, clock=lambda: company.services.clock() + timedelta(minutes=16), zones=Zones()
     )
     later_parts.zones.attach(later_parts)
-    later = await later_parts.zones.view(zone.id)
+    later = await later_parts.zones.get(zone.id)
     assert later.signing("RS256").kid == after
     assert before in later.keys
 
 
 async def test_replacing_at_once_withdraws_what_a_planned_change_left(company: Company, zone: Zone) -> None:
     """A key that was only waiting for its planned end is withdrawn too, and so is the one to follow it."""
-    before = (await company.parts.zones.view(zone.id)).signing("RS256").kid
-    planned = await signing_keys.rotate(company.parts, zone.id)
+    before = (await company.services.zones.get(zone.id)).signing("RS256").kid
+    planned = await signing_keys.rotate(company.services, zone.id)
 
-    after = await signing_keys.rotate(company.parts, zone.id, at_once=True)
+    after = await signing_keys.rotate(company.services, zone.id, at_once=True)
 
-    view = await company.parts.zones.view(zone.id)
+    view = await company.services.zones.get(zone.id)
     assert view.signing("RS256").kid == after
     assert not {before, planned} & view.keys.keys()
 
@@ -65,29 +65,29 @@ async def test_replacing_at_once_withdraws_what_a_planned_change_left(company: C
 async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> None:
     """A view that was made before a key takes over is not used after that."""
     minutes = [0]
-    clock = company.parts.clock
-    parts = replace(company.parts, clock=lambda: clock() + timedelta(minutes=minutes[0]), zones=Zones())
-    parts.zones.attach(parts)
-    after = await signing_keys.rotate(parts, zone.id)
-    first = await parts.zones.view(zone.id)
-    assert await parts.zones.view(zone.id) is first
+    clock = company.services.clock
+    services = replace(company.services, clock=lambda: clock() + timedelta(minutes=minutes[0]), zones=Zones())
+    services.zones.attach(services)
+    after = await signing_keys.rotate(services, zone.id)
+    first = await services.zones.get(zone.id)
+    assert await services.zones.get(zone.id) is first
 
     minutes[0] = 16
 
-    assert (await parts.zones.view(zone.id)).signing("RS256").kid == after
-    assert parts.zones.held(zone.id) is not first
+    assert (await services.zones.get(zone.id)).signing("RS256").kid == after
+    assert services.zones.held(zone.id) is not first
 
 
 async def test_algorithm_of_a_zone(company: Company, zone: Zone) -> None:
     """A zone set to ES256 signs its access tokens with it; the header says which key."""
     scene = Scene(company, zone)
     app: App = await company.app(zone, "app")
-    await signing_keys.use_algorithm(company.parts, zone.id, "ES256")
+    await signing_keys.use_algorithm(company.services, zone.id, "ES256")
 
     answer = await scene.post([("grant_type", "client_credentials"), *app.form.items()])
 
     header = jwt.get_unverified_header(answer["access_token"])
-    view = await company.parts.zones.view(zone.id)
+    view = await company.services.zones.get(zone.id)
     assert header == {"typ": "at+jwt", "alg": "ES256", "kid": view.signing("ES256").kid}
     jwk = next(each for each in view.jwks if each["kid"] == header["kid"])
     claims = jwt.decode(answer["access_token"], jwt.PyJWK(jwk), ["ES256"], audience=view.issuer)
@@ -98,11 +98,11 @@ async def test_private_keys_are_opened_once(
     company: Company, zone: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A management write makes a new view, and does not parse the zone's keys again."""
-    await company.parts.zones.view(zone.id)
+    await company.services.zones.get(zone.id)
     monkeypatch.setattr(SigningKey, "from_pem", None)
-    first = await company.parts.zones.view(zone.id)
+    first = await company.services.zones.get(zone.id)
 
     person: Person = await company.person(zone, "k@acme.test")
     await company.group(zone, "Any", [person.user])
 
-    assert await company.parts.zones.view(zone.id) is not first
+    assert await company.services.zones.get(zone.id) is not first

@@ -14,7 +14,7 @@ from runtime.storage.sql.tables import TABLES
 async def called_as(scene: Scene, app: App, name: str) -> None:
     """Call an application as a user is, as it could be once."""
     table = TABLES[APPLICATION.name]
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await conn.execute(text("DELETE FROM subjects WHERE holder_id = :id"), {"id": app.id})
         await conn.execute(update(table).where(table.c.id == app.id).values(identifier=name))
     await scene.company.update(APPLICATION, scene.zone.id, app.id, name="Any other change")

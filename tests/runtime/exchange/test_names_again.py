@@ -13,7 +13,7 @@ from runtime.domain.errors import InvalidGrant
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
 from runtime.domain.kinds.resource import Resource
 from runtime.storage.sql import consents, revocations
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA
 
 
@@ -53,7 +53,7 @@ async def credential(scene: Scene, application: Any, client_id: str) -> App:
     """A credential with that client id."""
     made = await scene.company.credential(scene.zone, application)
     table = METADATA.tables["application_credentials"]
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await conn.execute(update(table).where(table.c.id == made.credential_id).values(identifier=client_id))
     return App(application, client_id, made.secret, made.credential_id)
 
@@ -98,20 +98,20 @@ async def test_what_users_allowed_is_not_allowed_to_the_next(
     app = await company.app(zone, "billing", dependencies=[resource], consent="required")
     ann = await company.person(zone, "ann@acme.test")
     table = METADATA.tables["consents"]
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await consents.record(
             conn,
             [consents.ConsentRecord(resource.id, frozenset(), None)],
             zone_id=zone.id,
             user_id=ann.user.id,
-            party=Party(application_id=app.id),
-            now=scene.parts.clock(),
+            client_ref=ClientRef(application_id=app.id),
+            now=scene.services.clock(),
         )
         assert (await conn.execute(select(table).where(table.c.zone_id == zone.id))).first()
 
     await made_again(scene, app, resource)
 
-    async with scene.parts.database.reading() as conn:
+    async with scene.services.database.reading() as conn:
         assert (await conn.execute(select(table).where(table.c.zone_id == zone.id))).first() is None
 
 
@@ -141,7 +141,7 @@ async def test_a_client_id_that_comes_back_has_no_tokens_of_before(
     """Also in the same application."""
     scene, (_, resource) = own_scene, tools
     app = await scene.company.app(scene.zone, "billing", dependencies=[resource])
-    earlier = scene.parts.clock() - timedelta(minutes=5)
+    earlier = scene.services.clock() - timedelta(minutes=5)
     person = await scene.company.person(scene.zone, "ann@acme.test")
     token = await scene.company.token(scene.zone, app, person, now=earlier)
     await scene.exchange(app, token, resource)
@@ -167,9 +167,9 @@ async def test_a_name_is_kept_as_long_as_any_token_may_last(
     await company.update(RESOURCE, zone.id, resource.id, credential_lifetime_seconds=3600)
 
     again = await made_again(scene, app, resource)
-    async with scene.parts.database.transaction() as conn:
-        await revocations.prune(conn, now=scene.parts.clock() + timedelta(days=3))
-    await scene.parts.zones.refresh(zone.id)
+    async with scene.services.database.transaction() as conn:
+        await revocations.prune(conn, now=scene.services.clock() + timedelta(days=3))
+    await scene.services.zones.refresh(zone.id)
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(provider, token, resource)

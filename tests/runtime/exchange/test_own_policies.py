@@ -28,11 +28,11 @@ NO_WRITE = '@id("no-write") forbid (principal, action, resource) when { context.
 async def holder_of(scene: Scene, app: App, person: Person) -> Holder:
     """The user, who has let the application see and change their policies."""
     token = await scene.company.policy_token(scene.zone, app, person)
-    view = await scene.parts.zones.view(scene.zone.id)
-    subject = verify_subject(view, token, scene.parts.clock())
-    root = await view.root(person.session_id)
+    zone = await scene.services.zones.get(scene.zone.id)
+    subject = verify_subject(zone, token, scene.services.clock())
+    root = await zone.root(person.session_id)
     assert root is not None
-    return Holder(view, subject, root, await check_chain(view, subject))
+    return Holder(zone, subject, root, await check_chain(zone, subject))
 
 
 async def own(scene: Scene, app: App, person: Person, *texts: str) -> None:
@@ -42,7 +42,7 @@ async def own(scene: Scene, app: App, person: Person, *texts: str) -> None:
     files = {f"p{number}": text.encode() for number, text in enumerate(texts)}
     wanted = reading.read(write(Archive(manifest, None, files)), user_id=person.user.id)
     holder = await holder_of(scene, app, person)
-    await keeping.replace(scene.parts, holder, wanted, if_match=None, request_id="test")
+    await keeping.replace(scene.services, holder, wanted, if_match=None, request_id="test")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     assert await scene.exchange(agent, agent_token := await own_token(scene, agent), payroll)
     assert "sid" not in claims_of(agent_token)
 
-    await keeping.reset(scene.parts, await holder_of(scene, agent, ann), "test")
+    await keeping.reset(scene.services, await holder_of(scene, agent, ann), "test")
     assert (await scene.exchange(agent, hers, payroll))["scope"] == "read write"
 
 
@@ -96,7 +96,7 @@ async def test_what_was_made_on_first_access_takes_nothing_away(
     """Looking at the bundle changes no decision; an empty one denies everything."""
     cid, subject = await somebody(scene, agent, "cid")
     before = await scene.exchange(agent, subject, apis[0])
-    await keeping.fetch(scene.parts, await holder_of(scene, agent, cid), "test")
+    await keeping.fetch(scene.services, await holder_of(scene, agent, cid), "test")
     assert (await scene.exchange(agent, subject, apis[0]))["scope"] == before["scope"]
     await own(scene, agent, cid)
     with pytest.raises(AccessDenied):
@@ -125,17 +125,19 @@ async def test_policies_that_cannot_be_read_deny(scene: Scene, agent: App, apis:
     """A stored text that is broken is not passed over."""
     eve, subject = await somebody(scene, agent, "eve")
     await own(scene, agent, eve, PERMIT)
-    assert await scene.exchange(agent, subject, apis[0], parts=with_state(scene.parts, scene.parts.state))
+    assert await scene.exchange(
+        agent, subject, apis[0], services=with_state(scene.services, scene.services.state)
+    )
     versions, policies = TABLES["PolicyVersion"], TABLES["Policy"]
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         mine = select(policies.c.id).where(policies.c.created_by == eve.user.id)
         await conn.execute(
             update(versions).where(versions.c.policy_id.in_(mine)).values(cedar_raw="permit (")
         )
-    elsewhere = replace(with_state(scene.parts, Counting(scene.parts.state)), zones=Zones())
+    elsewhere = replace(with_state(scene.services, Counting(scene.services.state)), zones=Zones())
     elsewhere.zones.attach(elsewhere)
     with pytest.raises(AccessDenied):
-        await scene.exchange(agent, subject, apis[0], "read", parts=elsewhere)
+        await scene.exchange(agent, subject, apis[0], "read", services=elsewhere)
 
 
 async def test_a_warm_exchange_costs_no_more_with_own_policies(
@@ -145,26 +147,26 @@ async def test_a_warm_exchange_costs_no_more_with_own_policies(
     fay, subject = await somebody(scene, agent, "fay")
     internals = METADATA.tables["zone_internals"]
     epoch = select(internals.c.epoch).where(internals.c.zone_id == scene.zone.id)
-    async with scene.parts.database.reading() as conn:
+    async with scene.services.database.reading() as conn:
         before = await conn.scalar(epoch)
     await own(scene, agent, fay, PERMIT, NO_WRITE)
-    async with scene.parts.database.reading() as conn:
+    async with scene.services.database.reading() as conn:
         assert await conn.scalar(epoch) == before
-    state = Counting(scene.parts.state)
-    parts = with_state(scene.parts, state)
+    state = Counting(scene.services.state)
+    services = with_state(scene.services, state)
     for _ in range(2):
-        await scene.exchange(agent, subject, apis[0], "read", parts=parts)
-    await scene.parts.decisions.flush()
+        await scene.exchange(agent, subject, apis[0], "read", services=services)
+    await scene.services.decisions.flush()
     statements: list[str] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         statements.append(statement)
 
     state.calls.clear()
-    engine = scene.parts.database.engine.sync_engine
+    engine = scene.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
-        await scene.exchange(agent, subject, apis[0], "read", parts=parts)
+        await scene.exchange(agent, subject, apis[0], "read", services=services)
     finally:
         event.remove(engine, "before_cursor_execute", note)
     assert state.calls == ["fetch"]
@@ -178,9 +180,9 @@ async def test_the_rules_of_both_are_recorded(scene: Scene, agent: App, apis: li
     await scene.exchange(agent, subject, apis[0])
     with pytest.raises(AccessDenied):
         await scene.exchange(agent, subject, apis[1])
-    await scene.parts.decisions.flush()
+    await scene.services.decisions.flush()
     mine = select(token_events).where(token_events.c.user_id == gil.user.id).order_by(token_events.c.at)
-    async with scene.parts.database.reading() as conn:
+    async with scene.services.database.reading() as conn:
         allowed, refused = (await conn.execute(mine)).all()
     assert [name.partition("#")[2] for name in allowed.determining] == ["default-user-grants", "mine"]
     assert [name.partition("#")[2] for name in refused.determining] == ["not-payroll"]

@@ -6,7 +6,7 @@ from tests.support.scene import Scene, claims_of
 
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds import PROVIDER
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql.tables import policy_set_bindings, token_events
 
 PERMIT = '@id("permit-all") permit (principal, action, resource);'
@@ -130,7 +130,7 @@ async def test_no_active_set_denies(own_scene: Scene) -> None:
     subject = await company.token(zone, app, await company.person(zone, "ann@acme.test"))
     assert await own_scene.exchange(app, subject, api)
 
-    async with unit_of_work(company.parts, company.caller, "test") as unit:
+    async with unit_of_work(company.services, company.caller, "test") as unit:
         await unit.conn.execute(delete(policy_set_bindings).where(policy_set_bindings.c.zone_id == zone.id))
         await unit.record("test", PROVIDER.name, zone.id, zone.id, before=None, after=None)
 
@@ -150,8 +150,8 @@ async def test_determining_rules_are_recorded(own_scene: Scene) -> None:
         await own_scene.exchange(app, subject, api)
     assert "never" not in refusal.value.detail + str(refusal.value.members)
 
-    await company.parts.decisions.flush()
-    async with company.parts.database.reading() as conn:
+    await company.services.decisions.flush()
+    async with company.services.database.reading() as conn:
         rows = (await conn.execute(select(token_events).where(token_events.c.zone_id == zone.id))).all()
     (row,) = rows
     assert row.outcome == "refused"

@@ -50,7 +50,7 @@ async def test_a_token_is_bound_to_the_key_that_was_proved(scene: Scene, agent: 
 async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
     """About this request, about now, by a public key of its own, once. Everything else has one refusal."""
     fields, uri = [*FORM, *agent.form.items()], endpoint(scene)
-    now = int(scene.parts.clock().timestamp())
+    now = int(scene.services.clock().timestamp())
     once = HOLDER.proof(uri)
     rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     weak = rsa.generate_private_key(public_exponent=65537, key_size=1024)
@@ -70,9 +70,9 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
         HOLDER.proof(uri, nonce="not asked for"),
         by_rsa(rsa_key, "PS256"),
     ]
-    parts = remembering(scene.parts)  # a state that is younger than a proof cannot tell
+    services = remembering(scene.services)  # a state that is younger than a proof cannot tell
     for proof in accepted:
-        assert (await scene.post(fields, proof=proof, parts=parts))["token_type"] == "DPoP"
+        assert (await scene.post(fields, proof=proof, services=services))["token_type"] == "DPoP"
 
     private = {**HOLDER.jwk, "d": "AAAA"}
     unsigned = ".".join(
@@ -112,7 +112,7 @@ async def test_what_a_proof_must_be(scene: Scene, agent: App) -> None:
     }
     for name, proof in refused.items():
         with pytest.raises(InvalidDpopProof) as refusal:
-            await scene.post(fields, proof=proof, parts=parts)
+            await scene.post(fields, proof=proof, services=services)
         assert refusal.value.detail == "the DPoP proof is not valid for this request", name
 
 
@@ -126,7 +126,7 @@ async def test_without_the_shared_state_no_proof_counts(scene: Scene, agent: App
     fields, uri = [*FORM, *agent.form.items()], endpoint(scene)
     assert await scene.post(fields, proof=HOLDER.proof(uri))
     with pytest.raises(Unavailable):
-        await scene.post(fields, proof=HOLDER.proof(uri), parts=replace(scene.parts, state=Away()))
+        await scene.post(fields, proof=HOLDER.proof(uri), services=replace(scene.services, state=Away()))
 
 
 @pytest.mark.threat("17d")

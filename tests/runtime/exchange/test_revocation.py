@@ -22,8 +22,8 @@ from runtime.domain.kinds import (
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
 from runtime.services.authority import revocation
+from runtime.services.container import Services
 from runtime.services.epochs import Epochs
-from runtime.services.parts import Parts
 from runtime.storage.sql import consents, entities
 
 FORBID_ALL = '@id("nobody") forbid (principal, action, resource);'
@@ -39,8 +39,8 @@ class Chain:
 
     async def agree(self) -> None:
         """The user's delegated grant for the API behind the tool server."""
-        parts, zone = self.scene.parts, self.scene.zone
-        async with parts.database.transaction() as conn:
+        services, zone = self.scene.services, self.scene.zone
+        async with services.database.transaction() as conn:
             within = {"zone_id": zone.id}
             provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
             assert provider is not None
@@ -52,22 +52,22 @@ class Chain:
                 resource_id=self.resources[1].id,
                 provider_id=provider.id,
                 scopes=[],
-                now=parts.clock(),
+                now=services.clock(),
             )
 
-    async def walk(self, parts: Parts | None = None) -> None:
+    async def walk(self, services: Services | None = None) -> None:
         agent, tool_server = self.apps
         tools, api = self.resources
         subject = await self.scene.company.token(self.scene.zone, agent, self.person)
-        first = (await self.scene.exchange(agent, subject, tools, parts=parts))["access_token"]
-        await self.scene.exchange(tool_server, first, api, parts=parts)
+        first = (await self.scene.exchange(agent, subject, tools, services=services))["access_token"]
+        await self.scene.exchange(tool_server, first, api, services=services)
         self.tokens = [subject, first]
 
-    async def first(self, parts: Parts | None = None) -> dict[str, Any]:
-        return await self.scene.exchange(self.apps[0], self.tokens[0], self.resources[0], parts=parts)
+    async def first(self, services: Services | None = None) -> dict[str, Any]:
+        return await self.scene.exchange(self.apps[0], self.tokens[0], self.resources[0], services=services)
 
-    async def second(self, parts: Parts | None = None) -> dict[str, Any]:
-        return await self.scene.exchange(self.apps[1], self.tokens[1], self.resources[1], parts=parts)
+    async def second(self, services: Services | None = None) -> dict[str, Any]:
+        return await self.scene.exchange(self.apps[1], self.tokens[1], self.resources[1], services=services)
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ async def chain(own_scene: Scene) -> Chain:
 
 
 async def end_session(chain: Chain) -> None:
-    parts = chain.scene.parts
-    await revocation.end(parts, chain.scene.zone.id, session_id=chain.person.session_id)
+    services = chain.scene.services
+    await revocation.end(services, chain.scene.zone.id, session_id=chain.person.session_id)
 
 
 async def revoke_session(chain: Chain) -> None:
@@ -153,7 +153,7 @@ async def test_next_exchange_is_refused(
 
 
 @pytest.fixture
-async def other_worker(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]:
+async def other_worker(storage_settings: dict[str, Any]) -> AsyncIterator[Services]:
     """Another process over the same storage: its memory is its own."""
     if storage_settings["redis_url"] is None:
         pytest.skip("several workers share Redis")
@@ -165,7 +165,7 @@ async def other_worker(storage_settings: dict[str, Any]) -> AsyncIterator[Parts]
 @pytest.mark.parametrize(("revoke", "expected"), REVOCATIONS, ids=lambda value: value.__name__)
 async def test_other_workers_hear_of_it(
     chain: Chain,
-    other_worker: Parts,
+    other_worker: Services,
     revoke: Callable[[Chain], Awaitable[None]],
     expected: type[OAuthError],
 ) -> None:
@@ -210,7 +210,7 @@ async def test_still_refused_without_short_lived_state(
         epochs.user_key(chain.person.user.id),
         epochs.session_key(chain.person.session_id),
     ):
-        await chain.scene.parts.state.delete(key)
+        await chain.scene.services.state.delete(key)
 
     with pytest.raises(expected):
         await chain.second()
@@ -232,7 +232,7 @@ class Died(BaseException):
 )
 async def test_a_process_that_dies_after_the_commit(
     chain: Chain,
-    other_worker: Parts,
+    other_worker: Services,
     monkeypatch: pytest.MonkeyPatch,
     revoke: Callable[[Chain], Awaitable[None]],
     expected: type[OAuthError],
@@ -261,21 +261,21 @@ async def test_a_process_that_dies_after_the_commit(
         await chain.second(other_worker)
 
 
-async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Parts) -> None:
+async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Services) -> None:
     """What was noted in a transaction that does not stand is nothing that anybody hears of."""
     first = (await chain.second(other_worker))["access_token"]
-    parts, session_id = chain.scene.parts, chain.person.session_id
+    services, session_id = chain.scene.services, chain.person.session_id
 
     async def revoke_and_die() -> None:
-        async with epochs.transaction(parts) as (conn, bumped):
-            bumped.update(await revocation.revoke(conn, parts, chain.scene.zone.id, session_id))
-            await parts.epochs.note(conn, bumped)
+        async with epochs.transaction(services) as (conn, bumped):
+            bumped.update(await revocation.revoke(conn, services, chain.scene.zone.id, session_id))
+            await services.epochs.note(conn, bumped)
             raise Died
 
     with pytest.raises(Died):
         await revoke_and_die()
     await asyncio.sleep(epochs.RECENT_SECONDS)
-    for worker in (parts, other_worker, other_worker):
+    for worker in (services, other_worker, other_worker):
         assert (await chain.second(worker))["access_token"] == first
     await end_session(chain)
     with pytest.raises(InvalidGrant):

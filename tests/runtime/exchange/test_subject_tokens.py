@@ -26,7 +26,7 @@ def _part(value: Any) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+def _services(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     header, payload, signature = token.split(".")
     return (
         json.loads(base64.urlsafe_b64decode(header + "==")),
@@ -55,9 +55,9 @@ async def test_algorithm_confusion(
 ) -> None:
     """The algorithm and the key are ours to choose: no header can bring others in, nor have them fetched."""
     assert await scene.exchange(agent, subject, api, "read")
-    header, payload, signature = _parts(subject)
-    view = await scene.parts.zones.view(scene.zone.id)
-    rsa = view.signing("RS256")
+    header, payload, signature = _services(subject)
+    zone = await scene.services.zones.get(scene.zone.id)
+    rsa = zone.signing("RS256")
     pem = rsa.private_key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -109,9 +109,9 @@ async def test_algorithm_confusion(
 async def test_kid_is_only_a_lookup_key(scene: Scene, agent: App, api: Resource, subject: str) -> None:
     """Whatever stands in `kid`, it selects one of the zone's keys or none."""
     assert await scene.exchange(agent, subject, api, "read")
-    header, payload, signature = _parts(subject)
+    header, payload, signature = _services(subject)
     elsewhere = await scene.company.zone("Elsewhere")
-    foreign = (await scene.parts.zones.view(elsewhere.id)).signing("RS256").kid
+    foreign = (await scene.services.zones.get(elsewhere.id)).signing("RS256").kid
     kids: list[Any] = [
         "../../etc/passwd",
         "' OR 1=1 --",
@@ -143,7 +143,7 @@ async def test_token_of_a_removed_key(company: Company) -> None:
     subject = await company.token(own_scene.zone, agent, ann)
     assert await own_scene.exchange(agent, subject, api)
 
-    await signing_keys.rotate(company.parts, own_scene.zone.id, at_once=True)
+    await signing_keys.rotate(company.services, own_scene.zone.id, at_once=True)
 
     with pytest.raises(InvalidGrant):
         await own_scene.exchange(agent, subject, api)
@@ -173,11 +173,11 @@ async def test_other_classes_of_tokens(
 ) -> None:
     """Only an access token is a subject token, however well another one is signed."""
     assert await scene.exchange(agent, subject, api, "read")
-    view = await scene.parts.zones.view(scene.zone.id)
-    now = scene.parts.clock()
+    zone = await scene.services.zones.get(scene.zone.id)
+    now = scene.services.clock()
     claims = claims_of(subject)
     id_token = issue_id_token(
-        view,
+        zone,
         subject=ann.user.identifier,
         client_id=agent.client_id,
         session_id=ann.session_id,
@@ -188,7 +188,7 @@ async def test_other_classes_of_tokens(
         now=now,
         expires_at=now + timedelta(hours=1),
     )
-    key = view.signing("RS256")
+    key = zone.signing("RS256")
     others = [id_token, *(key.sign(claims, typ=typ) for typ in ("JWT", "m2m+jwt", "logout+jwt", "reg+jwt"))]
     for token in others:
         assert isinstance(await _refused(scene, agent, api, token), InvalidGrant)
@@ -221,11 +221,11 @@ async def test_claims_that_do_not_fit(
     change: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> None:
     """A token that our own key signed is still checked claim by claim."""
-    view = await scene.parts.zones.view(scene.zone.id)
+    zone = await scene.services.zones.get(scene.zone.id)
     assert await scene.exchange(
-        agent, view.signing("RS256").sign(claims_of(subject), typ="at+jwt"), api, "read"
+        agent, zone.signing("RS256").sign(claims_of(subject), typ="at+jwt"), api, "read"
     )
 
-    changed = view.signing("RS256").sign(change(claims_of(subject)), typ="at+jwt")
+    changed = zone.signing("RS256").sign(change(claims_of(subject)), typ="at+jwt")
 
     assert isinstance(await _refused(scene, agent, api, changed), InvalidGrant)

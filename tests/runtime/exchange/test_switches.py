@@ -18,7 +18,7 @@ async def test_missing_grants_in_the_words_of_some_clients(own_scene: Scene) -> 
 
     refusals = []
     for value in ("access_denied", "insufficient_authorization", "access_denied"):
-        await set_switch(own_scene.parts, zone.id, "grant-missing-error", value)
+        await set_switch(own_scene.services, zone.id, "grant-missing-error", value)
         with pytest.raises(AccessDenied) as refusal:
             await own_scene.exchange(agent, subject, api)
         assert refusal.value.code == value
@@ -29,19 +29,19 @@ async def test_missing_grants_in_the_words_of_some_clients(own_scene: Scene) -> 
 
 async def test_switches_that_there_are(own_scene: Scene) -> None:
     """Names and values are checked; what was set before stays."""
-    parts, zone = own_scene.parts, own_scene.zone
-    assert (await set_switch(parts, zone.id, "strict_assertion_audience", "on")).strict_assertion_audience
-    kept = await set_switch(parts, zone.id, "grant-missing-error", "insufficient_authorization")
+    services, zone = own_scene.services, own_scene.zone
+    assert (await set_switch(services, zone.id, "strict_assertion_audience", "on")).strict_assertion_audience
+    kept = await set_switch(services, zone.id, "grant-missing-error", "insufficient_authorization")
     assert kept == Switches(strict_assertion_audience=True, grant_missing_error="insufficient_authorization")
-    assert await set_switch(parts, zone.id, "grant-missing-error", "access_denied") == Switches(
+    assert await set_switch(services, zone.id, "grant-missing-error", "access_denied") == Switches(
         strict_assertion_audience=True
     )
 
     with pytest.raises(
         ValidationFailed, match="there are grant-missing-error, require-dpop-nonce, strict-assertion-audience"
     ):
-        await set_switch(parts, zone.id, "no-such", "on")
+        await set_switch(services, zone.id, "no-such", "on")
     with pytest.raises(ValidationFailed, match="`on` or `off`"):
-        await set_switch(parts, zone.id, "strict-assertion-audience", "perhaps")
+        await set_switch(services, zone.id, "strict-assertion-audience", "perhaps")
     with pytest.raises(NotFound):
-        await set_switch(parts, "nowhere", "strict-assertion-audience", "on")
+        await set_switch(services, "nowhere", "strict-assertion-audience", "on")

@@ -100,14 +100,14 @@ async def test_entries_are_sealed_and_bound_to_their_key(
     scene: Scene, agent: App, other: App, api: Resource, ann: Person
 ) -> None:
     """What lies in the short-lived state is ciphertext; swapped entries open for nobody."""
-    recorded = _Recording(scene.parts.state)
-    parts = scene.parts.__class__(**{**scene.parts.__dict__, "state": recorded})
+    recorded = _Recording(scene.services.state)
+    services = scene.services.__class__(**{**scene.services.__dict__, "state": recorded})
     subjects = {
         app: await scene.company.token(scene.zone, app, await scene.company.signed_in(scene.zone, ann.user))
         for app in (agent, other)
     }
     tokens = {
-        app: (await scene.exchange(app, subject, api, "read", parts=parts))["access_token"]
+        app: (await scene.exchange(app, subject, api, "read", services=services))["access_token"]
         for app, subject in subjects.items()
     }
     (first, first_value), (second, second_value) = recorded.kept.items()
@@ -115,8 +115,8 @@ async def test_entries_are_sealed_and_bound_to_their_key(
         assert token.encode() not in first_value + second_value
         assert token.split(".")[2].encode() not in first_value + second_value
 
-    await scene.parts.state.put(first, second_value, ttl_seconds=60)
-    await scene.parts.state.put(second, first_value, ttl_seconds=60)
+    await scene.services.state.put(first, second_value, ttl_seconds=60)
+    await scene.services.state.put(second, first_value, ttl_seconds=60)
 
     for app, subject in subjects.items():
         answer = (await scene.exchange(app, subject, api, "read"))["access_token"]

@@ -20,7 +20,7 @@ from runtime.logs import troubles
 from runtime.services import epochs
 from runtime.services.authority import revocation
 from runtime.services.management.zones import signing_keys
-from runtime.services.zones.views import RECENT_SECONDS
+from runtime.services.zones.cache import RECENT_SECONDS
 from runtime.storage.state import State
 
 
@@ -32,11 +32,11 @@ async def test_warm_exchange_is_one_trip_and_no_statement(
     Which epochs have moved is read twice a second, whatever the number of requests.
     """
     subject = await scene.company.token(scene.zone, agent, ann)
-    state = Counting(scene.parts.state)
-    parts = with_state(scene.parts, state)
+    state = Counting(scene.services.state)
+    services = with_state(scene.services, state)
     for _ in range(2):
-        await scene.exchange(agent, subject, api, "read", parts=parts)
-    await scene.parts.decisions.flush()
+        await scene.exchange(agent, subject, api, "read", services=services)
+    await scene.services.decisions.flush()
     statements: list[str] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -44,11 +44,11 @@ async def test_warm_exchange_is_one_trip_and_no_statement(
             statements.append(statement)
 
     state.calls.clear()
-    engine = scene.parts.database.engine.sync_engine
+    engine = scene.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         for _ in range(5):
-            await scene.exchange(agent, subject, api, "read", parts=parts)
+            await scene.exchange(agent, subject, api, "read", services=services)
     finally:
         event.remove(engine, "before_cursor_execute", note)
 
@@ -58,17 +58,17 @@ async def test_warm_exchange_is_one_trip_and_no_statement(
 
 async def test_what_is_public_costs_no_trip(scene: Scene) -> None:
     """Metadata and keys come from the view at hand; a change made elsewhere is in it about a second later."""
-    state = Counting(scene.parts.state)
-    parts = with_state(scene.parts, state)
-    first = await parts.zones.view(scene.zone.id)
+    state = Counting(scene.services.state)
+    services = with_state(scene.services, state)
+    first = await services.zones.get(scene.zone.id)
     state.calls.clear()
 
-    assert await parts.zones.recent(scene.zone.id) is first
+    assert await services.zones.recent(scene.zone.id) is first
     assert state.calls == []
 
-    kid = await signing_keys.rotate(scene.parts, scene.zone.id, "ES256")
+    kid = await signing_keys.rotate(scene.services, scene.zone.id, "ES256")
     await asyncio.sleep(RECENT_SECONDS)
-    assert kid in {jwk["kid"] for jwk in (await parts.zones.recent(scene.zone.id)).jwks}
+    assert kid in {jwk["kid"] for jwk in (await services.zones.recent(scene.zone.id)).jwks}
 
 
 @pytest.mark.threat("35a", "35f")
@@ -76,15 +76,15 @@ async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource
     """A state that is away costs speed: exchanges go on, and a revocation is seen at the very next one."""
     bob = await scene.company.person(scene.zone, "bob@acme.test")
     subject = await scene.company.token(scene.zone, agent, bob)
-    parts = with_state(scene.parts, Away())
+    services = with_state(scene.services, Away())
     for _ in range(2):
-        assert await scene.exchange(agent, subject, api, "read", parts=parts)
+        assert await scene.exchange(agent, subject, api, "read", services=services)
 
-    async with scene.parts.database.transaction() as conn:
-        await revocation.revoke(conn, scene.parts, scene.zone.id, bob.session_id)
+    async with scene.services.database.transaction() as conn:
+        await revocation.revoke(conn, scene.services, scene.zone.id, bob.session_id)
 
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=parts)
+        await scene.exchange(agent, subject, api, "read", services=services)
 
 
 class Blinking(Away):
@@ -107,9 +107,9 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
     bob = await scene.company.person(scene.zone, "rob@acme.test")
     subject = await scene.company.token(scene.zone, agent, bob)
     state = Blinking()
-    revoking, other = (with_state(scene.parts, state) for _ in range(2))
-    for parts in (revoking, other):
-        assert await scene.exchange(agent, subject, api, "read", parts=parts)
+    revoking, other = (with_state(scene.services, state) for _ in range(2))
+    for services in (revoking, other):
+        assert await scene.exchange(agent, subject, api, "read", services=services)
 
     state.is_away = True
     await revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
@@ -117,9 +117,9 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
 
     async def going_on(*, until: float) -> None:
         while monotonic() < until:
-            await scene.exchange(agent, subject, api, "read", parts=other)
+            await scene.exchange(agent, subject, api, "read", services=other)
             await asyncio.sleep(0.02)
-        await scene.exchange(agent, subject, api, "read", parts=other)
+        await scene.exchange(agent, subject, api, "read", services=other)
 
     with pytest.raises(InvalidGrant):
         await going_on(until=monotonic() + epochs.RECENT_SECONDS)
@@ -134,24 +134,24 @@ async def test_published_epoch_ahead_of_the_database(
     The database may have been set back: however often one asks, what the state says ends with its lifetime.
     """
     subject = await scene.company.token(scene.zone, agent, ann)
-    parts = with_state(scene.parts, state)
-    assert await scene.exchange(agent, subject, api, "read", parts=parts)
+    services = with_state(scene.services, state)
+    assert await scene.exchange(agent, subject, api, "read", services=services)
 
     await state.raise_all({epochs.zone_key(scene.zone.id): 10**9}, ttl_seconds=3)
 
     troubles._told.clear()
     with logged_lines() as logged, pytest.raises(TemporarilyUnavailable):
-        await scene.exchange(agent, subject, api, "read", parts=parts)
+        await scene.exchange(agent, subject, api, "read", services=services)
     assert any("ahead of the database" in line.get("reason", "") for line in logged)
     deadline = monotonic() + 15
     while monotonic() < deadline:
         with suppress(TemporarilyUnavailable):
-            assert await scene.exchange(agent, subject, api, "read", parts=parts)
+            assert await scene.exchange(agent, subject, api, "read", services=services)
             break
         await asyncio.sleep(0.1)
     else:
         pytest.fail("the zone does not come back")
-    await parts.epochs.close()
+    await services.epochs.close()
 
 
 def test_a_part_that_is_away_is_told_in_oauths_words() -> None:

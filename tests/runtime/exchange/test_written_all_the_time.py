@@ -14,10 +14,10 @@ from runtime.domain.kinds import RESOURCE, Verb
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
 from runtime.services.authority import revocation
+from runtime.services.container import Services
 from runtime.services.management.operations import OPERATIONS
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
-from runtime.services.parts import Parts
 from runtime.services.tokens import introspection
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
@@ -42,9 +42,9 @@ class Busy(InProcessState):
         await self._inner.raise_all(numbers, ttl_seconds=ttl_seconds)
 
 
-def busy(scene: Scene, write: Write) -> Parts:
+def busy(scene: Scene, write: Write) -> Services:
     """A process that never finds the zone as it has left it."""
-    return with_state(scene.parts, Busy(scene.parts.state, write))
+    return with_state(scene.services, Busy(scene.services.state, write))
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ async def test_exchange_is_answered(
 ) -> None:
     """There is something newer at each look; the zone as it stood at one of them has to do."""
     subject = await scene.company.token(scene.zone, agent, ann)
-    parts = busy(scene, unrelated)
+    services = busy(scene, unrelated)
     for _ in range(3):
-        answer = await scene.exchange(agent, subject, api, "read", parts=parts)
+        answer = await scene.exchange(agent, subject, api, "read", services=services)
         assert claims_of(answer["access_token"])["aud"] == api.identifier
-    assert parts.state.writes > 3
-    await parts.epochs.close()
+    assert services.state.writes > 3
+    await services.epochs.close()
 
 
 async def test_introspection_is_answered(
@@ -79,13 +79,13 @@ async def test_introspection_is_answered(
     await scene.company.update(RESOURCE, scene.zone.id, api.id, application_id=provider.id)
     subject = await scene.company.token(scene.zone, agent, ann)
     token = (await scene.exchange(agent, subject, api, "read"))["access_token"]
-    parts = busy(scene, unrelated)
+    services = busy(scene, unrelated)
     form = parse_form(
         f"token={token}&client_id={provider.client_id}&client_secret={provider.secret}".encode()
     )
-    told = await introspection.respond(parts, scene.zone.id, form, authorization=None, address="192.0.2.1")
+    told = await introspection.respond(services, scene.zone.id, form, authorization=None, address="192.0.2.1")
     assert b'"active":true' in told
-    await parts.epochs.close()
+    await services.epochs.close()
 
 
 @pytest.mark.threat("35a")
@@ -95,13 +95,13 @@ async def test_what_was_ended_before_is_refused(
     """A session that ended before the request came, whatever is written meanwhile; and each write counts."""
     person = await scene.company.person(scene.zone, f"{new_id()}@acme.test")
     subject = await scene.company.token(scene.zone, agent, person)
-    parts = busy(scene, unrelated)
-    assert await scene.exchange(agent, subject, api, "read", parts=parts)
+    services = busy(scene, unrelated)
+    assert await scene.exchange(agent, subject, api, "read", services=services)
 
-    await revocation.end(scene.parts, scene.zone.id, session_id=person.session_id)
+    await revocation.end(scene.services, scene.zone.id, session_id=person.session_id)
     with pytest.raises(InvalidGrant):
-        await scene.exchange(agent, subject, api, "read", parts=parts)
-    await parts.epochs.close()
+        await scene.exchange(agent, subject, api, "read", services=services)
+    await services.epochs.close()
 
 
 async def test_what_is_never_allowed_at_one_instant_never_is(own_scene: Scene) -> None:
@@ -116,7 +116,7 @@ async def test_what_is_never_allowed_at_one_instant_never_is(own_scene: Scene) -
     async def alternate() -> None:
         nonlocal turn
         turn += 1
-        async with unit_of_work(scene.parts, company.caller, new_id()) as unit:
+        async with unit_of_work(scene.services, company.caller, new_id()) as unit:
             scopes = ["read"] if turn % 2 else ["write"]
             await OPERATIONS[RESOURCE.name, Verb.UPDATE](
                 unit, RESOURCE, {"zone_id": scene.zone.id}, api.id, {"scopes": scopes}
@@ -127,10 +127,10 @@ async def test_what_is_never_allowed_at_one_instant_never_is(own_scene: Scene) -
         turn = beginning
         await alternate()
         for _ in range(4):
-            parts = busy(scene, alternate)
+            services = busy(scene, alternate)
             with pytest.raises((InvalidScope, InvalidTarget)):
-                await scene.exchange(agent, subject, api, "read", parts=parts)
-            await parts.epochs.close()
+                await scene.exchange(agent, subject, api, "read", services=services)
+            await services.epochs.close()
             await alternate()
 
 
@@ -139,10 +139,10 @@ async def test_a_proof_works_once_however_often_a_request_is_worked_on(
 ) -> None:
     """It is not taken for a second use by the request that it came with, and is by the next."""
     subject = await scene.company.token(scene.zone, agent, ann)
-    parts = busy(scene, unrelated)
+    services = busy(scene, unrelated)
     proof = Holder().proof(str(scene.zone.protocols.oauth2.token_endpoint))
-    answer = await scene.exchange(agent, subject, api, "read", parts=parts, proof=proof)
+    answer = await scene.exchange(agent, subject, api, "read", services=services, proof=proof)
     assert answer["token_type"] == "DPoP"
     with pytest.raises(InvalidDpopProof):
-        await scene.exchange(agent, subject, api, "read", parts=parts, proof=proof)
-    await parts.epochs.close()
+        await scene.exchange(agent, subject, api, "read", services=services, proof=proof)
+    await services.epochs.close()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.support.factories import opened_parts
 
+from runtime.services.container import Services
 from runtime.services.jobs.runner import FIRST_RETRY, Job, Jobs
-from runtime.services.parts import Parts
 from runtime.storage.sql import jobs as storage
 
 PERIOD = timedelta(hours=1)
@@ -27,7 +27,7 @@ class Work:
     going_on: asyncio.Event = field(default_factory=asyncio.Event)
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, _parts: Parts) -> int:
+    async def run(self, _services: Services) -> int:
         self.runs += 1
         self.going_on.set()
         await self.may_end.wait()
@@ -38,7 +38,7 @@ class Work:
 
 
 @pytest.fixture
-async def parts(database_url: str, tmp_path: Path) -> Any:
+async def services(database_url: str, tmp_path: Path) -> Any:
     async with opened_parts(tmp_path / "data", database_url=database_url) as opened:
         yield opened
 
@@ -48,10 +48,10 @@ def work() -> Work:
     return Work()
 
 
-def process(parts: Parts, work: Work, *, limit: timedelta = LIMIT) -> Jobs:
+def process(services: Services, work: Work, *, limit: timedelta = LIMIT) -> Jobs:
     """The jobs as one process has them."""
     jobs = Jobs([Job("work", PERIOD, limit, work.run)])
-    jobs.attach(replace(parts, clock=lambda: work.now, jobs=jobs))
+    jobs.attach(replace(services, clock=lambda: work.now, jobs=jobs))
     return jobs
 
 
@@ -60,9 +60,9 @@ async def finish(jobs: Jobs) -> None:
     await asyncio.gather(*jobs._running.values())
 
 
-async def test_of_two_processes_one_works(parts: Parts, work: Work) -> None:
+async def test_of_two_processes_one_works(services: Services, work: Work) -> None:
     """While one has the lease the other leaves the job alone; afterwards it waits for the period, shared."""
-    one, other = process(parts, work), process(parts, work)
+    one, other = process(services, work), process(services, work)
 
     await asyncio.gather(one.round(), other.round())
     await work.going_on.wait()
@@ -84,9 +84,9 @@ async def test_of_two_processes_one_works(parts: Parts, work: Work) -> None:
     assert work.runs == 3
 
 
-async def test_a_lease_outlives_its_holder_for_a_while(parts: Parts, work: Work) -> None:
+async def test_a_lease_outlives_its_holder_for_a_while(services: Services, work: Work) -> None:
     """A process that dies at work keeps the others waiting until its lease runs out, and no longer."""
-    dead, other = process(parts, work), process(parts, work)
+    dead, other = process(services, work), process(services, work)
     await dead.round()
     await work.going_on.wait()  # from here on nothing is heard of it
     work.now += LIMIT
@@ -101,20 +101,20 @@ async def test_a_lease_outlives_its_holder_for_a_while(parts: Parts, work: Work)
 
     # A late end of the dead one's run does not touch what happened since.
     await finish(dead)
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         lease = (await storage.leases(conn))["work"]
     assert (lease.next_at, lease.failures) == (work.now + PERIOD, 0)
 
 
-async def test_failures_are_retried_and_counted(parts: Parts, work: Work) -> None:
+async def test_failures_are_retried_and_counted(services: Services, work: Work) -> None:
     """A failure comes round again soon, each time a little later, and a success forgets it."""
-    jobs = process(parts, work)
+    jobs = process(services, work)
     work.may_end.set()
     work.fails = True
     for failures in (1, 2):
         await jobs.round()
         await finish(jobs)
-        async with parts.database.querying() as conn:
+        async with services.database.querying() as conn:
             lease = (await storage.leases(conn))["work"]
         assert lease.failures == failures
         assert lease.next_at == work.now + FIRST_RETRY * 2 ** (failures - 1)
@@ -122,14 +122,14 @@ async def test_failures_are_retried_and_counted(parts: Parts, work: Work) -> Non
 
     work.fails = False
     assert await jobs.run_now("work") == 3
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         lease = (await storage.leases(conn))["work"]
     assert (lease.failures, lease.succeeded_at, lease.next_at) == (0, work.now, work.now + PERIOD)
 
 
-async def test_a_run_that_takes_too_long_is_cut_off(parts: Parts, work: Work) -> None:
+async def test_a_run_that_takes_too_long_is_cut_off(services: Services, work: Work) -> None:
     """A run has a limit; reaching it is a failure, and the lease is free again."""
-    jobs = process(parts, work, limit=timedelta(milliseconds=10))
+    jobs = process(services, work, limit=timedelta(milliseconds=10))
 
     with pytest.raises(TimeoutError):
         await jobs.run_now("work")
@@ -138,9 +138,9 @@ async def test_a_run_that_takes_too_long_is_cut_off(parts: Parts, work: Work) ->
     assert await jobs.run_now("work") == 3
 
 
-async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(parts: Parts, work: Work) -> None:
+async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(services: Services, work: Work) -> None:
     """Poked, a job that is not due runs at once; stopped in the middle of a run, the lease is given back."""
-    jobs = process(parts, work)
+    jobs = process(services, work)
     work.may_end.set()
     await jobs.run_now("work")
     await jobs.start()
@@ -153,7 +153,7 @@ async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(parts: Par
         await asyncio.wait_for(jobs.stop(), 10)
 
     assert work.runs == 2
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         assert (await storage.leases(conn))["work"].is_free(work.now)
     with pytest.raises(KeyError):
         jobs.poke("another")

@@ -12,7 +12,7 @@ from tests.support.factories import found_company, opened_parts
 from runtime.domain.identifiers import new_id
 from runtime.services.clients import registration
 from runtime.services.clients import unused as unused_clients
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.sessions import Session
@@ -20,14 +20,14 @@ from runtime.storage.sql.tables import token_events
 
 
 @pytest.fixture
-async def parts(database_url: str, tmp_path: Path) -> Any:
+async def services(database_url: str, tmp_path: Path) -> Any:
     async with opened_parts(tmp_path / "data", database_url=database_url) as opened:
         yield opened
 
 
-async def _family(parts: Parts, zone: Any, user: Any, client: Any, *, days: int) -> None:
+async def _family(services: Services, zone: Any, user: Any, client: Any, *, days: int) -> None:
     """A refresh family that ends in so many days, and the session it stands on."""
-    now = parts.clock()
+    now = services.clock()
     session = Session(
         id=new_id(),
         organization_id=zone.organization_id,
@@ -54,36 +54,36 @@ async def _family(parts: Parts, zone: Any, user: Any, client: Any, *, days: int)
         expires_at=now + timedelta(days=days),
         created_at=now,
     )
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         await sessions.add(conn, session)
         await refresh.add(conn, family)
 
 
-async def test_the_unused_are_forgotten(parts: Parts) -> None:
+async def test_the_unused_are_forgotten(services: Services) -> None:
     """After thirty days, unless a refresh token still works; every worker sees the zone anew."""
-    company = await found_company(parts)
+    company = await found_company(services)
     zone = await company.zone()
     user = await company.user(zone, "ada@acme.example")
-    view = await parts.zones.view(zone.id)
+    view = await services.zones.get(zone.id)
     unused, ended, alive = [
         await registration.register(
-            parts, view, {"client_name": name, "redirect_uris": ["http://localhost/callback"]}
+            services, view, {"client_name": name, "redirect_uris": ["http://localhost/callback"]}
         )
         for name in ("unused", "ended", "alive")
     ]
-    await _family(parts, zone, user, ended, days=10)
-    await _family(parts, zone, user, alive, days=40)
+    await _family(services, zone, user, ended, days=10)
+    await _family(services, zone, user, alive, days=40)
     assert await view.client(unused.identifier) is not None
-    assert await unused_clients.run(parts) == 0
+    assert await unused_clients.run(services) == 0
 
-    later = replace(parts, clock=lambda: unused.used_at + timedelta(days=31))
+    later = replace(services, clock=lambda: unused.used_at + timedelta(days=31))
     assert await unused_clients.run(later) == 2
 
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         recorded = (await conn.execute(select(token_events).where(token_events.c.zone_id == zone.id))).all()
     told = {(row.event, row.outcome, row.user_agent_id) for row in recorded}
     assert told == {("client-forgotten", "ended", each.id) for each in (unused, ended)}
-    view = await parts.zones.view(zone.id)
+    view = await services.zones.get(zone.id)
     assert await view.client(unused.identifier) is None
     assert await view.client(ended.identifier) is None
     assert await view.client(alive.identifier) is not None

@@ -18,7 +18,7 @@ GRANT_TYPE = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 def company(api: Api, name: str) -> Api:
     """A new organization, called by its administrator."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named(name)))
+    made, key = api.server.call(lambda services: organizations.create_organization(services, api.named(name)))
     return caller(api.server, key, made.id)
 
 

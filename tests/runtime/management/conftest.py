@@ -18,10 +18,10 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
+from runtime.services.container import Services
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import api_keys, organizations
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import api_keys as stored_keys
 from runtime.storage.sql import consents, ledger, sessions
 from runtime.storage.sql import users as user_storage
@@ -88,9 +88,9 @@ class Api:
         """Somebody new who acts for this organization."""
         user = self.own_zone().user()
 
-        async def join(parts: Parts) -> OrganizationUser:
+        async def join(services: Services) -> OrganizationUser:
             acting = operator(self.organization_id)
-            async with unit_of_work(parts, acting, new_id()) as unit:
+            async with unit_of_work(services, acting, new_id()) as unit:
                 return await organization_users.join(unit, user, OrganizationRole(role))
 
         return self.server.call(join)
@@ -104,8 +104,8 @@ class Api:
     def revision(self) -> int:
         """The organization's revision, which snapshots begin with, without all that follows there."""
 
-        async def read(parts: Parts) -> int:
-            async with parts.database.reading() as conn:
+        async def read(services: Services) -> int:
+            async with services.database.reading() as conn:
                 return await ledger.revision(conn, self.organization_id)
 
         return self.server.call(read)
@@ -127,8 +127,8 @@ class Api:
         """
         is_real = role in tuple(OrganizationRole)
         key = self.server.call(
-            lambda parts: api_keys.create_for(
-                parts, self.organization_id, name=role, role=role if is_real else "org_viewer"
+            lambda services: api_keys.create_for(
+                services, self.organization_id, name=role, role=role if is_real else "org_viewer"
             )
         )
         if not is_real:
@@ -181,7 +181,7 @@ class Zone:
 
     def user(self, email: str | None = None, **members: Any) -> User:
         """A new user, as sign-in would make one."""
-        now = self.api.server.parts.clock()
+        now = self.api.server.services.clock()
         user_id = new_id()
         user = User(
             **{
@@ -197,8 +197,8 @@ class Zone:
             | members
         )
 
-        async def add(parts: Parts) -> None:
-            async with parts.database.transaction() as conn:
+        async def add(services: Services) -> None:
+            async with services.database.transaction() as conn:
                 await user_storage.add(conn, user)
 
         self.api.server.call(add)
@@ -215,7 +215,7 @@ class Zone:
 
     def session(self, user_id: str, **members: Any) -> str:
         """A new session of a user, a browser's unless it says otherwise."""
-        now = self.api.server.parts.clock()
+        now = self.api.server.services.clock()
         made = Session(
             **{
                 "id": new_id(),
@@ -232,8 +232,8 @@ class Zone:
             | members
         )
 
-        async def add(parts: Parts) -> None:
-            async with parts.database.transaction() as conn:
+        async def add(services: Services) -> None:
+            async with services.database.transaction() as conn:
                 await sessions.add(conn, made)
 
         self.api.server.call(add)
@@ -243,8 +243,8 @@ class Zone:
         """A new delegated grant of a user, at the zone's own token service."""
         providers = self.api.ok("GET", self.path("/providers?filter[type]=service-sts"))["items"]
 
-        async def add(parts: Parts) -> str:
-            async with parts.database.transaction() as conn:
+        async def add(services: Services) -> str:
+            async with services.database.transaction() as conn:
                 grant_id, _ = await consents.grant(
                     conn,
                     organization_id=self.body["organization_id"],
@@ -253,7 +253,7 @@ class Zone:
                     resource_id=resource_id,
                     provider_id=providers[0]["id"],
                     scopes=[],
-                    now=parts.clock(),
+                    now=services.clock(),
                 )
             return grant_id
 
@@ -284,10 +284,10 @@ class Zone:
 def let_end(api: Api, key_id: str, *, ago: timedelta = timedelta(seconds=1)) -> None:
     """Let an API key have ended some time ago, which no operation can do."""
 
-    async def change(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
+    async def change(services: Services) -> None:
+        async with services.database.transaction() as conn:
             keys = TABLES["ApiKey"]
-            ended_at = parts.clock() - ago
+            ended_at = services.clock() - ago
             await conn.execute(update(keys).where(keys.c.id == key_id).values(expires_at=ended_at))
 
     api.server.call(change)
@@ -323,7 +323,7 @@ def api(server: Server) -> Api:
 @pytest.fixture(scope="session")
 def other(server: Server) -> Api:
     """The administrator of another organization."""
-    made, key = server.call(lambda parts: organizations.create_organization(parts, "Other company"))
+    made, key = server.call(lambda services: organizations.create_organization(services, "Other company"))
     return caller(server, key, made.id)
 
 

@@ -15,9 +15,9 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import users
+from runtime.services.container import Services
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import entities
 
 REDIRECT_URI = "http://127.0.0.1:43211/callback"
@@ -67,10 +67,10 @@ def someone(api: Api, role: str = "org_member") -> Someone:
     email = f"{new_id()}@example.com"
     zone_id = api.own_zone().id
 
-    async def make(parts: Parts) -> tuple[OrganizationUser, Zone, Application]:
-        user = await users.create_local_user(parts, zone_id, email, PASSWORD, verified=True)
+    async def make(services: Services) -> tuple[OrganizationUser, Zone, Application]:
+        user = await users.create_local_user(services, zone_id, email, PASSWORD, verified=True)
         acting = operator(api.organization_id)
-        async with unit_of_work(parts, acting, new_id()) as unit:
+        async with unit_of_work(services, acting, new_id()) as unit:
             made = await organization_users.join(unit, user, OrganizationRole(role))
             zone = await entities.get(unit.conn, ZONE, zone_id, within={})
             app = await entities.find_by(

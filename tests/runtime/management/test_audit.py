@@ -9,11 +9,11 @@ from sqlalchemy import text
 from tests.runtime.management.conftest import Api, Zone, caller, query
 
 from runtime.domain.errors import NotFound
+from runtime.services.container import Services
 from runtime.services.management import audit
 from runtime.services.management.audit import Verdict
 from runtime.services.management.organizations import organizations
-from runtime.services.management.unit import record_hash
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import ledger
 from runtime.storage.sql.records import GUARDS
 
@@ -170,15 +170,15 @@ class TestList:
 @pytest.fixture
 def company(api: Api) -> Api:
     """A new organization with a history of its own."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named()))
+    made, key = api.server.call(lambda services: organizations.create_organization(services, api.named()))
     company = caller(api.server, key, made.id)
     company.zone()
     return company
 
 
 def verify(api: Api, organization: str | None = None) -> list[Verdict]:
-    async def prove(parts: Parts) -> list[Verdict]:
-        return [verdict async for verdict in audit.verify(parts, organization or api.organization_id)]
+    async def prove(services: Services) -> list[Verdict]:
+        return [verdict async for verdict in audit.verify(services, organization or api.organization_id)]
 
     return api.server.call(prove)
 
@@ -186,14 +186,14 @@ def verify(api: Api, organization: str | None = None) -> list[Verdict]:
 def tamper(api: Api, statement: str, **values: Any) -> None:
     """Change the database as somebody would who owns it: the guards are dropped first."""
 
-    async def work(parts: Parts) -> None:
-        sqlite = parts.database.dialect == "sqlite"
+    async def work(services: Services) -> None:
+        sqlite = services.database.dialect == "sqlite"
         before = [f"DROP TRIGGER audit_events_no_{verb}" for verb in ("update", "delete")]
         after = list(GUARDS["sqlite"])
         if not sqlite:
             before = ["ALTER TABLE audit_events DISABLE TRIGGER USER"]
             after = ["ALTER TABLE audit_events ENABLE TRIGGER USER"]
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             for one in before:
                 await conn.execute(text(one))
             done = await conn.execute(text(statement), {"org": api.organization_id, **values})
@@ -284,7 +284,7 @@ class TestVerify:
 
     def test_a_record_that_is_no_record_is_broken(self, company: Api) -> None:
         """What cannot even be read is told like anything else that does not hold."""
-        if company.server.parts.database.dialect != "sqlite":
+        if company.server.services.database.dialect != "sqlite":
             pytest.skip("PostgreSQL keeps only what is a time or JSON in such columns")
         assert verify(company)[0].broken_at is None
         for column, value in (("at", "yesterday"), ('"after"', "{")):
@@ -303,8 +303,8 @@ class TestVerify:
     def test_each_organization_has_its_own_chain(self, company: Api) -> None:
         """Without a name all are proven; one that is broken leaves the verdict on the others as it was."""
 
-        async def prove(parts: Parts) -> dict[str, Verdict]:
-            return {verdict.organization_id: verdict async for verdict in audit.verify(parts)}
+        async def prove(services: Services) -> dict[str, Verdict]:
+            return {verdict.organization_id: verdict async for verdict in audit.verify(services)}
 
         (mine,) = verify(company)
         assert company.server.call(prove)[company.organization_id] == mine

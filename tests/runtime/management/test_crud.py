@@ -85,15 +85,15 @@ class TestProviders:
         assert made["client_secret_set"] is True
         assert "s3cret-value" not in api("GET", path).text
 
-        async def stored(parts: object) -> str | None:
+        async def stored(services: object) -> str | None:
             from runtime.domain.kinds import PROVIDER
             from runtime.services import keys, stored_secrets
             from runtime.storage.sql import entities
 
-            async with parts.database.reading() as conn:  # type: ignore[attr-defined]
+            async with services.database.reading() as conn:  # type: ignore[attr-defined]
                 found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
                 assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
-                sealer = await keys.sealer(parts, conn, zone.id)  # type: ignore[arg-type]
+                sealer = await keys.sealer(services, conn, zone.id)  # type: ignore[arg-type]
                 return stored_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
         assert api.server.call(stored) == "s3cret-value"

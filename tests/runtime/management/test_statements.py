@@ -40,7 +40,7 @@ def cost(api: Api, route: Route, tenant: Tenant) -> tuple[int, int]:
     def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         counted.append(statement)
 
-    engine = api.server.parts.database.engine.sync_engine
+    engine = api.server.services.database.engine.sync_engine
     costs = []
     for _ in range(2):
         event.listen(engine, "before_cursor_execute", note)
@@ -75,7 +75,9 @@ def grow(zone: Zone, tenant: Tenant) -> None:
 @pytest.fixture(scope="module")
 def company(api: Api) -> Api:
     """An organization of its own: what other tests make would fill its pages."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named("costs")))
+    made, key = api.server.call(
+        lambda services: organizations.create_organization(services, api.named("costs"))
+    )
     return caller(api.server, key, made.id)
 
 

@@ -10,10 +10,10 @@ from runtime.contract.routes import ROUTES
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import POLICY, POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, Entity
 from runtime.domain.kinds.organization import OrganizationUser
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.policies import policies, policy_set_versions, policy_sets, policy_versions
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 
 TEXT = {"schema_version": "2026-11-21", "cedar_raw": "permit (principal, action, resource);"}
 
@@ -75,8 +75,8 @@ def by_a_person(api: Api, zone: Zone, person: OrganizationUser) -> dict[str, str
     caller = Caller(person.id, "system", api.organization_id, "org_admin", "somebody")
     parents = {"zone_id": zone.id}
 
-    async def make(parts: Parts) -> tuple[Entity, Entity, Entity, Entity]:
-        async with unit_of_work(parts, caller, new_id()) as unit:
+    async def make(services: Services) -> tuple[Entity, Entity, Entity, Entity]:
+        async with unit_of_work(services, caller, new_id()) as unit:
             policy = await policies.create(unit, POLICY, parents, {"name": api.named()})
             of_policy = {**parents, "policy_id": policy.id}
             version = await policy_versions.create(unit, POLICY_VERSION, of_policy, TEXT)
@@ -138,7 +138,7 @@ def test_people_cost_one_query_however_many_entities(api: Api) -> None:
     def note(*_: Any) -> None:
         counted[0] += 1
 
-    engine = api.server.parts.database.engine.sync_engine
+    engine = api.server.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         costs = []

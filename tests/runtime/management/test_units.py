@@ -6,11 +6,11 @@ from tests.support.factories import operator
 
 from runtime.domain.kinds import APPLICATION
 from runtime.services import epochs
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.unit import Unit, record_hash, unit_of_work
-from runtime.services.management.unit import dry_run as dry_run_unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, record_hash, unit_of_work
+from runtime.services.management.unit_of_work import dry_run as dry_run_unit
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import audit_events, zone_internals
 
@@ -19,26 +19,26 @@ def acting(api: Api) -> Caller:
     return operator(api.organization_id)
 
 
-async def revision(parts: Parts, api: Api) -> int:
-    async with parts.database.reading() as conn:
+async def revision(services: Services, api: Api) -> int:
+    async with services.database.reading() as conn:
         return await ledger.revision(conn, api.organization_id)
 
 
 def test_a_write_is_one_revision(api: Api, zone: Zone) -> None:
     """Each unit that writes takes one revision; what it writes carries it; reading takes none."""
-    before = api.server.call(lambda parts: revision(parts, api))
+    before = api.server.call(lambda services: revision(services, api))
     made = zone.make("applications", dependencies=[{"id": zone.make("resources")["id"]}])
     api.ok("GET", zone.path(f"/applications/{made['id']}"))
     api.ok("PATCH", zone.path(f"/applications/{made['id']}"), {})
-    assert api.server.call(lambda parts: revision(parts, api)) == before + 2
+    assert api.server.call(lambda services: revision(services, api)) == before + 2
 
 
 def test_the_audit_chain_holds(api: Api, zone: Zone) -> None:
     """Every record has the hash of itself and of the one before it, without a gap."""
     zone.make("applications")
 
-    async def read(parts: Parts) -> list[dict[str, object]]:
-        async with parts.database.reading() as conn:
+    async def read(services: Services) -> list[dict[str, object]]:
+        async with services.database.reading() as conn:
             return await ledger.audit_range(conn, api.organization_id, first=1, last=10**9)
 
     records = api.server.call(read)
@@ -55,38 +55,38 @@ def test_a_failing_unit_leaves_nothing(api: Api, zone: Zone) -> None:
     """Entities, audit, revision and callbacks all go with the transaction."""
     called: list[str] = []
 
-    async def attempt(parts: Parts, *, dry_run: bool) -> None:
+    async def attempt(services: Services, *, dry_run: bool) -> None:
         async def callback() -> None:
             called.append("x")
 
         if dry_run:
-            begun = dry_run_unit(parts, acting(api), "r", [zone.id])
+            begun = dry_run_unit(services, acting(api), "r", [zone.id])
         else:
-            begun = unit_of_work(parts, acting(api), "r")
+            begun = unit_of_work(services, acting(api), "r")
         async with begun as unit:
             await _make(unit, zone, "never")
             unit.after_commit(callback)
             if not dry_run:
                 raise ZeroDivisionError
 
-    before = api.server.call(lambda parts: revision(parts, api))
+    before = api.server.call(lambda services: revision(services, api))
     with pytest.raises(ZeroDivisionError):
-        api.server.call(lambda parts: attempt(parts, dry_run=False))
-    api.server.call(lambda parts: attempt(parts, dry_run=True))
+        api.server.call(lambda services: attempt(services, dry_run=False))
+    api.server.call(lambda services: attempt(services, dry_run=True))
     assert called == []
-    assert api.server.call(lambda parts: revision(parts, api)) == before
+    assert api.server.call(lambda services: revision(services, api)) == before
     assert api.ok("GET", zone.path("/applications?identifier=never"))["items"] == []
 
 
 def test_epochs_are_published_after_the_commit(api: Api, zone: Zone) -> None:
     """A write puts its zone's caches out of date, in the database and in short-lived state."""
 
-    async def epoch(parts: Parts) -> tuple[int, int]:
-        async with parts.database.reading() as conn:
+    async def epoch(services: Services) -> tuple[int, int]:
+        async with services.database.reading() as conn:
             row = (
                 await conn.execute(zone_internals.select().where(zone_internals.c.zone_id == zone.id))
             ).one()
-        published = await parts.state.get(epochs.zone_key(zone.id))
+        published = await services.state.get(epochs.zone_key(zone.id))
         return row.epoch, int(published or 0)
 
     zone.make("applications")
@@ -100,13 +100,13 @@ def test_callbacks_run_after_the_commit(api: Api, zone: Zone) -> None:
     """What a callback sees is committed."""
     seen: list[bool] = []
 
-    async def work(parts: Parts) -> None:
+    async def work(services: Services) -> None:
         async def callback() -> None:
-            async with parts.database.reading() as conn:
+            async with services.database.reading() as conn:
                 query = audit_events.select().where(audit_events.c.request_id == "callback-test")
                 seen.append((await conn.execute(query)).first() is not None)
 
-        async with unit_of_work(parts, acting(api), "callback-test") as unit:
+        async with unit_of_work(services, acting(api), "callback-test") as unit:
             await _make(unit, zone, api.named())
             unit.after_commit(callback)
 
@@ -114,6 +114,6 @@ def test_callbacks_run_after_the_commit(api: Api, zone: Zone) -> None:
     assert seen == [True]
 
 
-async def _make(unit: Unit, zone: Zone, identifier: str) -> None:
+async def _make(unit: UnitOfWork, zone: Zone, identifier: str) -> None:
     body = {"identifier": identifier, "name": identifier}
     await entities.create(unit, APPLICATION, {"zone_id": zone.id}, body)

@@ -18,9 +18,9 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
+from runtime.services.container import Services
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import consents, entities, exchange
 
 
@@ -37,7 +37,7 @@ class Shop:
         self.store = await company.resource(self.zone, "https://store.example")
         self.provider = await company.app(self.zone, "api-server", dependencies=[self.store])
         self.api = await company.resource(self.zone, "https://api.example", application_id=self.provider.id)
-        async with company.parts.database.reading() as conn:
+        async with company.services.database.reading() as conn:
             found = await entities.get(conn, ORGANIZATION, company.organization_id, within={})
             own_zone = await entities.get(conn, ZONE, str(cast(Organization, found).zone_id), within={})
             (self.management,) = await exchange.resources_named(conn, own_zone.id, exact={url}, prefixes=())
@@ -62,11 +62,11 @@ class Life:
         assert answer.status_code == 200, answer.text
         self.exchanged = str(answer.json()["access_token"])
 
-    async def _begin(self, parts: Parts) -> None:
-        shop, company = self.shop, replace(self.shop.company, parts=parts)
+    async def _begin(self, services: Services) -> None:
+        shop, company = self.shop, replace(self.shop.company, services=services)
         self.customer = await company.person(shop.zone, f"{self.name}@customer.example")
         self.app = await company.app(shop.zone, self.name, dependencies=[shop.api])
-        async with company.parts.database.transaction() as conn:
+        async with company.services.database.transaction() as conn:
             self.grant_id, _ = await consents.grant(
                 conn,
                 organization_id=shop.zone.organization_id,
@@ -75,12 +75,12 @@ class Life:
                 resource_id=shop.api.id,
                 provider_id=shop.token_service_id,
                 scopes=[],
-                now=company.parts.clock(),
+                now=company.services.clock(),
             )
         self.token = await company.token(shop.zone, self.app, self.customer)
         self.member = await company.person(shop.own_zone, f"{self.name}@member.example")
         self.console = await company.app(shop.own_zone, self.name, dependencies=[shop.management])
-        async with unit_of_work(company.parts, operator(company.organization_id), new_id()) as unit:
+        async with unit_of_work(company.services, operator(company.organization_id), new_id()) as unit:
             await organization_users.join(unit, self.member.user, OrganizationRole("org_member"))
         self.member_token = await company.token(
             shop.own_zone, self.console, self.member, audience=shop.management.identifier, scopes=()

@@ -26,9 +26,9 @@ from tests.support.server import Server, serve
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
 from runtime.services.clock import TOLERATED, system_time
+from runtime.services.container import Services
 from runtime.services.grants.refresh_token import GRACE_SECONDS
 from runtime.services.management.zones.signing_keys import rotate
-from runtime.services.parts import Parts
 from runtime.storage.sql.tables import refresh_families as families
 
 LIFE_SECONDS = 4.0
@@ -85,8 +85,8 @@ def test_ended_everywhere(nodes: Nodes, shop: Shop) -> None:
 def test_what_has_expired_is_taken_by_neither(nodes: Nodes, shop: Shop) -> None:
     """Tokens that live for seconds, and a session that does, begun at either node."""
 
-    async def short(parts: Parts) -> list[str]:
-        company = replace(shop.company, parts=parts)
+    async def short(services: Services) -> list[str]:
+        company = replace(shop.company, services=services)
         lasting = await company.person(shop.zone, f"{new_id()}@customer.example")
         brief = await company.signed_in(shop.zone, lasting.user, hours=LIFE_SECONDS / 3600)
         life = timedelta(seconds=LIFE_SECONDS)
@@ -125,9 +125,9 @@ def test_a_refresh_token_is_repeated_for_a_moment_alone(nodes: Nodes, shop: Shop
         form = {"grant_type": "refresh_token", "refresh_token": token, **client.app.form}
         return httpx.post(nodes.at(node, f"{client.issuer}/oauth/token"), data=form, trust_env=False)
 
-    async def long_ago(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
-            at = parts.clock() - timedelta(seconds=GRACE_SECONDS + APART_SECONDS + 1)
+    async def long_ago(services: Services) -> None:
+        async with services.database.transaction() as conn:
+            at = services.clock() - timedelta(seconds=GRACE_SECONDS + APART_SECONDS + 1)
             of_it = families.c.id == tokens["refresh_token"].partition(".")[0]
             await conn.execute(update(families).where(of_it).values(rotated_at=at))
 
@@ -144,8 +144,8 @@ def test_a_refresh_token_is_repeated_for_a_moment_alone(nodes: Nodes, shop: Shop
 def test_keys_count_at_once_at_both(nodes: Nodes, shop: Shop) -> None:
     """Of a zone that was just made at the other node; and of one whose keys were just withdrawn there."""
 
-    async def begin(parts: Parts) -> tuple[Zone, App]:
-        company = replace(shop.company, parts=parts)
+    async def begin(services: Services) -> tuple[Zone, App]:
+        company = replace(shop.company, services=services)
         zone = await company.zone()
         api = await company.resource(zone, "https://api.example")
         return zone, await company.app(zone, "job", dependencies=[api])
@@ -157,8 +157,8 @@ def test_keys_count_at_once_at_both(nodes: Nodes, shop: Shop) -> None:
         assert answer.status_code == 200, answer.text
         return str(answer.json()["access_token"])
 
-    async def keys_of(parts: Parts, zone_id: str) -> set[str]:
-        return set((await parts.zones.view(zone_id)).keys)
+    async def keys_of(services: Services, zone_id: str) -> set[str]:
+        return set((await services.zones.get(zone_id)).keys)
 
     def kid(token: str) -> str:
         return str(jwt.get_unverified_header(token)["kid"])

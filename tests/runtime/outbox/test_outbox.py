@@ -14,8 +14,8 @@ from tests.support.mail import in_folder
 from tests.support.postgres import PostgresServer
 
 from runtime.adapters.keys.sealing import Sealer, new_data_key
+from runtime.services.container import Services
 from runtime.services.outbox import Letter, NotDelivered, Outbox, Topic, Undeliverable, mail
-from runtime.services.parts import Parts
 from runtime.storage.sql import outbox as rows
 from runtime.storage.sql.migrate import migrate
 
@@ -26,7 +26,7 @@ CANARY = "canary-token-4711"
 class Office:
     """An outbox with one topic, whose deliveries can be made to fail, and a clock that is set by hand."""
 
-    parts: Parts
+    services: Services
     now: datetime = datetime(2026, 3, 1, tzinfo=UTC)
     failure: Exception | None = None
     delivered: list[Letter] = field(default_factory=list)
@@ -35,9 +35,9 @@ class Office:
 
     @property
     def outbox(self) -> Outbox:
-        return self.parts.outbox
+        return self.services.outbox
 
-    async def deliver(self, _parts: Parts, letter: Letter) -> None:
+    async def deliver(self, _services: Services, letter: Letter) -> None:
         self.holding.set()
         if self.gate is not None:
             await self.gate.wait()
@@ -46,11 +46,11 @@ class Office:
         self.delivered.append(letter)
 
     async def put(self, value: str = CANARY, **more: Any) -> None:
-        async with self.parts.database.transaction() as conn:
+        async with self.services.database.transaction() as conn:
             await self.outbox.put(conn, "test", {"value": value}, now=self.now, **more)
 
     async def rows(self) -> list[dict[str, Any]]:
-        async with self.parts.database.reading() as conn:
+        async with self.services.database.reading() as conn:
             return [dict(row) for row in (await conn.execute(text("SELECT * FROM outbox"))).mappings()]
 
     async def after(self, **span: float) -> int:
@@ -58,12 +58,12 @@ class Office:
         return await self.outbox.deliver_due()
 
 
-def opened(parts: Parts, *, sealer: Sealer | None = None, attempts: int = 3, **more: Topic) -> Office:
-    office = Office(parts)
+def opened(services: Services, *, sealer: Sealer | None = None, attempts: int = 3, **more: Topic) -> Office:
+    office = Office(services)
     topics = {"test": Topic(office.deliver, attempts=attempts, first_delay_seconds=60), **more}
     outbox = Outbox(sealer or Sealer(new_data_key()), topics)
-    office.parts = replace(parts, outbox=outbox, clock=lambda: office.now)
-    outbox.attach(office.parts)
+    office.services = replace(services, outbox=outbox, clock=lambda: office.now)
+    outbox.attach(office.services)
     return office
 
 
@@ -76,7 +76,7 @@ def server(request: pytest.FixtureRequest) -> PostgresServer | None:
 @pytest.fixture(scope="module")
 async def storage(
     server: PostgresServer | None, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[Services]:
     """Parts over a new database of each kind in turn."""
     folder = tmp_path_factory.mktemp("outbox")
     if server is None:
@@ -89,7 +89,7 @@ async def storage(
 
 
 @pytest.fixture
-async def parts(storage: Parts) -> Parts:
+async def services(storage: Services) -> Services:
     """The same, with nothing in the outbox."""
     async with storage.database.transaction() as conn:
         await conn.execute(text("DELETE FROM outbox"))
@@ -97,8 +97,8 @@ async def parts(storage: Parts) -> Parts:
 
 
 @pytest.fixture
-def office(parts: Parts) -> Office:
-    return opened(parts)
+def office(services: Services) -> Office:
+    return opened(services)
 
 
 async def test_what_is_put_in_leaves_once(office: Office):
@@ -115,18 +115,18 @@ async def test_what_is_put_in_leaves_once(office: Office):
     assert await office.rows() == []
 
 
-async def test_slow_letters_hold_up_no_other_topic(parts: Parts):
+async def test_slow_letters_hold_up_no_other_topic(services: Services):
     """Strangers choose where some letters go, and how long that takes: others wait for one round at most."""
     left: asyncio.Queue[str] = asyncio.Queue()
 
-    async def deliver(_parts: Parts, letter: Letter) -> None:
+    async def deliver(_services: Services, letter: Letter) -> None:
         left.put_nowait(letter.payload["value"])
 
     async def put_prompt(value: str) -> None:
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             await office.outbox.put(conn, "prompt", {"value": value}, now=office.now)
 
-    office = opened(parts, prompt=Topic(deliver))
+    office = opened(services, prompt=Topic(deliver))
     first, second = asyncio.Event(), asyncio.Event()
     office.gate = first
     for _ in range(45):
@@ -149,14 +149,14 @@ async def test_slow_letters_hold_up_no_other_topic(parts: Parts):
     assert await office.rows() == []
 
 
-async def test_zones_and_receivers_take_turns(parts: Parts):
+async def test_zones_and_receivers_take_turns(services: Services):
     """However many letters wait for one who does not answer, others' leave; it is asked now and then."""
-    company = await found_company(parts)
+    company = await found_company(services)
     zones = [(await company.zone()).id for _ in range(2)]
     left: list[str] = []
     is_dead, tries = True, 0
 
-    async def deliver(_parts: Parts, letter: Letter) -> None:
+    async def deliver(_services: Services, letter: Letter) -> None:
         nonlocal tries
         if letter.payload["to"] == "dead":
             tries += 1
@@ -165,7 +165,7 @@ async def test_zones_and_receivers_take_turns(parts: Parts):
         left.append(letter.payload["to"])
 
     async def put(zone_id: str, receiver: str, letters: int = 1) -> None:
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             for _ in range(letters):
                 await office.outbox.put(
                     conn,
@@ -177,12 +177,12 @@ async def test_zones_and_receivers_take_turns(parts: Parts):
                     receiver=receiver,
                 )
 
-    office = opened(parts, logout=Topic(deliver, first_delay_seconds=60))
+    office = opened(services, logout=Topic(deliver, first_delay_seconds=60))
     await put(zones[0], "dead", 100)
     await put(zones[0], "alive", 2)
     await put(zones[1], "another", 30)
 
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         first = await rows.due(conn, "logout", now=office.now, limit=20)
     assert Counter(row.receiver for row in first) == {"dead": 8, "alive": 2, "another": 10}
     assert (await office.after(), tries) == (32, 8)
@@ -206,7 +206,7 @@ async def test_zones_and_receivers_take_turns(parts: Parts):
 
 async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
     async def fail() -> None:
-        async with office.parts.database.transaction() as conn:
+        async with office.services.database.transaction() as conn:
             await office.outbox.put(conn, "test", {}, now=office.now)
             raise ZeroDivisionError
 
@@ -255,9 +255,9 @@ async def test_what_failed_is_delivered_later(
     assert CANARY not in captured.out + captured.err
 
 
-async def test_what_can_never_leave_is_given_up_at_once(office: Office, parts: Parts):
+async def test_what_can_never_leave_is_given_up_at_once(office: Office, services: Services):
     """Also what was sealed under a key that is gone; the others still leave."""
-    await opened(parts).put("sealed by a stranger")
+    await opened(services).put("sealed by a stranger")
     await office.put()
     office.failure = Undeliverable("no such address")
     assert await office.after() == 0
@@ -268,10 +268,10 @@ async def test_what_can_never_leave_is_given_up_at_once(office: Office, parts: P
     assert await office.after() == 1
 
 
-async def test_no_letter_is_in_two_hands(parts: Parts):
+async def test_no_letter_is_in_two_hands(services: Services):
     """Two workers at once deliver each letter once; one that dies with a letter leaves it for the other."""
     sealer = Sealer(new_data_key())
-    one, two = opened(parts, sealer=sealer), opened(parts, sealer=sealer)
+    one, two = opened(services, sealer=sealer), opened(services, sealer=sealer)
     for number in range(30):
         await one.put(str(number))
 
@@ -288,25 +288,25 @@ async def test_no_letter_is_in_two_hands(parts: Parts):
     assert await two.after(minutes=2) == 1
 
 
-async def test_mail_goes_out_and_an_organizations_goes_with_it(parts: Parts):
+async def test_mail_goes_out_and_an_organizations_goes_with_it(services: Services):
     """Through the real outbox and the file transport; no organization, nothing to send for it."""
-    company = await found_company(parts)
+    company = await found_company(services)
     organization_id = company.organization_id
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         await mail.put(
             conn,
-            parts,
+            services,
             organization_id=organization_id,
             recipient="ada@acme.example",
             subject="Come in",
             text=f"Your token: {CANARY}\n",
         )
-    assert await parts.outbox.deliver_due() == 1
-    [sent] = in_folder(parts.settings.mail_folder)
+    assert await services.outbox.deliver_due() == 1
+    [sent] = in_folder(services.settings.mail_folder)
     assert (sent["To"], CANARY in sent.get_content()) == ("ada@acme.example", True)
 
-    office = opened(parts)
+    office = opened(services)
     await office.put(organization_id=organization_id)
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         await conn.execute(text("DELETE FROM organizations WHERE id = :id"), {"id": organization_id})
     assert await office.rows() == []

@@ -11,7 +11,7 @@ from tests.support.server import serve
 def test_mail_does_not_wait_for_the_jobs_period(tmp_path: Path):
     """Within seconds of the answer, though the job comes round only every half minute."""
     with serve(tmp_path, jobs=True) as server:
-        server.call(lambda parts: parts.jobs.run_now("outbox"))
+        server.call(lambda services: services.jobs.run_now("outbox"))
         body = {"email": "ada@acme.example", "role": "org_viewer"}
         path = f"{server.url}/organizations/{server.organization_id}/invitations"
         assert httpx.post(path, json=body, headers=server.headers).status_code == 201

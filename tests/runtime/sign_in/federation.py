@@ -86,7 +86,7 @@ def users_of(site: Site, zone: Zone) -> list[User]:
     """Everybody the zone knows."""
 
     async def read() -> list[User]:
-        async with site.parts.database.reading() as conn:
+        async with site.services.database.reading() as conn:
             found = [each async for each in entities.all_of(conn, USER, within={"zone_id": zone.id})]
         return [each for each in found if isinstance(each, User)]
 

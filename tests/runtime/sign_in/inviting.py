@@ -12,7 +12,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.zone import Zone
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql import entities
 
 
@@ -55,7 +55,7 @@ def people(site: Site) -> dict[str, dict[str, Any]]:
 def own_zone(site: Site) -> Zone:
     """The zone in which the organization's users sign in."""
     zone_id = ok(site, "GET")["zone_id"]
-    zone: Zone = site.server.call(lambda parts: parts.zones.view(zone_id)).zone
+    zone: Zone = site.server.call(lambda services: services.zones.get(zone_id)).entity
     return zone
 
 
@@ -63,8 +63,8 @@ def zonectl(site: Site) -> Client:
     """The platform's client in that zone, which gets people to the management API."""
     zone = own_zone(site)
 
-    async def find(parts: Parts) -> Application:
-        async with parts.database.reading() as conn:
+    async def find(services: Services) -> Application:
+        async with services.database.reading() as conn:
             within = {"zone_id": zone.id}
             found = await entities.find_by(conn, APPLICATION, "identifier", "zonectl", within=within)
         return cast(Application, found)

@@ -19,7 +19,7 @@ from runtime.domain.kinds import PROVIDER, ZONE, Verb
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import users
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 PASSWORD = "correct horse battery"
 CALLBACK = "https://app.example/callback"
@@ -34,12 +34,12 @@ class Site:
     company: Company
 
     @property
-    def parts(self) -> Parts:
-        return self.server.parts
+    def services(self) -> Services:
+        return self.server.services
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something on the server's own loop."""
-        return self.server.call(lambda _parts: work)
+        return self.server.call(lambda _services: work)
 
     def zone(self, name: str = "Acme", **body: Any) -> Zone:
         """A new zone."""
@@ -56,7 +56,7 @@ class Site:
 
     def user(self, zone: Zone, email: str = "ada@acme.example", *, verified: bool = True) -> User:
         """A new user with PASSWORD."""
-        return self.run(users.create_local_user(self.parts, zone.id, email, PASSWORD, verified=verified))
+        return self.run(users.create_local_user(self.services, zone.id, email, PASSWORD, verified=verified))
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ def away(site: Site, *what: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as broken:
         if "state" in what:
             for name in _OF_STATE:
-                broken.setattr(site.parts.state, name, no_state)
+                broken.setattr(site.services.state, name, no_state)
         if "database" in what:
-            broken.setattr(type(site.parts.database.engine), "connect", no_database)
+            broken.setattr(type(site.services.database.engine), "connect", no_database)
         yield
 
 

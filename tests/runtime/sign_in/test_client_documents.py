@@ -44,7 +44,7 @@ def site(
     """A running server that trusts the clients' site."""
     with serve(tmp_path_factory.mktemp("server")) as server:
         caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        yield Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        yield Site(server, Company(server.services, caller, server.organization_id, server.api_key))
 
 
 def admitting(site: Site, *entries: str, enabled: bool = True) -> Zone:
@@ -89,14 +89,14 @@ def grow_old(site: Site, client: Client) -> None:
     """Let what is known of the client's document be over."""
 
     async def age() -> None:
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             await conn.execute(
                 update(_user_agents)
                 .where(
                     _user_agents.c.zone_id == client.zone.id,
                     _user_agents.c.identifier == client.app.client_id,
                 )
-                .values(fresh_until=site.parts.clock() - timedelta(seconds=1))
+                .values(fresh_until=site.services.clock() - timedelta(seconds=1))
             )
 
     site.run(age())
@@ -237,7 +237,7 @@ def test_special_addresses_get_nothing(
     documents.asked.clear()
     with serve(tmp_path_factory.mktemp("strict"), allow_private_addresses=False) as server:
         caller = Caller("tester", "system", server.organization_id, "org_admin", "tester")
-        strict = Site(server, Company(server.parts, caller, server.organization_id, server.api_key))
+        strict = Site(server, Company(server.services, caller, server.organization_id, server.api_key))
         strict_zone = admitting(strict, "*")
         for client_id in (
             address,
@@ -303,7 +303,7 @@ def test_slow_keys_hold_up_clients_alone(site: Site, documents: Documents) -> No
     async def its_own() -> float:
         began = time.monotonic()
         with pytest.raises(OutboundFailed, match="404"):
-            await site.parts.outbound.get_json(provider.url, partition=zone.id)
+            await site.services.outbound.get_json(provider.url, partition=zone.id)
         return time.monotonic() - began
 
     assert prove(slow[0]).json()["error"] == "invalid_grant"

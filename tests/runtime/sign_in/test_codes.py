@@ -36,7 +36,7 @@ def session_status(site: Site, client: Client, token: str) -> str:
     """The status of the session that a token names."""
 
     async def read() -> str:
-        async with site.parts.database.reading() as conn:
+        async with site.services.database.reading() as conn:
             found = await sessions.find(conn, claims(token)["sid"], zone_id=client.zone.id)
         assert found is not None
         return found.status
@@ -207,7 +207,7 @@ def test_reuse_counts_where_it_cannot_be_marked(
         raise Unavailable("away")
 
     with monkeypatch.context() as broken:
-        broken.setattr(site.parts.state, "put", away)
+        broken.setattr(site.services.state, "put", away)
         assert error_of(client.redeem(code)) == "temporarily_unavailable"
 
     assert client.userinfo(tokens["access_token"]).status_code == 401
@@ -223,10 +223,10 @@ def test_code_expires(site: Site, browser: Browser) -> None:
     site.user(zone)
     client = site.app(zone)
     code = code_for(client, browser)
-    key = f"code:{zone.id}:{site.parts.hasher.hash(code).hex()}"
-    assert site.run(site.parts.state.get(key)) is not None
+    key = f"code:{zone.id}:{site.services.hasher.hash(code).hex()}"
+    assert site.run(site.services.state.get(key)) is not None
 
-    site.run(site.parts.state.delete(key))
+    site.run(site.services.state.delete(key))
 
     assert error_of(client.redeem(code)) == "invalid_grant"
 
@@ -268,11 +268,11 @@ def test_an_ended_browser_session_ends_the_applications(site: Site, browser: Bro
     sid = claims(tokens["access_token"])["sid"]
 
     async def end() -> str | None:
-        async with site.parts.database.reading() as conn:
+        async with site.services.database.reading() as conn:
             mine = await sessions.find(conn, sid, zone_id=zone.id)
         assert mine is not None
         assert mine.parent_id is not None
-        await revocation.end(site.parts, zone.id, session_id=mine.parent_id)
+        await revocation.end(site.services, zone.id, session_id=mine.parent_id)
         return mine.parent_id
 
     site.run(end())
@@ -353,13 +353,13 @@ class TestTokens:
         client.sign_in(browser)
 
         async def shorten() -> None:
-            async with site.parts.database.transaction() as conn:
+            async with site.services.database.transaction() as conn:
                 cookie = next(each.value for each in browser.http.cookies.jar if "session" in each.name)
                 found = await sessions.find_by_cookie(
-                    conn, site.parts.hasher.hash(cookie or ""), zone_id=zone.id
+                    conn, site.services.hasher.hash(cookie or ""), zone_id=zone.id
                 )
                 assert found is not None
-                until = site.parts.clock() + timedelta(seconds=60)
+                until = site.services.clock() + timedelta(seconds=60)
                 await sessions.extend(conn, found.id, zone_id=zone.id, until=until)
 
         site.run(shorten())
@@ -393,7 +393,7 @@ class TestTokens:
         assert client.userinfo(tokens["access_token"]).status_code == 200
 
         async def signed(typ: str) -> str:
-            view = await site.parts.zones.view(zone.id)
+            view = await site.services.zones.get(zone.id)
             return view.signing("RS256").sign(claims(tokens["access_token"]), typ=typ)
 
         classes = [site.run(signed(typ)) for typ in ("JWT", "logout+jwt", "m2m+jwt", "reg+jwt", "dpop+jwt")]

@@ -53,8 +53,8 @@ def agent(site: Site, **body: Any) -> tuple[Client, Resource]:
 
 async def end_grants(site: Site, zone_id: str, *, in_seconds: int) -> None:
     """Let the one user's delegated grants in a zone end by themselves."""
-    until = site.parts.clock() + timedelta(seconds=in_seconds)
-    async with epochs.transaction(site.parts) as (conn, bumped):
+    until = site.services.clock() + timedelta(seconds=in_seconds)
+    async with epochs.transaction(site.services) as (conn, bumped):
         mine = _grants.c.zone_id == zone_id
         user_id = await conn.scalar(
             update(_grants).where(mine).values(expires_at=until).returning(_grants.c.user_id)
@@ -66,7 +66,7 @@ def rows(site: Site, table: Any, zone_id: str) -> list[dict[str, Any]]:
     """What a table holds of a zone."""
 
     async def read() -> list[dict[str, Any]]:
-        async with site.parts.database.reading() as conn:
+        async with site.services.database.reading() as conn:
             found = await conn.execute(select(table).where(table.c.zone_id == zone_id))
             return [dict(row) for row in found.mappings()]
 

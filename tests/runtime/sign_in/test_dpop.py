@@ -193,10 +193,10 @@ def test_nonces_where_a_zone_wants_them(
     scope = "openid policy_bundle"
     assert "dpop-nonce" not in tool.redeem_with(HOLDER, tool.code(browser, scope=scope)).headers
     for each in (zone, other):
-        site.run(set_switch(site.parts, each.id, "require-dpop-nonce", "on"))
-    view, foreign = (site.run(site.parts.zones.view(each.id)) for each in (zone, other))
-    now = site.parts.clock()
-    current, last, older = (dpop.nonce(site.parts, view, now, windows_ago=ago) for ago in (0, 1, 2))
+        site.run(set_switch(site.services, each.id, "require-dpop-nonce", "on"))
+    view, foreign = (site.run(site.services.zones.get(each.id)) for each in (zone, other))
+    now = site.services.clock()
+    current, last, older = (dpop.nonce(site.services, view, now, windows_ago=ago) for ago in (0, 1, 2))
     form = {
         "grant_type": "authorization_code",
         "code": tool.code(browser, scope=scope),
@@ -208,7 +208,7 @@ def test_nonces_where_a_zone_wants_them(
         proof = HOLDER.proof(tool.endpoint, **claims)
         return httpx.post(tool.endpoint, data={**tool.app.form, **form}, headers={"DPoP": proof})
 
-    of_another_zone = dpop.nonce(site.parts, foreign, now)
+    of_another_zone = dpop.nonce(site.services, foreign, now)
     for nonce in (None, "", "x", 7, "\ud800", older, of_another_zone):
         asked = redeem(nonce=nonce)
         assert (asked.status_code, asked.json()["error"]) == (400, "use_dpop_nonce")

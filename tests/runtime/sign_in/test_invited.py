@@ -245,6 +245,6 @@ class TestOtherZones:
         _, token = invite(site, email)
         assert_page(opened(browser, link(zone, token)).response, 200)
 
-        other, _ = site.server.call(lambda parts: organizations.create_organization(parts, "Other"))
-        foreign = site.server.call(lambda parts: parts.zones.view(str(other.zone_id))).zone
+        other, _ = site.server.call(lambda services: organizations.create_organization(services, "Other"))
+        foreign = site.server.call(lambda services: services.zones.get(str(other.zone_id))).entity
         assert_page(opened(browser, link(foreign, token)).response, 403)

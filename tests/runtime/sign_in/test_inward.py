@@ -81,5 +81,5 @@ def test_nobody_inside_is_told_of_a_logout(tmp_path: Path, allowed: bool) -> Non
             assert isinstance(page, Page)
             browser.send(page)
             assert client.userinfo(tokens["access_token"]).status_code == 401
-        site.run(site.parts.outbox.deliver_due())
+        site.run(site.services.outbox.deliver_due())
     assert bool(inside.seen) is allowed

@@ -124,8 +124,8 @@ def test_who_has_agreed_to_it_is_sent_back(site: Site, zone: Zone, browser: Brow
     assert isinstance(account, Page)
     agents = f"{site.server.url}/zones/{zone.id}/user-agents"
     listed = httpx.get(agents, headers=site.server.headers, params={"limit": 100}).json()["items"]
-    (party,) = [each["id"] for each in listed if each["identifier"] == client.app.client_id]
-    browser.send(account, application=party)
+    (client_ref,) = [each["id"] for each in listed if each["identifier"] == client.app.client_id]
+    browser.send(account, application=client_ref)
     assert_asked_first(client, browser.http.get(client.url(prompt="none")))
 
 

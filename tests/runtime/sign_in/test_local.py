@@ -137,7 +137,7 @@ class TestSignIn:
         async def tries(addresses: list[str]) -> int:
             for number, address in enumerate(addresses):
                 try:
-                    await rate_limits.admit(site.parts, zone.id, "ada@acme.example", address)
+                    await rate_limits.admit(site.services, zone.id, "ada@acme.example", address)
                 except TooManyTries:
                     return number
             return len(addresses)
@@ -167,7 +167,7 @@ class TestSignIn:
         """Disabling ends every session, and one that is about to begin: who is let in again signs in anew."""
         zone = site.zone()
         user, client = site.user(zone), site.app(zone)
-        verify = site.parts.passwords.verify
+        verify = site.services.passwords.verify
         statuses: list[str] = []
 
         async def slowly(*arguments: Any) -> bool:
@@ -177,7 +177,7 @@ class TestSignIn:
                 await site.company.run(USER, Verb.UPDATE, of_zone, user.id, {"status": status})
             return matches
 
-        monkeypatch.setattr(site.parts.passwords, "verify", slowly)
+        monkeypatch.setattr(site.services.passwords, "verify", slowly)
         page = browser.open(client.url())
         assert isinstance(page, Page)
         assert browser.sign_in(page).code

@@ -206,8 +206,8 @@ def test_a_zone_its_cookies_and_its_keys(site: Site, browser: Browser) -> None:
     tokens = client.sign_in(browser)
     cookie = browser.http.cookies[f"zw_session_{first.id}"]
     published = {key["kid"]: key for key in _keys(client)}
-    view = site.run(site.parts.zones.view(first.id))
-    key, said = view.signing(view.access_token_algorithm), claims(tokens["access_token"])
+    zone = site.run(site.services.zones.get(first.id))
+    key, said = zone.signing(zone.access_token_algorithm), claims(tokens["access_token"])
 
     site.run(site.company.run(ZONE, Verb.DELETE, {}, first.id))
     second = site.zone("Again")

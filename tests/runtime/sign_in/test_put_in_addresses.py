@@ -32,7 +32,9 @@ def client(site: Site) -> Client:
 
 def pages_of(site: Site) -> Iterator[tuple[str, str]]:
     """Method and path of everything that a zone serves, as the router has it."""
-    (app,) = [each for each in Sanic._app_registry.values() if getattr(each.ctx, "parts", None) is site.parts]
+    (app,) = [
+        each for each in Sanic._app_registry.values() if getattr(each.ctx, "services", None) is site.services
+    ]
     for route in app.router.routes:
         if route.path.startswith("z/<name:str>/"):
             for method in sorted(set(route.methods) & {"GET", "POST"}):

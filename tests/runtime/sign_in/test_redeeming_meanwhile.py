@@ -14,9 +14,9 @@ from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.account import withdrawal
 from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.container import Services
 from runtime.services.grants import refresh_token
 from runtime.services.issuing.responses import Authority
-from runtime.services.parts import Parts
 from runtime.storage.sql import directory, entities, redeemed, sessions, signed_in
 from runtime.storage.sql.redeemed import Standing
 from runtime.storage.sql.tables import METADATA
@@ -31,7 +31,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 async def put_at_provider(site: Site, client: Client, session_id: str) -> str:
     """Let the browser's session be one that a provider has begun; the provider's id."""
-    async with site.parts.database.transaction() as conn:
+    async with site.services.database.transaction() as conn:
         found = await entities.find_by(
             conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": client.zone.id}
         )
@@ -45,31 +45,31 @@ async def put_at_provider(site: Site, client: Client, session_id: str) -> str:
 
 def endings(site: Site, client: Client, under: Standing, provider_id: str) -> Mapping[str, Work]:
     """Ways in which what a code is redeemed for can end."""
-    zone_id, parts = client.zone.id, site.parts
+    zone_id, services = client.zone.id, site.services
 
     async def disable() -> None:
         patch = {"status": "disabled"}
         await site.company.run(USER, Verb.UPDATE, {"zone_id": zone_id}, under.user.id, patch)
 
     async def leave_provider() -> None:
-        async with epochs.transaction(parts) as (conn, bumped):
+        async with epochs.transaction(services) as (conn, bumped):
             ended = await directory.end_provider_sessions(
-                conn, provider_id, zone_id=zone_id, now=parts.clock()
+                conn, provider_id, zone_id=zone_id, now=services.clock()
             )
             bumped.update({epochs.session_key(each): epoch for each, epoch in ended.items()})
 
     async def take_back() -> None:
-        view = await parts.zones.view(zone_id)
-        found = await view.client(client.app.client_id)
+        zone = await services.zones.get(zone_id)
+        found = await zone.client(client.app.client_id)
         assert found is not None
-        await withdrawal.application(parts, view, SignedIn(under.session, under.user), found.party.id)
+        await withdrawal.application(services, zone, SignedIn(under.session, under.user), found.client_ref.id)
 
     return {"disabled": disable, "provider gone": leave_provider, "taken back": take_back}
 
 
 async def standing(site: Site, client: Client, session_id: str) -> Standing:
     """The sign-in as it is now."""
-    async with site.parts.database.querying() as conn:
+    async with site.services.database.querying() as conn:
         found = await signed_in.by_session(conn, session_id, zone_id=client.zone.id)
     assert found is not None
     return Standing(*found)
@@ -77,23 +77,23 @@ async def standing(site: Site, client: Client, session_id: str) -> Standing:
 
 async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool:
     """Keep what a code is redeemed for, if the sign-in is still that."""
-    parts = site.parts
-    view = await parts.zones.view(client.zone.id)
-    found = await view.client(client.app.client_id)
+    services = site.services
+    zone = await services.zones.get(client.zone.id)
+    found = await zone.client(client.app.client_id)
     assert found is not None
     values = {name: getattr(under.session, name) for name in sessions.Session.__slots__}
     below = values | {
         "id": new_id(),
         "parent_id": under.session.id,
         "session_type": "application",
-        "application_id": found.party.application_id,
+        "application_id": found.client_ref.application_id,
         "client_id": found.client_id,
         "cookie_hash": None,
         "provider_id_token": None,
     }
     session = sessions.Session(**below)
     authority = Authority(session, under.user, found, frozenset({"openid"}), ())
-    _, family = refresh_token.new_family(parts, view, authority, new_id(), parts.clock())
+    _, family = refresh_token.new_family(services, zone, authority, new_id(), services.clock())
     return await redeemed.add(conn, session, family, under=under)
 
 
@@ -105,7 +105,7 @@ async def alive(site: Site, client: Client) -> int:
         .where(table.c.zone_id == client.zone.id, table.c.status == "active", *more)
         for table, more in ((_sessions, (_sessions.c.session_type != "browser",)), (_families, ()))
     ]
-    async with site.parts.database.reading() as conn:
+    async with site.services.database.reading() as conn:
         return sum([int(await conn.scalar(count) or 0) for count in counts])
 
 
@@ -117,15 +117,15 @@ async def secrets_left(site: Site, client: Client) -> int:
         .where(_sessions.c.zone_id == client.zone.id, _sessions.c.status == "revoked")
         .where(_sessions.c.provider_id_token.is_not(None))
     )
-    async with site.parts.database.reading() as conn:
+    async with site.services.database.reading() as conn:
         return int(await conn.scalar(count) or 0)
 
 
-async def somebody_waits(parts: Parts, *works: asyncio.Task[Any]) -> None:
+async def somebody_waits(services: Services, *works: asyncio.Task[Any]) -> None:
     """Return when a statement waits for a lock, or one of these is done without."""
     waits = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
     while not any(work.done() for work in works):
-        async with parts.database.querying() as conn:
+        async with services.database.querying() as conn:
             if await conn.scalar(waits):
                 return
         await asyncio.sleep(0.01)
@@ -144,7 +144,7 @@ def test_redeeming_while_it_ends(
     answer = browser.open(client.url())
     code = answer.code if isinstance(answer, Answer) else browser.sign_in(answer).code
     token = client.redeem(code).json()["access_token"]
-    parts = site.parts
+    services = site.services
 
     async def ending_first(end: Work, under: Standing) -> bool:
         written, go = asyncio.Event(), asyncio.Event()
@@ -153,33 +153,33 @@ def test_redeeming_while_it_ends(
             written.set()
             await go.wait()
 
-        monkeypatch.setattr(parts.epochs, "note", held)
+        monkeypatch.setattr(services.epochs, "note", held)
         ending = asyncio.create_task(end())
         await written.wait()
-        async with parts.database.writing_once() as conn:
+        async with services.database.writing_once() as conn:
             redeeming = asyncio.create_task(redeem(site, client, under, conn))
-            await somebody_waits(parts, redeeming)
+            await somebody_waits(services, redeeming)
             go.set()
             kept = await redeeming
         await ending
         return kept
 
     async def redeeming_first(end: Work, under: Standing) -> bool:
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             kept = await redeem(site, client, under, conn)
             ending = asyncio.create_task(end())
-            await somebody_waits(parts, ending)
+            await somebody_waits(services, ending)
         await ending
         return kept
 
     async def race() -> bool:
-        async with parts.database.querying() as conn:
+        async with services.database.querying() as conn:
             own = await sessions.find(conn, claims(token)["sid"], zone_id=zone.id)
         assert own is not None
         assert own.parent_id is not None
         provider_id = await put_at_provider(site, client, own.parent_id)
         under = await standing(site, client, own.parent_id)
-        async with parts.database.writing_once() as conn:
+        async with services.database.writing_once() as conn:
             assert await redeem(site, client, under, conn)
         assert await alive(site, client) == 4  # of two codes
         end = endings(site, client, under, provider_id)[which]

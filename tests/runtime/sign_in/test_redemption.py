@@ -47,7 +47,7 @@ def ids(site: Site, table: Any, zone_id: str) -> set[str]:
     """Ids of a zone's rows."""
 
     async def read() -> set[str]:
-        async with site.parts.database.reading() as conn:
+        async with site.services.database.reading() as conn:
             return set((await conn.execute(select(table.c.id).where(table.c.zone_id == zone_id))).scalars())
 
     return site.run(read())
@@ -70,11 +70,11 @@ def shorten(site: Site, client: Client, browser: Browser) -> None:
     cookie = next(each.value for each in browser.http.cookies.jar if "session" in each.name)
 
     async def do() -> None:
-        async with site.parts.database.transaction() as conn:
-            hashed = site.parts.hasher.hash(cookie or "")
+        async with site.services.database.transaction() as conn:
+            hashed = site.services.hasher.hash(cookie or "")
             found = await sessions.find_by_cookie(conn, hashed, zone_id=client.zone.id)
             assert found is not None
-            until = site.parts.clock() + timedelta(seconds=60)
+            until = site.services.clock() + timedelta(seconds=60)
             await sessions.extend(conn, found.id, zone_id=client.zone.id, until=until)
 
     site.run(do())

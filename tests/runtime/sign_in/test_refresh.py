@@ -25,11 +25,11 @@ def age(site: Site, client: Client, seconds: int) -> None:
     """Let the last rotations have happened earlier."""
 
     async def shift() -> None:
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             await conn.execute(
                 update(_families)
                 .where(_families.c.zone_id == client.zone.id)
-                .values(rotated_at=site.parts.clock() - timedelta(seconds=seconds))
+                .values(rotated_at=site.services.clock() - timedelta(seconds=seconds))
             )
 
     site.run(shift())
@@ -201,7 +201,7 @@ def test_only_offline_access_outlives_the_browser_session(site: Site, scope: str
     async def end() -> None:
         from runtime.storage.sql import sessions
 
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             found = await conn.execute(
                 METADATA.tables["sessions"]
                 .select()
@@ -211,7 +211,7 @@ def test_only_offline_access_outlives_the_browser_session(site: Site, scope: str
                 )
             )
             for row in found.mappings():
-                await sessions.revoke(conn, row["id"], zone_id=client.zone.id, now=site.parts.clock())
+                await sessions.revoke(conn, row["id"], zone_id=client.zone.id, now=site.services.clock())
 
     site.run(end())
 

@@ -103,7 +103,7 @@ class TestUsers:
         zone = site.zone()
 
         with pytest.raises(ValidationFailed):
-            site.run(users.create_local_user(site.parts, zone.id, email, password, verified=True))
+            site.run(users.create_local_user(site.services, zone.id, email, password, verified=True))
 
     def test_one_user_for_an_address(self, site: Site) -> None:
         """However it is written."""
@@ -123,18 +123,18 @@ class TestUsers:
         invitees = METADATA.tables["group_invitees"]
 
         async def invite() -> None:
-            async with site.parts.database.transaction() as conn:
+            async with site.services.database.transaction() as conn:
                 await conn.execute(
                     invitees.insert().values(
                         zone_id=zone.id,
                         group_id=group.id,
                         email="ada@acme.example",
-                        created_at=site.parts.clock(),
+                        created_at=site.services.clock(),
                     )
                 )
 
         async def count() -> tuple[int, int]:
-            async with site.parts.database.reading() as conn:
+            async with site.services.database.reading() as conn:
                 pending = await conn.execute(select(invitees).where(invitees.c.group_id == group.id))
                 joined = METADATA.tables["group_members"]
                 found = await conn.execute(select(joined).where(joined.c.group_id == group.id))

@@ -106,7 +106,7 @@ class TestConnection:
         assert changed["protocols"] == {"oauth2": {"authorization_parameters": {"hd": "acme"}}}
         moved = ok(site, "PATCH", "/sso-connection", {"identifier": "https://login.acme.example"})
         assert (moved["id"], moved["identifier"]) == (made["id"], "https://login.acme.example")
-        provider = site.server.call(lambda parts: _provider(parts, zone))
+        provider = site.server.call(lambda services: _provider(services, zone))
         assert provider.protocols.oauth2.issuer == "https://login.acme.example"
         cleared = ok(site, "PATCH", "/sso-connection", {"protocols": None, "client_id": None})
         assert cleared["client_id"] is None
@@ -158,8 +158,8 @@ class TestConnection:
         assert httpx.delete(f"{url}/providers/{sso['id']}", headers=site.server.headers).status_code == 403
 
 
-async def _provider(parts: Any, zone: Zone) -> Any:
-    view = await parts.zones.view(zone.id)
+async def _provider(services: Any, zone: Zone) -> Any:
+    view = await services.zones.get(zone.id)
     return await view.user_provider()
 
 
@@ -315,7 +315,7 @@ def test_a_provider_that_is_changed_while_it_answers(
     """What rests on it ends; somebody whom it had not finished telling about is not signed in afterwards."""
     subject = known(foreign, address())
     assert isinstance(sign_in(Browser(), app, subject), Answer)
-    identify = site.parts.openid.identify
+    identify = site.services.openid.identify
 
     async def slowly(*arguments: Any, **named: Any) -> Any:
         found = await identify(*arguments, **named)
@@ -323,7 +323,7 @@ def test_a_provider_that_is_changed_while_it_answers(
         assert changed.status_code < 300, changed.text
         return found
 
-    monkeypatch.setattr(site.parts.openid, "identify", slowly)
+    monkeypatch.setattr(site.services.openid, "identify", slowly)
     browser = Browser()
     late = sign_in(browser, app, subject)
     assert isinstance(late, Page)
@@ -341,5 +341,5 @@ async def _standing_sessions(site: Site, app: Client) -> int:
         .where(sessions.c.zone_id == app.zone.id, sessions.c.status == "active")
         .where(sessions.c.provider_id.is_not(None))
     )
-    async with site.parts.database.reading() as conn:
+    async with site.services.database.reading() as conn:
         return int(await conn.scalar(count) or 0)

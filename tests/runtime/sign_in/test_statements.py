@@ -22,7 +22,7 @@ def statements(site: Site) -> Iterator[list[str]]:
             verb = found[0].split()[0].replace("FROM", "SELECT")
             noted.append(f"{verb} {found[0].split()[-1]}")
 
-    engine = site.parts.database.engine.sync_engine
+    engine = site.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         yield noted

@@ -47,7 +47,7 @@ def test_a_sign_in_takes_no_secret_elsewhere(site: Site, foreign: Foreign, evil:
 
     async def around() -> None:
         table = TABLES[PROVIDER.name]
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             await conn.execute(update(table).where(table.c.id == provider_id).values(protocols=moved))
 
     site.run(around())

@@ -43,7 +43,7 @@ def go(browser: Browser, client: Client, **asked: str) -> tuple[list[dict[str, s
 
 
 def now(site: Site) -> int:
-    return int(site.parts.clock().timestamp())
+    return int(site.services.clock().timestamp())
 
 
 @pytest.mark.standard("RFC 9470", "OpenID Connect Core")

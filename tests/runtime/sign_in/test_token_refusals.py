@@ -14,8 +14,8 @@ from tests.support.publisher import publishing
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import PROVIDER, ZONE, Verb
+from runtime.services.container import Services
 from runtime.services.grants.token_requests import GRANT_TYPES
-from runtime.services.parts import Parts
 from runtime.storage.sql import users
 from runtime.storage.sql.tables import METADATA
 
@@ -86,7 +86,7 @@ class Ground:
         return self.client, {**form, "resource": self.resource}
 
     def _assertion(self) -> tuple[Client, Form]:
-        at = int(self.site.parts.clock().timestamp())
+        at = int(self.site.services.clock().timestamp())
         said = {"iss": "https://idp.example", "sub": "ann-1", "aud": self.vouched.issuer, "iat": at}
         return self.vouched, {
             "assertion": KEY.sign(said | {"exp": at + 120, "jti": secrets.token_hex(8)}, typ="JWT")
@@ -121,9 +121,9 @@ def _vouched(site: Site, publisher: str) -> Client:
         )
         await company.run(ZONE, Verb.UPDATE, {}, zone.id, {"user_identity_provider_id": provider.id})
         ann = await company.user(zone, "ann@acme.example")
-        async with site.parts.database.transaction() as conn:
+        async with site.services.database.transaction() as conn:
             known = {"provider_id": provider.id, "issuer": provider.identifier, "subject": "ann-1"}
-            await users.add_federation(conn, ann, **known, now=site.parts.clock())
+            await users.add_federation(conn, ann, **known, now=site.services.clock())
         return Client(zone, await company.app(zone, "vouched"))
 
     return site.run(prepare())
@@ -175,9 +175,9 @@ def _alone(form: Form) -> Form:
     return {name: value for name, value in form.items() if not name.startswith("client")}
 
 
-async def kept(parts: Parts) -> dict[str, list[str]]:
+async def kept(services: Services) -> dict[str, list[str]]:
     """Every row of every table but those that are records."""
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         return {
             table.name: sorted(repr(tuple(row)) for row in await conn.execute(select(table)))
             for table in METADATA.sorted_tables

@@ -57,14 +57,14 @@ def test_whoever_is_on_the_way_back(site: Site, monkeypatch: pytest.MonkeyPatch)
     chain = chained(site)
     app, other = site.app(chain.product), another(site, chain)
     assert app.sign_in(scope="openid")["access_token"]
-    identify = site.parts.openid.identify
+    identify = site.services.openid.identify
 
     async def slowly(*arguments: Any, **named: Any) -> Any:
         found = await identify(*arguments, **named)
         await asyncio.to_thread(turn_to, site, chain, other)
         return found
 
-    monkeypatch.setattr(site.parts.openid, "identify", slowly)
+    monkeypatch.setattr(site.services.openid, "identify", slowly)
     browser = Browser()
     late = browser.send(browser.open(app.url()), email="ada@acme.example", password=PASSWORD)  # type: ignore[arg-type]
 

@@ -176,12 +176,12 @@ class TestForeignProvider:
         invitees, members = METADATA.tables["group_invitees"], METADATA.tables["group_members"]
 
         async def invite() -> None:
-            async with site.parts.database.transaction() as conn:
+            async with site.services.database.transaction() as conn:
                 row = {"zone_id": zone.id, "group_id": group.id, "email": "ada@acme.example"}
-                await conn.execute(invitees.insert().values(**row, created_at=site.parts.clock()))
+                await conn.execute(invitees.insert().values(**row, created_at=site.services.clock()))
 
         async def count() -> int:
-            async with site.parts.database.reading() as conn:
+            async with site.services.database.reading() as conn:
                 found = await conn.execute(select(members).where(members.c.group_id == group.id))
                 return len(found.all())
 
@@ -213,7 +213,7 @@ class TestForeignProvider:
         (user,) = users_of(site, zone)
 
         async def roles() -> tuple[str, ...]:
-            async with site.parts.database.reading() as conn:
+            async with site.services.database.reading() as conn:
                 return (await roots.memberships(conn, zone.id, user.id)).roles
 
         assert site.run(roles()) == (("auditor",) if given else ())

@@ -40,7 +40,7 @@ class Provider:
     def _known(self, session_id: str) -> Any:
         async def read() -> Any:
             parent = select(_sessions.c.parent_id).where(_sessions.c.id == session_id).scalar_subquery()
-            async with self.site.parts.database.reading() as conn:
+            async with self.site.services.database.reading() as conn:
                 found = await conn.execute(
                     select(_sessions.c.provider_subject, _sessions.c.provider_session).where(
                         _sessions.c.zone_id == self.chain.product.id, _sessions.c.id == parent
@@ -53,7 +53,7 @@ class Provider:
     def token(self, typ: str = "logout+jwt", *, zone_id: str | None = None, **changes: Any) -> str:
         """A logout token, right unless changed; a change of None leaves a claim out."""
         self.number += 1
-        now = int(self.site.parts.clock().timestamp())
+        now = int(self.site.services.clock().timestamp())
         said = {
             "iss": str(self.chain.home.protocols.oauth2.issuer),
             "aud": self.chain.door.client_id,
@@ -66,8 +66,8 @@ class Provider:
         } | changes
 
         async def sign() -> str:
-            view = await self.site.parts.zones.view(zone_id or self.chain.home.id)
-            return view.signing("RS256").sign({k: v for k, v in said.items() if v is not None}, typ=typ)
+            zone = await self.site.services.zones.get(zone_id or self.chain.home.id)
+            return zone.signing("RS256").sign({k: v for k, v in said.items() if v is not None}, typ=typ)
 
         return self.site.run(sign())
 
@@ -108,7 +108,7 @@ def alive(client: Client, tokens: dict[str, Any]) -> bool:
 
 
 async def _scalars(site: Site, query: Any) -> list[Any]:
-    async with site.parts.database.reading() as conn:
+    async with site.services.database.reading() as conn:
         return list(await conn.scalars(query))
 
 
@@ -148,7 +148,7 @@ def test_anything_else_is_refused_and_ends_nothing(site: Site) -> None:
     client = with_api(site, chain)
     tokens = client.sign_in(Browser())
     provider = Provider(site, chain, tokens)
-    now = int(site.parts.clock().timestamp())
+    now = int(site.services.clock().timestamp())
 
     for attack in (
         {"typ": "JWT"},
@@ -206,7 +206,7 @@ class Receiver:
     def told(self) -> list[str]:
         """The tokens since it was last asked, once everything in the outbox is delivered."""
         for _ in range(2):  # a zone that is told tells its own clients
-            self._site.run(self._site.parts.outbox.deliver_due())
+            self._site.run(self._site.services.outbox.deliver_due())
         heard, self._heard = self._heard, []
         return heard
 

@@ -36,7 +36,7 @@ def leave(browser: Browser, client: Client, method: str = "GET", **query: str) -
 async def recorded(site: Site, client: Client) -> list[str]:
     """What the record says has ended in the client's zone."""
     of_zone = (token_events.c.zone_id == client.zone.id) & (token_events.c.outcome == "ended")
-    async with site.parts.database.reading() as conn:
+    async with site.services.database.reading() as conn:
         return list(await conn.scalars(select(token_events.c.event).where(of_zone)))
 
 
@@ -111,8 +111,8 @@ class TestWithTheApplicationsToken:
         old |= {"iat": old["iat"] - 90_000, "exp": old["exp"] - 90_000}
 
         async def sign() -> str:
-            view = await site.parts.zones.view(client.zone.id)
-            return view.signing("RS256").sign(old, typ="JWT")
+            zone = await site.services.zones.get(client.zone.id)
+            return zone.signing("RS256").sign(old, typ="JWT")
 
         leave(browser, client, id_token_hint=site.run(sign()))
 
@@ -291,7 +291,7 @@ def test_nothing_is_kept_for_who_sends_a_request(site: Site) -> None:
     form = {"client_id": client.app.client_id, "post_logout_redirect_uri": BYE}
     known = leave(Browser(), client, "POST", **form, state="mine")
     assert Browser().open(known.headers["location"]) == Answer(f"{BYE}?state=mine")
-    state = site.parts.state
+    state = site.services.state
     assert isinstance(state, InProcessState)
     before = len(state)
 
@@ -312,11 +312,11 @@ def test_what_the_address_carries_counts_here_and_for_a_while(site: Site) -> Non
     form = {"client_id": client.app.client_id, "post_logout_redirect_uri": BYE}
     address = leave(Browser(), client, "POST", **form).headers["location"]
     assert Browser().open(address) == Answer(BYE)
-    at = site.parts.clock() - timedelta(seconds=901)
+    at = site.services.clock() - timedelta(seconds=901)
 
     async def old() -> str:
-        view = await site.parts.zones.view(client.zone.id)
-        return requests.carried(view, SignOutRequest(return_to=BYE), at)
+        zone = await site.services.zones.get(client.zone.id)
+        return requests.carried(zone, SignOutRequest(return_to=BYE), at)
 
     handle = address.partition("?request=")[2]
     for attack in (

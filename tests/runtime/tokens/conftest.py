@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import orjson
 import pytest
-from tests.runtime.exchange.conftest import company, own_scene, parts, scene, servers, storage_settings
+from tests.runtime.exchange.conftest import company, own_scene, scene, servers, services, storage_settings
 from tests.support.factories import App, Company, Person
 from tests.support.scene import Scene
 
@@ -14,19 +14,21 @@ from runtime.domain.kinds import DELEGATED_GRANT, PROVIDER, SESSION, USER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
 from runtime.services import epochs
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.services.tokens.introspection import respond
 from runtime.storage.sql import consents, entities, sessions
 
-__all__ = ["company", "own_scene", "parts", "scene", "servers", "storage_settings"]
+__all__ = ["company", "own_scene", "scene", "servers", "services", "storage_settings"]
 
 
 async def ask(
-    scene: Scene, app: App, token: str, *, parts: Parts | None = None, **more: str
+    scene: Scene, app: App, token: str, *, services: Services | None = None, **more: str
 ) -> dict[str, Any]:
     """What the introspection endpoint tells an application of a token."""
     form = parse_form(urlencode({"token": token, **app.form, **more}).encode())
-    told = await respond(parts or scene.parts, scene.zone.id, form, authorization=None, address="192.0.2.1")
+    told = await respond(
+        services or scene.services, scene.zone.id, form, authorization=None, address="192.0.2.1"
+    )
     answer: dict[str, Any] = orjson.loads(told)
     return answer
 
@@ -45,9 +47,9 @@ class Chain:
     tokens: tuple[str, str, str]
     grant_id: str
 
-    async def introspect(self, parts: Parts | None = None) -> dict[str, Any]:
+    async def introspect(self, services: Services | None = None) -> dict[str, Any]:
         """What the API's provider is told of the last token."""
-        return await ask(self.scene, self.provider, self.tokens[2], parts=parts)
+        return await ask(self.scene, self.provider, self.tokens[2], services=services)
 
     @property
     def zone_id(self) -> str:
@@ -76,7 +78,7 @@ class Chain:
 async def granted(scene: Scene, person: Person, resource: Resource) -> str:
     """A delegated grant of a person's for all of a resource; its id."""
     zone, user_id = scene.zone, person.user.id
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         within = {"zone_id": zone.id}
         vault = await entities.find_by(conn, PROVIDER, "type", "service-sts", within=within)
         assert vault is not None
@@ -88,10 +90,10 @@ async def granted(scene: Scene, person: Person, resource: Resource) -> str:
             resource_id=resource.id,
             provider_id=vault.id,
             scopes=resource.scopes or (),
-            now=scene.parts.clock(),
+            now=scene.services.clock(),
         )
         moved = await epochs.bump_user(conn, zone.id, user_id)
-    await scene.parts.epochs.publish(moved)
+    await scene.services.epochs.publish(moved)
     return grant_id
 
 
@@ -125,7 +127,7 @@ async def shared_chain(scene: Scene) -> Chain:
 
 async def as_client_session(scene: Scene, session_id: str, **members: str) -> None:
     """Let a session of the factories be what sign-in makes for an application."""
-    async with scene.parts.database.transaction() as conn:
+    async with scene.services.database.transaction() as conn:
         await conn.execute(
             sessions._sessions.update()
             .where(sessions._sessions.c.id == session_id, sessions._sessions.c.zone_id == scene.zone.id)

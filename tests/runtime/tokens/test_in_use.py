@@ -33,10 +33,10 @@ def in_use(shop: Shop, app: App, *, later: timedelta = timedelta()) -> tuple[boo
     site, zone = shop.site, shop.zone
 
     async def asked() -> tuple[bool, bool]:
-        parts = site.parts
-        await parts.decisions.flush()
-        now, found = parts.clock() + later, []
-        async with parts.database.reading() as conn:
+        services = site.services
+        await services.decisions.flush()
+        now, found = services.clock() + later, []
+        async with services.database.reading() as conn:
             for kind, one in ((APPLICATION, app.id), (APPLICATION_CREDENTIAL, app.credential_id)):
                 ids = await losses.used(conn, kind, zone.organization_id, zone.id, [one], now=now)
                 found.append(one in ids)

@@ -16,17 +16,17 @@ from runtime.domain.errors import InvalidClient, InvalidGrant, InvalidRequest
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, DELEGATED_GRANT, RESOURCE
 from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.services import epochs
+from runtime.services.container import Services
 from runtime.services.issuing.access_tokens import issue_access_token, issue_id_token, new_token_id
-from runtime.services.parts import Parts
 from runtime.storage.sql import consents
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 
 INACTIVE = {"active": False}
 
 
 def facts(chain: Chain, issuer: str, **more: Any) -> AccessTokenFacts:
     """What the chain's API would be told by a token from sign-in, changed as a test wants it."""
-    now = chain.scene.parts.clock()
+    now = chain.scene.services.clock()
     told: dict[str, Any] = {
         "issuer": issuer,
         "subject": chain.person.user.identifier,
@@ -48,16 +48,16 @@ def facts(chain: Chain, issuer: str, **more: Any) -> AccessTokenFacts:
 async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
     """Every claim of the token, and no other: `act`, `cnf` and the rest included."""
     chain = shared_chain
-    view = await chain.scene.parts.zones.view(chain.zone_id)
+    zone = await chain.scene.services.zones.get(chain.zone_id)
     own = await chain.scene.post(
         [("grant_type", "client_credentials"), ("resource", chain.api.identifier), *chain.agent.form.items()]
     )
-    bound = facts(chain, view.issuer, confirmation={"jkt": "thumbprint"}, extra={"may_act": {"sub": "a"}})
+    bound = facts(chain, zone.issuer, confirmation={"jkt": "thumbprint"}, extra={"may_act": {"sub": "a"}})
     for token, token_type in (
         (chain.tokens[2], "Bearer"),
         (own["access_token"], "Bearer"),
-        (issue_access_token(view, facts(chain, view.issuer)), "Bearer"),
-        (issue_access_token(view, bound), "DPoP"),
+        (issue_access_token(zone, facts(chain, zone.issuer)), "Bearer"),
+        (issue_access_token(zone, bound), "DPoP"),
     ):
         told = await ask(chain.scene, chain.provider, token)
 
@@ -69,13 +69,13 @@ async def test_answer_is_what_the_token_says(shared_chain: Chain) -> None:
 async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
     """Expired, forged, of another class, of another zone, of another audience: the same few bytes."""
     chain = shared_chain
-    parts = chain.scene.parts
-    view = await parts.zones.view(chain.zone_id)
-    other = await parts.zones.view((await chain.company.zone("Elsewhere")).id)
-    good = issue_access_token(view, facts(chain, view.issuer))
-    early = parts.clock() - timedelta(hours=2)
+    services = chain.scene.services
+    zone = await services.zones.get(chain.zone_id)
+    other = await services.zones.get((await chain.company.zone("Elsewhere")).id)
+    good = issue_access_token(zone, facts(chain, zone.issuer))
+    early = services.clock() - timedelta(hours=2)
     id_token = issue_id_token(
-        view,
+        zone,
         subject=chain.person.user.identifier,
         client_id=chain.agent.client_id,
         session_id=chain.person.session_id,
@@ -83,13 +83,13 @@ async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
         nonce=None,
         authenticated_at=None,
         acr=None,
-        now=parts.clock(),
-        expires_at=parts.clock() + timedelta(minutes=5),
+        now=services.clock(),
+        expires_at=services.clock() + timedelta(minutes=5),
     )
     header, payload, signature = good.split(".")
     refused = {
         "expired": issue_access_token(
-            view, facts(chain, view.issuer, issued_at=early, expires_at=early + timedelta(hours=1))
+            zone, facts(chain, zone.issuer, issued_at=early, expires_at=early + timedelta(hours=1))
         ),
         "another zone": issue_access_token(other, facts(chain, other.issuer)),
         "ID token": id_token,
@@ -102,11 +102,11 @@ async def test_every_other_token_is_just_inactive(shared_chain: Chain) -> None:
         "not text": "\udcff.\udcff.\udcff".encode("utf-8", "surrogatepass").decode("latin-1"),
         "refresh token": "unknown.secret",
         "the zone's own": chain.tokens[0],
-        "prefix": issue_access_token(view, facts(chain, view.issuer, audience="https://api.test/deeper")),
-        "gone client": issue_access_token(view, facts(chain, view.issuer, client_id="gone")),
-        "gone actor": issue_access_token(view, facts(chain, view.issuer, actors=("gone",))),
-        "gone session": issue_access_token(view, facts(chain, view.issuer, session_id="gone")),
-        "other subject": issue_access_token(view, facts(chain, view.issuer, subject="somebody")),
+        "prefix": issue_access_token(zone, facts(chain, zone.issuer, audience="https://api.test/deeper")),
+        "gone client": issue_access_token(zone, facts(chain, zone.issuer, client_id="gone")),
+        "gone actor": issue_access_token(zone, facts(chain, zone.issuer, actors=("gone",))),
+        "gone session": issue_access_token(zone, facts(chain, zone.issuer, session_id="gone")),
+        "other subject": issue_access_token(zone, facts(chain, zone.issuer, subject="somebody")),
     }
     assert (await ask(chain.scene, chain.provider, good, token_type_hint="refresh_token"))["active"]
 
@@ -175,7 +175,7 @@ async def test_what_ends_is_inactive_at_once(
     """Here, in another worker that knew the token, after a restart, and without short-lived state."""
     networked = storage_settings["redis_url"] is not None
     async with opened_parts(**storage_settings) as other:
-        workers = [chain.scene.parts, other] if networked else [chain.scene.parts]
+        workers = [chain.scene.services, other] if networked else [chain.scene.services]
         for worker in workers:
             assert (await chain.introspect(worker))["active"]
 
@@ -187,8 +187,8 @@ async def test_what_ends_is_inactive_at_once(
         assert await chain.introspect(restarted) == INACTIVE
         assert await chain.introspect(with_state(restarted, Away())) == INACTIVE
         if end.__name__ in TOLD:
-            view = await restarted.zones.view(chain.zone_id)
-            delta = await restarted.revocations.delta(restarted, view, None)
+            zone = await restarted.zones.get(chain.zone_id)
+            delta = await restarted.revocations.delta(restarted, zone, None)
             assert TOLD[end.__name__] in {tuple(sorted(each)) for each in orjson.loads(delta.revocations)}
 
 
@@ -228,8 +228,8 @@ async def test_consent_that_is_withdrawn(chain: Chain) -> None:
     """Where the application asks for consent, a token is good as long as the user's word."""
     company, scene = chain.company, chain.scene
     asking = await company.app(scene.zone, "asking", consent="required", dependencies=[chain.api])
-    view = await scene.parts.zones.view(chain.zone_id)
-    token = issue_access_token(view, facts(chain, view.issuer, client_id=asking.client_id))
+    zone = await scene.services.zones.get(chain.zone_id)
+    token = issue_access_token(zone, facts(chain, zone.issuer, client_id=asking.client_id))
     assert await ask(scene, chain.provider, token) == INACTIVE
     await agree(chain, asking.id, frozenset({"read"}))
     assert (await ask(scene, chain.provider, token))["active"]
@@ -241,27 +241,27 @@ async def test_consent_that_is_withdrawn(chain: Chain) -> None:
 
 async def agree(chain: Chain, application_id: str, scopes: frozenset[str]) -> None:
     """Keep what the user agrees to, as the consent page does."""
-    parts, user_id = chain.scene.parts, chain.person.user.id
-    async with parts.database.transaction() as conn:
+    services, user_id = chain.scene.services, chain.person.user.id
+    async with services.database.transaction() as conn:
         await consents.record(
             conn,
             [consents.ConsentRecord(chain.api.id, scopes, "app.example")],
             zone_id=chain.zone_id,
             user_id=user_id,
-            party=Party(application_id=application_id),
-            now=parts.clock(),
+            client_ref=ClientRef(application_id=application_id),
+            now=services.clock(),
         )
         moved = await epochs.bump_user(conn, chain.zone_id, user_id)
-    await parts.epochs.publish(moved)
+    await services.epochs.publish(moved)
 
 
 async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Chain) -> None:
     """Everything but the epochs is known."""
     chain = shared_chain
-    state = Counting(chain.scene.parts.state)
-    parts = with_state(chain.scene.parts, state)
+    state = Counting(chain.scene.services.state)
+    services = with_state(chain.scene.services, state)
     for _ in range(2):
-        await chain.introspect(parts)
+        await chain.introspect(services)
     statements: list[str] = []
 
     def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -269,11 +269,11 @@ async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Cha
             statements.append(statement)
 
     state.calls.clear()
-    engine = parts.database.engine.sync_engine
+    engine = services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         for _ in range(5):
-            assert (await chain.introspect(parts))["active"]
+            assert (await chain.introspect(services))["active"]
     finally:
         event.remove(engine, "before_cursor_execute", note)
 
@@ -284,10 +284,10 @@ async def test_warm_introspection_is_one_trip_and_no_statement(shared_chain: Cha
 @pytest.mark.threat("18o", "35a")
 async def test_without_short_lived_state(chain: Chain) -> None:
     """A state that is away costs speed: answers go on, and a revocation is seen at the very next one."""
-    parts: Parts = with_state(chain.scene.parts, Away())
+    services: Services = with_state(chain.scene.services, Away())
     for _ in range(2):
-        assert (await chain.introspect(parts))["active"]
+        assert (await chain.introspect(services))["active"]
 
     await chain.revoke_session()
 
-    assert await chain.introspect(parts) == INACTIVE
+    assert await chain.introspect(services) == INACTIVE

@@ -13,8 +13,8 @@ from tests.support.factories import App
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services import revocation_list
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.parts import Parts
 from runtime.services.revocation_list import JOB, digest
 from runtime.services.tokens import revoking
 
@@ -135,15 +135,15 @@ def test_a_token_from_a_clock_ahead_is_revoked(
     token = str(tokens["access_token"])
     if which == "exchanged":
         token = shop.exchange(shop.notes.app, token)
-    parts, decision = shop.site.parts, Decision("", "", datetime.now(UTC), "test-request")
-    behind = parts.clock() - timedelta(seconds=seconds)
+    services, decision = shop.site.services, Decision("", "", datetime.now(UTC), "test-request")
+    behind = services.clock() - timedelta(seconds=seconds)
     assert shop.is_active(shop.server, token)
 
     async def revoke() -> None:
-        view = await parts.zones.view(shop.zone.id)
-        client = await view.client(shop.notes.app.client_id)
+        zone = await services.zones.get(shop.zone.id)
+        client = await zone.client(shop.notes.app.client_id)
         assert client is not None
-        await revoking.revoke(parts, view, client, token, behind, decision)
+        await revoking.revoke(services, zone, client, token, behind, decision)
 
     shop.site.run(revoke())
 
@@ -330,11 +330,11 @@ def test_entries_go_when_nobody_needs_them(shop: Shop) -> None:
     own = shop.post("token", shop.notes.app, grant_type="client_credentials", resource=API).json()
     shop.revoke(shop.notes.app, own["access_token"])
 
-    async def later(parts: Parts) -> tuple[int, int]:
+    async def later(services: Services) -> tuple[int, int]:
         from runtime.services.revocation_list import prune
 
-        assert await parts.jobs.run_now(JOB) is not None
-        future = replace(parts, clock=lambda: parts.clock() + timedelta(days=2))
+        assert await services.jobs.run_now(JOB) is not None
+        future = replace(services, clock=lambda: services.clock() + timedelta(days=2))
         return await prune(future), await prune(future)
 
     first, second = shop.site.server.call(later)

@@ -77,21 +77,21 @@ def _bind(app: Sanic[Any, Any], route: Route, handler: Handler) -> None:
     large = route.operation_id == "changesets.create"
 
     async def serve(request: Request, **path: str) -> HTTPResponse | None:
-        parts = request.app.ctx.parts
-        address = f"{parts.settings.public_url}{request.path}"
+        services = request.app.ctx.services
+        address = f"{services.settings.public_url}{request.path}"
         presented = presented_of(request, address)
-        caller = await authenticate(parts, presented)
+        caller = await authenticate(services, presented)
         check_client_request_id(request, uuid=uuid)
         if any(len(value) > _MAX_PATH_VALUE for value in path.values()):
             raise NotFound("there is nothing at this address")
         named = {path_name(name): value for name, value in path.items()}
-        call = Call(request, parts, caller, route, named)
+        call = Call(request, services, caller, route, named)
         if not large:
             return await handler(call)
         async with changes.admitted(call):
             await request.receive_body()  # type: ignore[no-untyped-call]
             # That may have taken minutes, and the caller may be nobody any more, or have other roles.
-            again = await authenticate(parts, presented and replace(presented, proved=caller.jkt))
+            again = await authenticate(services, presented and replace(presented, proved=caller.jkt))
             return await handler(replace(call, caller=again))
 
     app.add_route(

@@ -31,8 +31,8 @@ from runtime.domain.policy import bundle_archive
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
 from runtime.services.bundles import keeping, reading
 from runtime.services.bundles.holders import Holder
+from runtime.services.container import Services
 from runtime.services.management.authentication import unverified
-from runtime.services.parts import Parts
 from runtime.storage.sql import exchange
 
 _CODEC = re.compile(r"application/(?:vnd\.[a-z0-9.-]+\.policy-bundle\.v1\+tar\+gzip|octet-stream)")
@@ -44,9 +44,9 @@ Handler = Callable[[Request], Coroutine[Any, Any, HTTPResponse]]
 
 async def retrieve(request: Request) -> HTTPResponse:
     """The bundle that is in force for the user; the first time it is made."""
-    parts, holder = await _holder(request)
+    services, holder = await _holder(request)
     _require_acceptable(request.headers.get("accept"))
-    bundle = await keeping.fetch(parts, holder, request_id_of(request))
+    bundle = await keeping.fetch(services, holder, request_id_of(request))
     if seen(request.headers.get("if-none-match"), bundle.etag):
         return HTTPResponse(status=304, headers=_headers(bundle))
     return await _send(bundle)
@@ -54,16 +54,16 @@ async def retrieve(request: Request) -> HTTPResponse:
 
 async def update(request: Request) -> HTTPResponse:
     """Replace the bundle by the one that is sent; answers what is stored."""
-    parts, holder = await _holder(request)
-    user = await keeping.admit(parts, holder)
+    services, holder = await _holder(request)
+    user = await keeping.admit(services, holder)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
     data = await _body(request)
     # That may have taken its time, in which the sign-in may have ended.
-    parts, holder = await _holder(request, proved=holder.subject.jkt)
+    services, holder = await _holder(request, proved=holder.subject.jkt)
     wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
     bundle = await keeping.replace(
-        parts,
+        services,
         holder,
         wanted,
         if_match=request.headers.get("if-match"),
@@ -74,34 +74,34 @@ async def update(request: Request) -> HTTPResponse:
 
 async def reset(request: Request) -> HTTPResponse:
     """Go back to the default policies; the same when nothing was ever changed."""
-    parts, holder = await _holder(request)
-    await keeping.admit(parts, holder)
-    await keeping.reset(parts, holder, request_id_of(request))
+    services, holder = await _holder(request)
+    await keeping.admit(services, holder)
+    await keeping.reset(services, holder, request_id_of(request))
     return HTTPResponse(status=204)
 
 
-async def _holder(request: Request, *, proved: str | None = None) -> tuple[Parts, Holder]:
+async def _holder(request: Request, *, proved: str | None = None) -> tuple[Services, Holder]:
     """Whose token it is that the request carries.
 
     Args:
         proved: as in `Presented`.
     Raises: Unauthorized.
     """
-    parts: Parts = request.app.ctx.parts
-    presented = presented_of(request, f"{parts.settings.public_url}{request.path}")
+    services: Services = request.app.ctx.services
+    presented = presented_of(request, f"{services.settings.public_url}{request.path}")
     kid = unverified.key_id(presented.token) if presented else None
     if kid is None:
         raise Unauthorized(_REFUSED)
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         zone_id = await exchange.zone_of_key(conn, kid)
     try:
-        view = await parts.zones.view(zone_id or "")
-        bearer = await require_bearer(parts, view, request, audience=view.issuer, proved=proved)
+        zone = await services.zones.get(zone_id or "")
+        bearer = await require_bearer(services, zone, request, audience=zone.issuer, proved=proved)
     except (OAuthError, NotFound) as refused:
         nonce = refused.nonce if isinstance(refused, NonceRequired) else None
         raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
     check_client_request_id(request, uuid=False)
-    return parts, Holder(view, bearer.subject, bearer.root, bearer.client)
+    return services, Holder(zone, bearer.subject, bearer.root, bearer.client)
 
 
 def _require_acceptable(accept: str | None) -> None:

@@ -16,10 +16,10 @@ from runtime.api.shared.json_bodies import MAX_BODY_BYTES, read_json
 from runtime.api.shared.queries import one, read_query
 from runtime.api.shared.request_ids import request_id_of
 from runtime.contract.routes import Route
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit import Unit, reading_unit, unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, read_only, unit_of_work
 
 # What the path calls its parameters -> what services call them.
 _NAMES = {
@@ -41,7 +41,7 @@ class Call:
     """
 
     request: Request
-    parts: Parts
+    services: Services
     caller: Caller
     route: Route
     path: Mapping[str, str]
@@ -82,7 +82,7 @@ class Call:
                 sorted(chosen.items()),
             )
         )
-        return Cursors(self.parts.cursors, sha256(bound_to.encode()).hexdigest(), self.parts.clock())
+        return Cursors(self.services.cursors, sha256(bound_to.encode()).hexdigest(), self.services.clock())
 
     def list_query(self) -> ListQuery:
         """What the list is asked. Raises ValidationFailed."""
@@ -102,17 +102,17 @@ class Call:
         """The id under which this request is logged and recorded."""
         return request_id_of(self.request)
 
-    def reading(self) -> AbstractAsyncContextManager[Unit]:
+    def reading(self) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit for what changes nothing."""
-        return reading_unit(self.parts, self.caller, self.request_id)
+        return read_only(self.services, self.caller, self.request_id)
 
-    def writing(self, *, new_zones: int = 0) -> AbstractAsyncContextManager[Unit]:
+    def writing(self, *, new_zones: int = 0) -> AbstractAsyncContextManager[UnitOfWork]:
         """A unit that commits when its block ends well.
 
         Args:
             new_zones: how many zones are going to be made in it.
         """
-        return unit_of_work(self.parts, self.caller, self.request_id, new_zones=new_zones)
+        return unit_of_work(self.services, self.caller, self.request_id, new_zones=new_zones)
 
 
 # None: the handler has sent its answer itself, line by line.

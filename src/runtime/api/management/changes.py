@@ -38,12 +38,12 @@ async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
     wanted = Wanted(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
-    with snapshot_place(call.parts, call.caller):
+    with snapshot_place(call.services, call.caller):
         return await _sent(call, organization, wanted)
 
 
 async def _sent(call: Call, organization: str, wanted: Wanted) -> HTTPResponse | None:
-    async with open_snapshot(call.parts, call.caller, organization, wanted, call.request_id) as opened:
+    async with open_snapshot(call.services, call.caller, organization, wanted, call.request_id) as opened:
         headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
         if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
@@ -64,12 +64,12 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     dry_run, cap = _is_dry_run(call), _cap(call.caller)
     rights.acting(call.caller, dry_run=dry_run)
     if dry_run:  # before its body is read, and again by the operation itself
-        budget.require(call.parts, call.caller)
+        budget.require(call.services, call.caller)
     announced = call.request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else cap.size
     if size > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    with place(call.parts, call.caller, size, cap.size, dry_run=dry_run):
+    with place(call.services, call.caller, size, cap.size, dry_run=dry_run):
         if call.request.stream is not None:
             call.request.stream.request_max_size = cap.size
         yield
@@ -102,7 +102,7 @@ async def _applied(
     call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: changesets.Progress | None = None
 ) -> changesets.Outcome:
     return await changesets.apply(
-        call.parts,
+        call.services,
         call.caller,
         call.path["organization_id"],
         changeset,
@@ -186,7 +186,9 @@ async def list_changesets(call: Call) -> HTTPResponse:
     """What was applied, newest first."""
     query = call.list_query()
     organization = call.path["organization_id"]
-    listed = await receipts.history(call.parts, call.caller, organization, query, request_id=call.request_id)
+    listed = await receipts.history(
+        call.services, call.caller, organization, query, request_id=call.request_id
+    )
     return send_page(call, ORGANIZATION, listed, query)
 
 
@@ -194,7 +196,7 @@ async def retrieve_changeset(call: Call) -> HTTPResponse:
     """One receipt."""
     organization, changeset_id = call.path["organization_id"], call.path["changeset_id"]
     receipt = await receipts.retrieve(
-        call.parts, call.caller, organization, changeset_id, request_id=call.request_id
+        call.services, call.caller, organization, changeset_id, request_id=call.request_id
     )
     return send(part_answer(receipt))
 

@@ -15,18 +15,18 @@ from runtime.services.management.members import acceptance
 async def retrieve(request: Request, token: str) -> HTTPResponse:
     """What the invitation says."""
     check_client_request_id(request, uuid=False)
-    found = await acceptance.preview(request.app.ctx.parts, token, address=address_of(request))
+    found = await acceptance.preview(request.app.ctx.services, token, address=address_of(request))
     return send(part_answer(found))
 
 
 async def accept(request: Request, token: str) -> HTTPResponse:
     """Accept, as the user whose token is sent, or as whoever reads the invited address."""
     check_client_request_id(request, uuid=False)
-    parts = request.app.ctx.parts
-    address = f"{parts.settings.public_url}{request.path}"
+    services = request.app.ctx.services
+    address = f"{services.settings.public_url}{request.path}"
     presented = presented_of(request, address)
-    guest = await acceptance.guest_of(parts, header_of(request, "authorization"), presented)
+    guest = await acceptance.guest_of(services, header_of(request, "authorization"), presented)
     done = await acceptance.accept(
-        parts, token, guest, address=address_of(request), request_id=request_id_of(request)
+        services, token, guest, address=address_of(request), request_id=request_id_of(request)
     )
     return send(part_answer(done))

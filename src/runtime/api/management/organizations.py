@@ -33,7 +33,7 @@ async def list_identities(call: Call) -> HTTPResponse:
 async def exchange_token(call: Call) -> HTTPResponse:
     """Swap a user's token for one of an organization."""
     organization = call.path["organization_id"]
-    token = await user_tokens.exchange_token(call.parts, call.caller, organization, call.request_id)
+    token = await user_tokens.exchange_token(call.services, call.caller, organization, call.request_id)
     return send(part_answer(token))
 
 

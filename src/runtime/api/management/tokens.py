@@ -20,7 +20,7 @@ async def create_token(request: Request) -> HTTPResponse:
     try:
         client_id, secret, basic = _credentials(request)
         token = await issue_token(
-            request.app.ctx.parts,
+            request.app.ctx.services,
             client_id,
             secret,
             address=address_of(request),

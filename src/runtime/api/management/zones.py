@@ -16,7 +16,7 @@ async def validate_provider(call: Call) -> HTTPResponse:
     """Run the checks of a provider's connection; the transaction is over before anything is sent."""
     async with call.reading() as unit:
         settings = await provider_checks.settings_to_check(unit, call.path, call.id)
-    return send(part_answer(await provider_checks.run(call.parts, call.id, settings)))
+    return send(part_answer(await provider_checks.run(call.services, call.id, settings)))
 
 
 async def list_secrets(call: Call) -> HTTPResponse:

@@ -14,9 +14,9 @@ from runtime.services.account.overview import overview
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import Step
+from runtime.services.container import Services
 from runtime.services.login import flow
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 # What a button of the page is named -> what it ends, and what the page says afterwards.
 _ENDING = {
@@ -33,35 +33,35 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def show_account(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_account(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """What there is, to who is signed in; others sign in first."""
-    browser = browser_of(request, view)
-    signed_in = await browser_sessions.current(parts, view, browser.session)
+    browser = browser_of(request, zone)
+    signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.visit(parts, view, browser), parts, view)
+        return follow(await flow.visit(services, zone, browser), services, zone)
     done = _ENDING.get(request.args.get("done", ""))
     return pages.page(
-        view,
+        zone,
         "account",
         user=signed_in.user,
-        found=await overview(parts, view, signed_in),
+        found=await overview(services, zone, signed_in),
         done=done[1] if done else None,
-        form_token=interactions.new_form(parts, view.id, signed_in.session.id, "account"),
+        form_token=interactions.new_form(services, zone.id, signed_in.session.id, "account"),
     )
 
 
 @answering_pages
-async def change_account(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def change_account(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """End what the button says, once; then the page as it is now."""
-    form = read_own_form(request, view).values
-    browser = browser_of(request, view)
-    signed_in = await browser_sessions.current(parts, view, browser.session)
+    form = read_own_form(request, zone).values
+    browser = browser_of(request, zone)
+    signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.visit(parts, view, browser), parts, view)
+        return follow(await flow.visit(services, zone, browser), services, zone)
     handle, token = signed_in.session.id, form.get("form_token")
-    await interactions.take_form(parts, view.id, handle, "account", token, address=browser.address)
+    await interactions.take_form(services, zone.id, handle, "account", token, address=browser.address)
     for name, (end, _) in _ENDING.items():
         if (entity_id := form.get(name)) is not None:
-            await end(parts, view, signed_in, entity_id)
-            return follow(Step(f"{flow.account_address(view)}?done={name}"), parts, view)
-    return follow(Step(flow.account_address(view)), parts, view)
+            await end(services, zone, signed_in, entity_id)
+            return follow(Step(f"{flow.account_address(zone)}?done={name}"), services, zone)
+    return follow(Step(flow.account_address(zone)), services, zone)

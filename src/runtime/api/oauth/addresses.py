@@ -102,7 +102,7 @@ def for_any_origin(handler: Handler) -> Handler:
 def _answering(handler: ZoneHandler, *, by_slug: bool, cors: bool) -> ZoneHandler:
     @wraps(handler)
     async def answer(request: Request, name: str) -> HTTPResponse:
-        zone_id = await request.app.ctx.parts.zones.locate(name) if by_slug else name
+        zone_id = await request.app.ctx.services.zones.locate(name) if by_slug else name
         return await handler(request, zone_id)
 
     return for_any_origin(answer) if cors else answer

@@ -14,10 +14,10 @@ from runtime.domain.oauth.forms import CONTENT_TYPE
 from runtime.services.authorization import next_step, pushed, rate_limits, requests
 from runtime.services.authorization.next_step import Step
 from runtime.services.authorization.requests import Parameters
+from runtime.services.client_types import Client
+from runtime.services.container import Services
 from runtime.services.login import flow
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 _MAX_BYTES = 64 * 1024
 
@@ -28,38 +28,38 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def authorize(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def authorize(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Begin a sign-in: a redirect that goes on or says what is wrong, a page when nobody can be answered.
 
     A form that another site sends comes without cookies: after one the browser comes back with what it said.
     """
-    browser = browser_of(request, view)
+    browser = browser_of(request, zone)
     try:
-        parameters = await pushed.unfold(parts, view, read_parameters(request))
-        client, address = await requests.recognise(parts, view, parameters)
+        parameters = await pushed.unfold(services, zone, read_parameters(request))
+        client, address = await requests.recognise(services, zone, parameters)
     except BadLink:
-        await rate_limits.admit(parts, view, "", browser.address)
+        await rate_limits.admit(services, zone, "", browser.address)
         raise
     try:
         if request.method == "POST" and browser.session is None:
-            await rate_limits.admit_kept(parts, view, client, browser.address)
-            kept = await pushed.keep(parts, view, client, parameters)
-            return follow(Step(_address(view, client, kept)), parts, view)
-        wanted = await requests.check(parts, view, parameters, client=client, address=address)
-        step = await flow.begin(parts, view, wanted, browser)
+            await rate_limits.admit_kept(services, zone, client, browser.address)
+            kept = await pushed.keep(services, zone, client, parameters)
+            return follow(Step(_address(zone, client, kept)), services, zone)
+        wanted = await requests.check(services, zone, parameters, client=client, address=address)
+        step = await flow.begin(services, zone, wanted, browser)
     except OAuthError as failure:
-        await rate_limits.admit(parts, view, client.client_id, browser.address)
-        step = await next_step.refused(parts, view, client, address, failure, browser)
+        await rate_limits.admit(services, zone, client.client_id, browser.address)
+        step = await next_step.refused(services, zone, client, address, failure, browser)
     except Unavailable:
         refusal = TemporarilyUnavailable("please try again shortly")
-        step = await next_step.refused(parts, view, client, address, refusal, browser)
-    return follow(step, parts, view)
+        step = await next_step.refused(services, zone, client, address, refusal, browser)
+    return follow(step, services, zone)
 
 
-def _address(view: ZoneView, client: Client, request_uri: str) -> str:
+def _address(zone: CachedZone, client: Client, request_uri: str) -> str:
     """Where a request that is kept here goes on."""
     named = urlencode({"client_id": client.client_id, "request_uri": request_uri})
-    return f"{view.zone.protocols.oauth2.authorization_endpoint}?{named}"
+    return f"{zone.entity.protocols.oauth2.authorization_endpoint}?{named}"
 
 
 def read_parameters(request: Request) -> Parameters:

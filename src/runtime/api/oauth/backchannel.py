@@ -13,8 +13,8 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.domain.errors import InvalidRequest, Unavailable
 from runtime.domain.oauth.forms import read_form
+from runtime.services.container import Services
 from runtime.services.logout import backchannel
-from runtime.services.parts import Parts
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -25,11 +25,11 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def receive(request: Request, zone_id: str) -> HTTPResponse:
     """End what the logout token means. 200, or 400 for whatever went wrong: the standard knows no third."""
-    parts: Parts = request.app.ctx.parts
+    services: Services = request.app.ctx.services
     form = read_form(request.body, request.headers.get("content-type"))
-    view = await parts.zones.view(zone_id)
+    zone = await services.zones.get(zone_id)
     try:
-        await backchannel.receive(parts, view, form.values.get("logout_token"))
+        await backchannel.receive(services, zone, form.values.get("logout_token"))
     except Unavailable as failure:
         raise InvalidRequest("the logout failed; please send it again", internal=failure.detail) from None
     return text("", headers=NO_STORE)

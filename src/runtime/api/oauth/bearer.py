@@ -21,11 +21,11 @@ from runtime.services.authority.subject import (
     require_root,
     verify_subject,
 )
+from runtime.services.client_types import Client
 from runtime.services.clients import dpop
 from runtime.services.clients.dpop import Presented
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
 
 _REFUSED = "the access token is not valid here"
 
@@ -40,8 +40,8 @@ class Bearer:
 
 
 async def require_bearer(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     request: Request,
     *,
     audience: str,
@@ -59,15 +59,15 @@ async def require_bearer(
     Raises: InvalidToken, also for a token whose session or user has ended, and for one that is bound to a
         key without a proof; TokenSentTwice; InsufficientScope.
     """
-    presented = presented_of(request, uri or f"{parts.settings.public_url}{request.path}")
+    presented = presented_of(request, uri or f"{services.settings.public_url}{request.path}")
     if presented is None:
         raise TokenMissing("an access token is required")
     if "access_token" in request.args or "access_token" in (request.form or ()):
         raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
-        subject = verify_subject(view, presented.token, parts.clock())
-        await dpop.require(parts, view, replace(presented, proved=proved), subject.jkt)
-        bearer = await _standing(parts, view, subject, audience)
+        subject = verify_subject(zone, presented.token, services.clock())
+        await dpop.require(services, zone, replace(presented, proved=proved), subject.jkt)
+        bearer = await _standing(services, zone, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None
     except InvalidToken as refusal:
@@ -77,13 +77,13 @@ async def require_bearer(
     return bearer
 
 
-async def _standing(parts: Parts, view: ZoneView, subject: Subject, audience: str) -> Bearer:
+async def _standing(services: Services, zone: CachedZone, subject: Subject, audience: str) -> Bearer:
     if subject.audience != audience or subject.session_id is None or subject.actors:
         raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
-    require_not_denied(view, subject.token_id)
-    root = require_root(await view.root(subject.session_id), subject, parts.clock())
-    client = await check_chain(view, subject)
-    await require_known_user(parts, view, subject, client, root)
+    require_not_denied(zone, subject.token_id)
+    root = require_root(await zone.root(subject.session_id), subject, services.clock())
+    client = await check_chain(zone, subject)
+    await require_known_user(services, zone, subject, client, root)
     return Bearer(subject, root, client)
 
 

@@ -27,11 +27,11 @@ from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
 from runtime.services.authorization.next_step import Step
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 _FRAMES = ("iframe", "frame", "fencedframe", "embed", "object")  # Spec: Fetch Metadata, section 2.1
-ViewHandler = Callable[[Request, Parts, ZoneView], Awaitable[HTTPResponse]]
+ViewHandler = Callable[[Request, Services, CachedZone], Awaitable[HTTPResponse]]
 
 
 def answering_pages(handler: ViewHandler) -> ZoneHandler:
@@ -39,68 +39,68 @@ def answering_pages(handler: ViewHandler) -> ZoneHandler:
 
     @wraps(handler)
     async def answer(request: Request, zone_id: str) -> HTTPResponse:
-        parts: Parts = request.app.ctx.parts
+        services: Services = request.app.ctx.services
         try:
-            view = await parts.zones.view(zone_id)
+            zone = await services.zones.get(zone_id)
         except NotFound:
             return pages.nowhere()
         except Unavailable as failure:
             return _away(request, failure, None)
         try:
-            return await handler(request, parts, view)
+            return await handler(request, services, zone)
         except TooManyTries as refusal:
-            return pages.error(view, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
+            return pages.error(zone, refusal, headers={"Retry-After": str(refusal.retry_after_seconds)})
         except (PageError, OAuthError) as refusal:
-            return pages.error(view, refusal)
+            return pages.error(zone, refusal)
         except Unavailable as failure:
-            return _away(request, failure, view)
+            return _away(request, failure, zone)
 
     return answer
 
 
-def _away(request: Request, failure: Unavailable, view: ZoneView | None) -> HTTPResponse:
+def _away(request: Request, failure: Unavailable, zone: CachedZone | None) -> HTTPResponse:
     """What it is that does not answer is for those who run the service."""
     told_away(request, failure)
-    return pages.away(view)
+    return pages.away(zone)
 
 
-def browser_of(request: Request, view: ZoneView) -> Browser:
+def browser_of(request: Request, zone: CachedZone) -> Browser:
     """The browser a request comes from."""
     return Browser(
-        session=_cookie(request, _name(view, "session")),
-        pre_login=_cookie(request, _name(view, "started")),
+        session=_cookie(request, _name(zone, "session")),
+        pre_login=_cookie(request, _name(zone, "started")),
         address=address_of(request),
         is_framed=request.headers.get("sec-fetch-dest") in _FRAMES,
     )
 
 
-def follow(step: Step, parts: Parts, view: ZoneView) -> HTTPResponse:
+def follow(step: Step, services: Services, zone: CachedZone) -> HTTPResponse:
     """The answer that takes a browser further, or the page that asks whether to. 303: no form is sent on."""
     if step.asks is not None:
         onward = pages.Onward(step.asks.application, step.asks.site, step.location)
-        response = pages.error(view, step.asks.refusal, onward=onward)
+        response = pages.error(zone, step.asks.refusal, onward=onward)
     else:
         response = text("", status=303, headers={"Location": step.location, **pages.PRIVATE})
     if step.session is not None:
-        _set(response, view, "session", step.session, parts.settings.session_lifetime_seconds)
+        _set(response, zone, "session", step.session, services.settings.session_lifetime_seconds)
     if step.pre_login is not None:
-        _set(response, view, "started", step.pre_login, INTERACTION_SECONDS * 4)
+        _set(response, zone, "started", step.pre_login, INTERACTION_SECONDS * 4)
     return response
 
 
-def forget_session(response: HTTPResponse, view: ZoneView) -> None:
+def forget_session(response: HTTPResponse, zone: CachedZone) -> None:
     """Take the cookie back that says who is signed in."""
-    _set(response, view, "session", "", 0)
+    _set(response, zone, "session", "", 0)
 
 
-def read_own_form(request: Request, view: ZoneView) -> Form:
+def read_own_form(request: Request, zone: CachedZone) -> Form:
     """A form that one of this zone's own pages sent. Raises ForgedForm for another origin, InvalidRequest.
 
     A page that hides its address sends `Origin: null`, and so may a foreign one: then the browser's own word
     on where the request comes from counts, and always the form's token.
     """
     origin = request.headers.get("origin", "null")
-    parts = urlsplit(view.issuer)
+    parts = urlsplit(zone.issuer)
     foreign = origin not in ("null", f"{parts.scheme}://{parts.netloc}")
     if foreign or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise ForgedForm("this form was sent from another site; go back to the application and try again")
@@ -112,10 +112,10 @@ def _cookie(request: Request, name: str) -> str | None:
     return value if value and len(value) <= 200 else None
 
 
-def _set(response: HTTPResponse, view: ZoneView, what: str, value: str, max_age: int) -> None:
-    address = urlsplit(view.issuer)
+def _set(response: HTTPResponse, zone: CachedZone, what: str, value: str, max_age: int) -> None:
+    address = urlsplit(zone.issuer)
     response.add_cookie(
-        _name(view, what),
+        _name(zone, what),
         value,
         path=address.path or "/",
         max_age=max_age,
@@ -125,6 +125,6 @@ def _set(response: HTTPResponse, view: ZoneView, what: str, value: str, max_age:
     )
 
 
-def _name(view: ZoneView, what: str) -> str:
-    prefix = "__Secure-" if view.issuer.startswith("https:") else ""
-    return f"{prefix}zw_{what}_{view.id}"
+def _name(zone: CachedZone, what: str) -> str:
+    prefix = "__Secure-" if zone.issuer.startswith("https:") else ""
+    return f"{prefix}zw_{what}_{zone.id}"

@@ -10,9 +10,9 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
 from runtime.services.authorization import interactions
+from runtime.services.container import Services
 from runtime.services.login import flow, upstream
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -21,13 +21,13 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def callback(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def callback(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Finish a sign-in that this browser started here, and go on to the application."""
-    browser = browser_of(request, view)
+    browser = browser_of(request, zone)
     try:
-        back = await upstream.arrive(parts, view, read_parameters(request), browser.pre_login)
+        back = await upstream.arrive(services, zone, read_parameters(request), browser.pre_login)
     except upstream.TurnedAway as away:
-        await interactions.finish(parts, view.id, away.handle)
-        step = await flow.turned_away(parts, view, away.interaction, away.refusal, browser)
-        return follow(step, parts, view)
-    return follow(await flow.signed_in_upstream(parts, view, back, browser), parts, view)
+        await interactions.finish(services, zone.id, away.handle)
+        step = await flow.turned_away(services, zone, away.interaction, away.refusal, browser)
+        return follow(step, services, zone)
+    return follow(await flow.signed_in_upstream(services, zone, back, browser), services, zone)

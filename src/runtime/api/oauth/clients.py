@@ -6,18 +6,18 @@ from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.forms import Form
+from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
 from runtime.services.clients.guessing import GUESSING
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 
-async def require_client(parts: Parts, view: ZoneView, request: Request, form: Form) -> Client:
+async def require_client(services: Services, zone: CachedZone, request: Request, form: Form) -> Client:
     """The client that the request proves to come from. Raises as `authenticate_client` does."""
     return await authenticate_client(
-        parts,
-        view,
+        services,
+        zone,
         form.values,
         authorization=header_of(request, "authorization"),
         address=address_of(request),

@@ -11,9 +11,9 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
 from runtime.domain.errors import InvalidRequest
 from runtime.services.authorization import interactions
+from runtime.services.container import Services
 from runtime.services.login import flow
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -24,42 +24,44 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def show_consent(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_consent(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """What the application asks for, in words, and where the answer goes."""
-    browser = browser_of(request, view)
+    browser = browser_of(request, zone)
     handle = request.args.get("request")
-    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
-    question, user = await flow.consent_question(parts, view, interaction, browser)
+    interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
+    question, user = await flow.consent_question(services, zone, interaction, browser)
     return pages.page(
-        view,
+        zone,
         "consent",
         question=question,
         user=user,
         handle=handle,
-        form_token=interactions.new_form(parts, view.id, handle, "consent"),
+        form_token=interactions.new_form(services, zone.id, handle, "consent"),
     )
 
 
 @answering_pages
-async def consent(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def consent(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Take the user's decision, once."""
-    browser = browser_of(request, view)
-    form = read_own_form(request, view).values
+    browser = browser_of(request, zone)
+    form = read_own_form(request, zone).values
     handle = form.get("request", "")
     token = form.get("form_token")
-    await interactions.take_form(parts, view.id, handle, "consent", token, address=browser.address)
-    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    await interactions.take_form(services, zone.id, handle, "consent", token, address=browser.address)
+    interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     if form.get("decision") not in ("allow", "deny"):
         raise InvalidRequest("the form says neither yes nor no")
     allowed = form.get("decision") == "allow"
-    return follow(await flow.decide(parts, view, handle, interaction, browser, allowed=allowed), parts, view)
+    return follow(
+        await flow.decide(services, zone, handle, interaction, browser, allowed=allowed), services, zone
+    )
 
 
 @answering_pages
-async def show_connect(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_connect(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """What a refused application's `error_uri` leads a user to: only a sign-in there can ask them.
 
     What the address names is looked up by nobody, so that it tells nobody what a zone has, and puts no words
     of a stranger's on the page.
     """
-    return pages.page(view, "connect")
+    return pages.page(zone, "connect")

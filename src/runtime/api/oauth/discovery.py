@@ -20,7 +20,7 @@ from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization.requests import PROMPTS
 from runtime.services.grants.token_requests import GRANT_TYPES
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 MAX_AGE_SECONDS = 300
 SCOPES = ("openid", "profile", "email", "offline_access", POLICY_BUNDLE)
@@ -44,20 +44,20 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def metadata(request: Request, zone_id: str) -> HTTPResponse:
     """The zone's authorization server metadata, which serves as its OpenID configuration too."""
-    view = await request.app.ctx.parts.zones.recent(zone_id)
-    return _answer(request, view, "metadata")
+    zone = await request.app.ctx.services.zones.recent(zone_id)
+    return _answer(request, zone, "metadata")
 
 
 @answering_oauth
 async def jwks(request: Request, zone_id: str) -> HTTPResponse:
     """The zone's public keys."""
-    view = await request.app.ctx.parts.zones.recent(zone_id)
-    return _answer(request, view, "jwks")
+    zone = await request.app.ctx.services.zones.recent(zone_id)
+    return _answer(request, zone, "jwks")
 
 
-def describe(view: ZoneView) -> dict[str, Any]:
+def describe(zone: CachedZone) -> dict[str, Any]:
     """The metadata of a zone: what it serves, and nothing else."""
-    oauth2, openid = view.zone.protocols.oauth2, view.zone.protocols.openid
+    oauth2, openid = zone.entity.protocols.oauth2, zone.entity.protocols.openid
     proving = ["client_secret_basic", "client_secret_post", "private_key_jwt"]
     methods = [*proving, "none"]
     algorithms = list(assertions.ALGORITHMS)
@@ -67,14 +67,14 @@ def describe(view: ZoneView) -> dict[str, Any]:
     if oauth2.cimd.enabled:
         optional["client_id_metadata_document_supported"] = True
     return optional | {
-        "issuer": view.issuer,
+        "issuer": zone.issuer,
         "authorization_endpoint": str(oauth2.authorization_endpoint),
         "token_endpoint": str(oauth2.token_endpoint),
         "jwks_uri": str(oauth2.jwks_uri),
-        "pushed_authorization_request_endpoint": f"{view.issuer}/oauth/par",
+        "pushed_authorization_request_endpoint": f"{zone.issuer}/oauth/par",
         "require_pushed_authorization_requests": False,
         "userinfo_endpoint": str(openid.userinfo_endpoint),
-        "end_session_endpoint": f"{view.issuer}/openid/logout",
+        "end_session_endpoint": f"{zone.issuer}/openid/logout",
         "backchannel_logout_supported": True,
         "backchannel_logout_session_supported": True,
         "scopes_supported": list(SCOPES),
@@ -86,13 +86,13 @@ def describe(view: ZoneView) -> dict[str, Any]:
         "token_endpoint_auth_methods_supported": methods,
         "token_endpoint_auth_signing_alg_values_supported": algorithms,
         "dpop_signing_alg_values_supported": algorithms,
-        "revocation_endpoint": f"{view.issuer}/oauth/revoke",
+        "revocation_endpoint": f"{zone.issuer}/oauth/revoke",
         "revocation_endpoint_auth_methods_supported": methods,
         "revocation_endpoint_auth_signing_alg_values_supported": algorithms,
-        "introspection_endpoint": f"{view.issuer}/oauth/introspect",
+        "introspection_endpoint": f"{zone.issuer}/oauth/introspect",
         "introspection_endpoint_auth_methods_supported": proving,
         "introspection_endpoint_auth_signing_alg_values_supported": algorithms,
-        "revocations_uri": f"{view.issuer}/.well-known/revocations",
+        "revocations_uri": f"{zone.issuer}/.well-known/revocations",
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "claims_supported": list(_CLAIMS),
@@ -103,18 +103,18 @@ def describe(view: ZoneView) -> dict[str, Any]:
     }
 
 
-def _answer(request: Request, view: ZoneView, name: str) -> HTTPResponse:
-    body, tag = _document(view, name)
+def _answer(request: Request, zone: CachedZone, name: str) -> HTTPResponse:
+    body, tag = _document(zone, name)
     headers = {"Cache-Control": f"max-age={MAX_AGE_SECONDS}", "ETag": tag}
     if tag in request.headers.get("if-none-match", ""):
         return HTTPResponse(status=304, headers=headers)
     return HTTPResponse(body, headers=headers, content_type="application/json")
 
 
-def _document(view: ZoneView, name: str) -> _Document:
-    if (held := view.memo.get(f"discovery:{name}")) is None:
-        body = orjson.dumps(describe(view) if name == "metadata" else {"keys": list(view.jwks)})
+def _document(zone: CachedZone, name: str) -> _Document:
+    if (held := zone.memo.get(f"discovery:{name}")) is None:
+        body = orjson.dumps(describe(zone) if name == "metadata" else {"keys": list(zone.jwks)})
         held = body, f'"{sha256(body).hexdigest()[:32]}"'
-        view.memo[f"discovery:{name}"] = held
+        zone.memo[f"discovery:{name}"] = held
     document: _Document = held
     return document

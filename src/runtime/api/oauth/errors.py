@@ -71,8 +71,8 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
                     request_id=request_id_of(request),
                     zone_id=zone_id,
                 )
-            view = request.app.ctx.parts.zones.held(zone_id)
-            return oauth_error_response(refusal, view.issuer if view else None)
+            zone = request.app.ctx.services.zones.held(zone_id)
+            return oauth_error_response(refusal, zone.issuer if zone else None)
 
     return answer
 

@@ -25,7 +25,7 @@ async def introspect(request: Request, zone_id: str) -> HTTPResponse:
     """Answer whether a token is good, and what it says."""
     refuse_query(request)
     told = await introspection.respond(
-        request.app.ctx.parts,
+        request.app.ctx.services,
         zone_id,
         read_form(request.body, request.headers.get("content-type")),
         authorization=header_of(request, "authorization"),

@@ -18,12 +18,12 @@ from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
 from runtime.services.authorization.next_step import Step
+from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.login.flow import page_address
 from runtime.services.logout import flow, requests
 from runtime.services.logout.requests import SignOutRequest
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -36,20 +36,20 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def logout(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def logout(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Take an application's request: the user is signed out, or asked first.
 
     A form that another site sends comes without cookies, so after one the browser is sent on to a page here.
     """
-    wanted = await requests.check(parts, view, read_parameters(request))
-    if request.method == "POST" or await flow.whom_to_ask(parts, view, wanted, browser_of(request, view)):
-        handle = requests.carried(view, wanted, parts.clock())
-        return follow(Step(page_address(view, "sign-out", handle)), parts, view)
-    return await _end(request, parts, view, wanted)
+    wanted = await requests.check(services, zone, read_parameters(request))
+    if request.method == "POST" or await flow.whom_to_ask(services, zone, wanted, browser_of(request, zone)):
+        handle = requests.carried(zone, wanted, services.clock())
+        return follow(Step(page_address(zone, "sign-out", handle)), services, zone)
+    return await _end(request, services, zone, wanted)
 
 
 @answering_pages
-async def logout_callback(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def logout_callback(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Go on to where the user was to end up, after signing out of the zone's provider.
 
     Only in the browser that began it; any other sees that it is signed out.
@@ -58,56 +58,58 @@ async def logout_callback(request: Request, parts: Parts, view: ZoneView) -> HTT
         state = read_parameters(request).one("state")
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
-    wanted = await requests.take(parts, view.id, state, browser_of(request, view).pre_login)
+    wanted = await requests.take(services, zone.id, state, browser_of(request, zone).pre_login)
     if wanted.return_to is None:
-        return await _signed_out(view)
-    return follow(Step(flow.destination(view, wanted)), parts, view)
+        return await _signed_out(zone)
+    return follow(Step(flow.destination(zone, wanted)), services, zone)
 
 
 @answering_pages
-async def show_sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_sign_out(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page that asks whether the user wants to sign out."""
     handle = request.args.get("request")
-    wanted = requests.read_carried(view, handle, parts.clock())
-    asked = await flow.whom_to_ask(parts, view, wanted, browser_of(request, view))
+    wanted = requests.read_carried(zone, handle, services.clock())
+    asked = await flow.whom_to_ask(services, zone, wanted, browser_of(request, zone))
     if asked is None:
-        return await _end(request, parts, view, wanted)
+        return await _end(request, services, zone, wanted)
     return pages.page(
-        view,
+        zone,
         "sign-out",
         application=wanted.application,
         user=asked.user,
         handle=handle or "",
-        form_token=interactions.new_form(parts, view.id, asked.session.id, "sign-out"),
+        form_token=interactions.new_form(services, zone.id, asked.session.id, "sign-out"),
     )
 
 
 @answering_pages
-async def sign_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def sign_out(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Sign the user out who has said so on this zone's page."""
-    form = read_own_form(request, view).values
-    signed_in = await browser_sessions.current(parts, view, browser_of(request, view).session)
+    form = read_own_form(request, zone).values
+    signed_in = await browser_sessions.current(services, zone, browser_of(request, zone).session)
     if signed_in is not None:
         handle, token, address = signed_in.session.id, form.get("form_token"), address_of(request)
-        await interactions.take_form(parts, view.id, handle, "sign-out", token, address=address)
-    wanted = requests.read_carried(view, form.get("request"), parts.clock())
-    return await _end(request, parts, view, wanted)
+        await interactions.take_form(services, zone.id, handle, "sign-out", token, address=address)
+    wanted = requests.read_carried(zone, form.get("request"), services.clock())
+    return await _end(request, services, zone, wanted)
 
 
 @answering_pages
-async def show_signed_out(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_signed_out(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page for who has signed out and is expected nowhere else."""
-    return await _signed_out(view)
+    return await _signed_out(zone)
 
 
-async def _signed_out(view: ZoneView) -> HTTPResponse:
-    provider = await view.user_provider()
+async def _signed_out(zone: CachedZone) -> HTTPResponse:
+    provider = await zone.user_provider()
     elsewhere = provider.name if provider and not upstream.leaves_together(provider) else None
-    return pages.page(view, "signed-out", elsewhere=elsewhere)
+    return pages.page(zone, "signed-out", elsewhere=elsewhere)
 
 
-async def _end(request: Request, parts: Parts, view: ZoneView, wanted: SignOutRequest) -> HTTPResponse:
-    step = await flow.end(parts, view, wanted, browser_of(request, view))
-    response = follow(step, parts, view)
-    forget_session(response, view)
+async def _end(
+    request: Request, services: Services, zone: CachedZone, wanted: SignOutRequest
+) -> HTTPResponse:
+    step = await flow.end(services, zone, wanted, browser_of(request, zone))
+    response = follow(step, services, zone)
+    forget_session(response, zone)
     return response

@@ -15,10 +15,10 @@ from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidDpopProof
 from runtime.domain.oauth.forms import read_form
 from runtime.services.authorization import pushed, rate_limits
+from runtime.services.client_types import is_known
 from runtime.services.clients import dpop
+from runtime.services.container import Services
 from runtime.services.limits import place_of
-from runtime.services.parties import is_known
-from runtime.services.parts import Parts
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -30,23 +30,23 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def push(request: Request, zone_id: str) -> HTTPResponse:
     """Take an authorize request from the application itself, which proves who it is as for a token."""
     refuse_query(request)
-    parts: Parts = request.app.ctx.parts
-    view = await parts.zones.view(zone_id)
+    services: Services = request.app.ctx.services
+    zone = await services.zones.get(zone_id)
     form = read_form(request.body, request.headers.get("content-type"))
-    client = await require_client(parts, view, request, form)
-    parts.decisions.note_use(view.organization_id, view.id, client)
-    await rate_limits.admit_pushed(parts, view, client, address_of(request))
+    client = await require_client(services, zone, request, form)
+    services.decisions.note_use(zone.organization_id, zone.id, client)
+    await rate_limits.admit_pushed(services, zone, client, address_of(request))
     sent = [*form.values.items(), *(("resource", each) for each in form.resources)]
     if (proof := proof_of(request)) is not None:
-        address = f"{view.issuer}/oauth/par"
+        address = f"{zone.issuer}/oauth/par"
         sender = None if is_known(client) else place_of(address_of(request))
         jkt = await dpop.prove(
-            parts, view, proof, method="POST", uri=address, now=parts.clock(), sender=sender
+            services, zone, proof, method="POST", uri=address, now=services.clock(), sender=sender
         )
         if form.values.get("dpop_jkt", jkt) != jkt:
             raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
         sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]
-    request_uri = await pushed.push(parts, view, client, sent)
-    headers = {**NO_STORE, **offered_nonce(request, view)}
+    request_uri = await pushed.push(services, zone, client, sent)
+    headers = {**NO_STORE, **offered_nonce(request, zone)}
     body = orjson.dumps({"request_uri": request_uri, "expires_in": pushed.PUSHED_SECONDS})
     return HTTPResponse(body, status=201, headers=headers, content_type="application/json")

@@ -8,7 +8,7 @@ from sanic.request import Request
 from runtime.api.shared.headers import header_of
 from runtime.services.clients import dpop
 from runtime.services.clients.dpop import Presented
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 def proof_of(request: Request) -> str | None:
@@ -16,15 +16,15 @@ def proof_of(request: Request) -> str | None:
     return header_of(request, "dpop")
 
 
-def offered_nonce(request: Request, view: ZoneView | None) -> dict[str, str]:
+def offered_nonce(request: Request, zone: CachedZone | None) -> dict[str, str]:
     """The header that tells who sends proofs of the nonce for the next one, where the zone wants nonces.
 
     Spec: RFC 9449 section 8.2.
     """
-    if view is None or not view.switches.require_dpop_nonce or proof_of(request) is None:
+    if zone is None or not zone.switches.require_dpop_nonce or proof_of(request) is None:
         return {}
-    parts = request.app.ctx.parts
-    return {"DPoP-Nonce": dpop.nonce(parts, view, parts.clock())}
+    services = request.app.ctx.services
+    return {"DPoP-Nonce": dpop.nonce(services, zone, services.clock())}
 
 
 def presented_of(request: Request, uri: str) -> Presented | None:

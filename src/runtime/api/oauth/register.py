@@ -27,10 +27,10 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def register(request: Request, zone_id: str) -> HTTPResponse:
     """Register the client that describes itself, or find it registered."""
-    parts = request.app.ctx.parts
-    view = await parts.zones.view(zone_id)
-    await registration.admit(parts, view, address_of(request))
-    user_agent = await registration.register(parts, view, _document(request))
+    services = request.app.ctx.services
+    zone = await services.zones.get(zone_id)
+    await registration.admit(services, zone, address_of(request))
+    user_agent = await registration.register(services, zone, _document(request))
     return HTTPResponse(
         orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"
     )

@@ -11,7 +11,7 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
 from runtime.api.shared.etags import seen
 from runtime.domain.oauth.forms import parse_form
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 # Whoever polls decides how soon it knows; nobody in between may make that longer.
 _HEADERS = {"Cache-Control": "max-age=1, must-revalidate"}
@@ -28,9 +28,9 @@ async def revocations(request: Request, zone_id: str) -> HTTPResponse:
 
     The tag is that of the list: a caller that has it goes on with the cursor it has.
     """
-    parts: Parts = request.app.ctx.parts
+    services: Services = request.app.ctx.services
     since = parse_form(request.query_string.encode()).values.get("since")
-    told = await parts.revocations.delta(parts, await parts.zones.view(zone_id), since)
+    told = await services.revocations.delta(services, await services.zones.get(zone_id), since)
     tag = f'"{sha256(told.revocations).hexdigest()[:32]}"'
     headers = {**_HEADERS, "ETag": f"W/{tag}"}
     if seen(request.headers.get("if-none-match"), tag):

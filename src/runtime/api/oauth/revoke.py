@@ -12,8 +12,8 @@ from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.forms import read_form
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.parts import Parts
 from runtime.services.tokens.revoking import revoke
 
 
@@ -27,19 +27,19 @@ async def revocation(request: Request, zone_id: str) -> HTTPResponse:
     """End what a token stands for. A token that is unknown or another client's is answered alike."""
     refuse_query(request)
     form = read_form(request.body, request.headers.get("content-type"))
-    parts: Parts = request.app.ctx.parts
-    view = await parts.zones.view(zone_id)
+    services: Services = request.app.ctx.services
+    zone = await services.zones.get(zone_id)
     decision = Decision(
-        view.organization_id, view.id, parts.clock(), request_id_of(request), event="revocation"
+        zone.organization_id, zone.id, services.clock(), request_id_of(request), event="revocation"
     )
     try:
-        client = await require_client(parts, view, request, form)
+        client = await require_client(services, zone, request, form)
         decision.identify(client)
         token = form.values.get("token")
         if token is None:
             raise InvalidRequest("`token` is missing")
-        await revoke(parts, view, client, token, decision.at, decision)
+        await revoke(services, zone, client, token, decision.at, decision)
     except OAuthError as refusal:
-        raise await parts.decisions.refused(decision, refusal, address=address_of(request)) from None
-    parts.decisions.record(decision)
+        raise await services.decisions.refused(decision, refusal, address=address_of(request)) from None
+    services.decisions.record(decision)
     return text("", headers=NO_STORE)

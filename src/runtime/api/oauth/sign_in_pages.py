@@ -14,10 +14,10 @@ from runtime.services.authority import admission
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Visit
+from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.login import password as local
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 _WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")
 
@@ -30,30 +30,30 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def show_sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_sign_in(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page that asks for address and password."""
-    admission.require_local(view.zone)
+    admission.require_local(zone.entity)
     handle = request.args.get("request")
-    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
-    return await _page(parts, view, handle, interaction)
+    interaction = await interactions.find(services, zone.id, handle, browser_of(request, zone).pre_login)
+    return await _page(services, zone, handle, interaction)
 
 
 @answering_pages
-async def sign_in(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def sign_in(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Sign in with address and password."""
-    browser = browser_of(request, view)
-    form = read_own_form(request, view).values
+    browser = browser_of(request, zone)
+    form = read_own_form(request, zone).values
     handle = form.get("request", "")
-    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     token = form.get("form_token")
-    await interactions.take_form(parts, view.id, handle, "sign-in", token, address=browser.address)
+    await interactions.take_form(services, zone.id, handle, "sign-in", token, address=browser.address)
     email, password = form.get("email", ""), form.get("password", "")
     try:
-        user = await local.authenticate(parts, view, email, password, address=browser.address)
+        user = await local.authenticate(services, zone, email, password, address=browser.address)
     except local.WrongPassword:
-        return await _page(parts, view, handle, interaction, email=email, mistake=_WRONG)
-    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
-    return follow(step, parts, view)
+        return await _page(services, zone, handle, interaction, email=email, mistake=_WRONG)
+    step = await flow.signed_in_locally(services, zone, handle, interaction, user, browser)
+    return follow(step, services, zone)
 
 
 async def style(request: Request, _zone_id: str) -> HTTPResponse:
@@ -62,8 +62,8 @@ async def style(request: Request, _zone_id: str) -> HTTPResponse:
 
 
 async def _page(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     handle: str,
     interaction: Interaction,
     *,
@@ -72,13 +72,13 @@ async def _page(
 ) -> HTTPResponse:
     asked = interaction.request
     return pages.page(
-        view,
+        zone,
         "sign-in",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
+        application=None if isinstance(asked, Visit) else await flow.started_by(zone, interaction),
         handle=handle,
-        form_token=interactions.new_form(parts, view.id, handle, "sign-in"),
+        form_token=interactions.new_form(services, zone.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
-        may_register=asked.invitation is not None or not view.zone.requires_invitation,
+        may_register=asked.invitation is not None or not zone.entity.requires_invitation,
     )

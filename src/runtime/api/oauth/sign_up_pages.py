@@ -20,11 +20,11 @@ from runtime.services.authority.credentials import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Visit
+from runtime.services.container import Services
 from runtime.services.login import flow, invitation
 from runtime.services.login import password as local
 from runtime.services.login.invitation import Invited
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 _MAX_TOKEN_CHARS = 100
 
@@ -36,78 +36,78 @@ def bind(app: Sanic[Any, Any]) -> None:
 
 
 @answering_pages
-async def show_sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def show_sign_up(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page on which people register themselves."""
     handle, token = request.args.get("request"), request.args.get("invitation")
     if token is not None and len(token) > _MAX_TOKEN_CHARS:
         raise BadLink("the address is not the one in the mail")
     if handle is None and token is not None:
-        return await _show_without_application(parts, view, token)
+        return await _show_without_application(services, zone, token)
     if token is None:
-        admission.require_local(view.zone)
-    interaction = await interactions.find(parts, view.id, handle, browser_of(request, view).pre_login)
+        admission.require_local(zone.entity)
+    interaction = await interactions.find(services, zone.id, handle, browser_of(request, zone).pre_login)
     if token is not None:
-        known_as = invitation.remembered(parts, token)
+        known_as = invitation.remembered(services, token)
         interaction = await interactions.remember_invitation(
-            parts, view.id, str(handle), interaction, known_as
+            services, zone.id, str(handle), interaction, known_as
         )
-    return await _page(parts, view, str(handle), interaction, await _who(parts, view, interaction))
+    return await _page(services, zone, str(handle), interaction, await _who(services, zone, interaction))
 
 
 @answering_pages
-async def sign_up(request: Request, parts: Parts, view: ZoneView) -> HTTPResponse:
+async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """Register, and be signed in where an application waits for that."""
-    browser = browser_of(request, view)
-    form = read_own_form(request, view).values
+    browser = browser_of(request, zone)
+    form = read_own_form(request, zone).values
     if "request" not in form and "invitation" in form:
-        return await _register_without_application(parts, view, form, browser.address)
+        return await _register_without_application(services, zone, form, browser.address)
     handle = form.get("request", "")
-    interaction = await interactions.find(parts, view.id, handle, browser.pre_login)
+    interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     token = form.get("form_token")
-    await interactions.take_form(parts, view.id, handle, "sign-up", token, address=browser.address)
-    who = await _who(parts, view, interaction)
+    await interactions.take_form(services, zone.id, handle, "sign-up", token, address=browser.address)
+    who = await _who(services, zone, interaction)
     email, password = form.get("email", ""), form.get("password", "")
     try:
         if who is not None:
-            user = await invitation.register(parts, view, who, password, address=browser.address)
+            user = await invitation.register(services, zone, who, password, address=browser.address)
         else:
-            user = await local.register(parts, view, email, password, address=browser.address)
+            user = await local.register(services, zone, email, password, address=browser.address)
     except ValidationFailed as failure:
-        return await _page(parts, view, handle, interaction, who, email=email, mistake=_mistake(failure))
-    step = await flow.signed_in_locally(parts, view, handle, interaction, user, browser)
-    return follow(step, parts, view)
+        return await _page(services, zone, handle, interaction, who, email=email, mistake=_mistake(failure))
+    step = await flow.signed_in_locally(services, zone, handle, interaction, user, browser)
+    return follow(step, services, zone)
 
 
-async def _who(parts: Parts, view: ZoneView, interaction: Interaction) -> Invited | None:
+async def _who(services: Services, zone: CachedZone, interaction: Interaction) -> Invited | None:
     """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
-    admission.require_local(view.zone)
+    admission.require_local(zone.entity)
     if interaction.request.invitation is not None:
-        return await invitation.find(parts, view, interaction.request.invitation)
-    admission.require_open_registration(view.zone)
+        return await invitation.find(services, zone, interaction.request.invitation)
+    admission.require_open_registration(zone.entity)
     return None
 
 
-async def _show_without_application(parts: Parts, view: ZoneView, token: str) -> HTTPResponse:
-    who = await invitation.find(parts, view, invitation.remembered(parts, token))
-    if view.zone.user_identity_provider_id is not None:
-        return pages.page(view, "invited", who=who, through_provider=True)
-    return await _form(parts, view, who, token)
+async def _show_without_application(services: Services, zone: CachedZone, token: str) -> HTTPResponse:
+    who = await invitation.find(services, zone, invitation.remembered(services, token))
+    if zone.entity.user_identity_provider_id is not None:
+        return pages.page(zone, "invited", who=who, through_provider=True)
+    return await _form(services, zone, who, token)
 
 
 async def _register_without_application(
-    parts: Parts, view: ZoneView, form: Any, address: str
+    services: Services, zone: CachedZone, form: Any, address: str
 ) -> HTTPResponse:
-    admission.require_local(view.zone)
+    admission.require_local(zone.entity)
     token = form["invitation"]
-    known_as = invitation.remembered(parts, token)
+    known_as = invitation.remembered(services, token)
     form_token = form.get("form_token")
-    await interactions.take_form(parts, view.id, known_as, "sign-up", form_token, address=address)
-    who = await invitation.find(parts, view, known_as)
+    await interactions.take_form(services, zone.id, known_as, "sign-up", form_token, address=address)
+    who = await invitation.find(services, zone, known_as)
     try:
-        await invitation.register(parts, view, who, form.get("password", ""), address=address)
+        await invitation.register(services, zone, who, form.get("password", ""), address=address)
     except ValidationFailed as failure:
-        return await _form(parts, view, who, token, mistake=_mistake(failure))
-    return pages.page(view, "invited", who=who, through_provider=False)
+        return await _form(services, zone, who, token, mistake=_mistake(failure))
+    return pages.page(zone, "invited", who=who, through_provider=False)
 
 
 def _mistake(failure: ValidationFailed) -> Mistake:
@@ -116,8 +116,8 @@ def _mistake(failure: ValidationFailed) -> Mistake:
 
 
 async def _page(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     handle: str,
     interaction: Interaction,
     who: Invited | None,
@@ -128,13 +128,13 @@ async def _page(
     """The form, in the course of a sign-in to an application."""
     asked = interaction.request
     return pages.page(
-        view,
+        zone,
         "sign-up",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, Visit) else await flow.started_by(view, interaction),
+        application=None if isinstance(asked, Visit) else await flow.started_by(zone, interaction),
         handle=handle,
         invitation=None,
-        form_token=interactions.new_form(parts, view.id, handle, "sign-up"),
+        form_token=interactions.new_form(services, zone.id, handle, "sign-up"),
         who=who,
         email=email if email is not None else asked.login_hint or "",
         mistake=mistake,
@@ -143,18 +143,18 @@ async def _page(
 
 
 async def _form(
-    parts: Parts, view: ZoneView, who: Invited, token: str, *, mistake: Mistake | None = None
+    services: Services, zone: CachedZone, who: Invited, token: str, *, mistake: Mistake | None = None
 ) -> HTTPResponse:
     """The form, for somebody who comes from the mail of an invitation."""
-    known_as = invitation.remembered(parts, token)
+    known_as = invitation.remembered(services, token)
     return pages.page(
-        view,
+        zone,
         "sign-up",
         status=400 if mistake else 200,
         application=None,
         handle=None,
         invitation=token,
-        form_token=interactions.new_form(parts, view.id, known_as, "sign-up"),
+        form_token=interactions.new_form(services, zone.id, known_as, "sign-up"),
         who=who,
         email=who.email,
         mistake=mistake,

@@ -14,8 +14,8 @@ from runtime.api.oauth.proofs import offered_nonce, proof_of
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.senders import address_of
 from runtime.domain.oauth.forms import read_form
+from runtime.services.container import Services
 from runtime.services.grants.token_requests import respond
-from runtime.services.parts import Parts
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -27,10 +27,10 @@ def bind(app: Sanic[Any, Any]) -> None:
 async def token(request: Request, zone_id: str) -> HTTPResponse:
     """Answer a token request. Spec: zone interface, sections 3 to 6."""
     refuse_query(request)
-    parts: Parts = request.app.ctx.parts
+    services: Services = request.app.ctx.services
     proof = proof_of(request)
     answer = await respond(
-        parts,
+        services,
         zone_id,
         read_form(request.body, request.headers.get("content-type")),
         authorization=header_of(request, "authorization"),
@@ -40,5 +40,5 @@ async def token(request: Request, zone_id: str) -> HTTPResponse:
     )
     headers = NO_STORE
     if proof is not None:
-        headers = {**NO_STORE, **offered_nonce(request, parts.zones.held(zone_id))}
+        headers = {**NO_STORE, **offered_nonce(request, services.zones.held(zone_id))}
     return HTTPResponse(orjson.dumps(answer), headers=headers, content_type="application/json")

@@ -11,8 +11,8 @@ from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.bearer import require_bearer
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
 from runtime.api.oauth.proofs import offered_nonce
+from runtime.services.container import Services
 from runtime.services.issuing.responses import person_claims
-from runtime.services.parts import Parts
 
 
 def bind(app: Sanic[Any, Any]) -> None:
@@ -23,11 +23,11 @@ def bind(app: Sanic[Any, Any]) -> None:
 @answering_oauth
 async def userinfo(request: Request, zone_id: str) -> HTTPResponse:
     """What the token's scopes let the application know of the user. The token travels in the header alone."""
-    parts: Parts = request.app.ctx.parts
-    view = await parts.zones.view(zone_id)
-    address = str(view.zone.protocols.openid.userinfo_endpoint)
-    bearer = await require_bearer(parts, view, request, audience=view.issuer, scope="openid", uri=address)
+    services: Services = request.app.ctx.services
+    zone = await services.zones.get(zone_id)
+    address = str(zone.entity.protocols.openid.userinfo_endpoint)
+    bearer = await require_bearer(services, zone, request, audience=zone.issuer, scope="openid", uri=address)
     user, profile = bearer.root.user.user, bearer.root.session.session_data
     claims = {"sub": user.identifier, **person_claims(user, profile, bearer.subject.scopes)}
-    headers = {**NO_STORE, **offered_nonce(request, view)}
+    headers = {**NO_STORE, **offered_nonce(request, zone)}
     return HTTPResponse(orjson.dumps(claims), headers=headers, content_type="application/json")

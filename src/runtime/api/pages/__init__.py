@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sanic.response import HTTPResponse
 
 from runtime.domain.errors import ServiceError
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 # No `form-action`: Chromium applies it to every redirect that follows a form, and where an application's
 # redirect URI sends the browser next is not known here. Values are escaped, so no form can be injected.
@@ -51,11 +51,11 @@ class Mistake:
 
 
 def page(
-    view: ZoneView, name: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
+    zone: CachedZone, name: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
 ) -> HTTPResponse:
     """A page of a zone."""
-    root = urlsplit(view.issuer).path
-    standing = {"zone": view.zone, "root": root, "base": f"{root}/oauth", "labels": LABELS}
+    root = urlsplit(zone.issuer).path
+    standing = {"zone": zone.entity, "root": root, "base": f"{root}/oauth", "labels": LABELS}
     return _rendered(name, status, headers or {}, **standing, **values)
 
 
@@ -69,7 +69,7 @@ class Onward:
 
 
 def error(
-    view: ZoneView,
+    zone: CachedZone,
     refusal: ServiceError,
     *,
     headers: dict[str, str] | None = None,
@@ -83,15 +83,15 @@ def error(
     message = f"{refusal.detail[:1].upper()}{refusal.detail[1:]}.".replace("`", "\u2019")
     values = {"title": _TITLES[status], "message": message, "onward": onward}
     headers = {**_WHEN.get(status, {}), **(headers or {})}
-    return page(view, "error", status=status, headers=headers, **values)
+    return page(zone, "error", status=status, headers=headers, **values)
 
 
-def away(view: ZoneView | None) -> HTTPResponse:
+def away(zone: CachedZone | None) -> HTTPResponse:
     """The page for a time when something that is needed does not answer; of no zone if that is what it is."""
-    if view is None:
+    if zone is None:
         return _of_no_zone(503, _AWAY)
     values = {"title": _TITLES[503], "message": _AWAY, "onward": None}
-    return page(view, "error", status=503, headers=_WHEN[503], **values)
+    return page(zone, "error", status=503, headers=_WHEN[503], **values)
 
 
 def nowhere() -> HTTPResponse:

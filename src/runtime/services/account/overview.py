@@ -6,11 +6,11 @@ from datetime import datetime
 
 from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.authorization.consent import in_words
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import connections, sessions
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.connections import GivenConsent, GivenGrant
-from runtime.storage.sql.parties import Party
 from runtime.storage.sql.sessions import Session
 
 
@@ -33,7 +33,7 @@ class ConnectedApplication:
         sign_in: sign-in scopes in words.
     """
 
-    party: Party
+    client_ref: ClientRef
     name: str
     redirect_host: str | None
     self_registered: bool
@@ -62,13 +62,13 @@ class Overview:
     sessions: tuple[OpenSession, ...]
 
 
-async def overview(parts: Parts, view: ZoneView, signed_in: SignedIn) -> Overview:
+async def overview(services: Services, zone: CachedZone, signed_in: SignedIn) -> Overview:
     """What there is for a user."""
-    now, user_id = parts.clock(), signed_in.user.id
-    async with parts.database.reading() as conn:
-        given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
-        grants = await connections.grants(conn, zone_id=view.id, user_id=user_id, now=now)
-        standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
+    now, user_id = services.clock(), signed_in.user.id
+    async with services.database.reading() as conn:
+        given = await connections.consents(conn, zone_id=zone.id, user_id=user_id)
+        grants = await connections.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
+        standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
     return Overview(
         applications=tuple(_applications(given, standing)),
         grants=tuple(grants),
@@ -96,18 +96,18 @@ def _applications(
     given: Iterable[GivenConsent], standing: Iterable[Session]
 ) -> Iterable[ConnectedApplication]:
     """Those that the user agreed to, then those that ask nobody but hold a session."""
-    by_party: dict[Party, list[GivenConsent]] = {}
+    by_party: dict[ClientRef, list[GivenConsent]] = {}
     for consent in given:
-        by_party.setdefault(consent.party, []).append(consent)
-    for party, consents in by_party.items():
-        yield _agreed(party, consents)
+        by_party.setdefault(consent.client_ref, []).append(consent)
+    for client_ref, consents in by_party.items():
+        yield _agreed(client_ref, consents)
     seen = set(by_party)
     for session in standing:
-        if session.session_type == "browser" or session.party in seen:
+        if session.session_type == "browser" or session.client_ref in seen:
             continue
-        seen.add(session.party)
+        seen.add(session.client_ref)
         yield ConnectedApplication(
-            party=session.party,
+            client_ref=session.client_ref,
             name=str(session.metadata.get("name", "")),
             redirect_host=None,
             self_registered=False,
@@ -117,7 +117,7 @@ def _applications(
         )
 
 
-def _agreed(party: Party, consents: list[GivenConsent]) -> ConnectedApplication:
+def _agreed(client_ref: ClientRef, consents: list[GivenConsent]) -> ConnectedApplication:
     sign_in: frozenset[str] = frozenset()
     resources = []
     for each in consents:
@@ -127,10 +127,10 @@ def _agreed(party: Party, consents: list[GivenConsent]) -> ConnectedApplication:
         scopes = tuple(sorted(each.scopes))
         resources.append(AllowedResource(each.resource_name or "", each.resource_identifier, scopes))
     return ConnectedApplication(
-        party=party,
+        client_ref=client_ref,
         name=consents[0].name,
         redirect_host=consents[0].redirect_host,
-        self_registered=party.user_agent_id is not None,
+        self_registered=client_ref.user_agent_id is not None,
         since=min(each.since for each in consents),
         sign_in=in_words(sign_in),
         resources=tuple(resources),

@@ -4,64 +4,64 @@ from runtime.services import epochs
 from runtime.services.authority import end_events, revocation
 from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.authority.end_events import Ending
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import connections, consents, revocations, sessions
 
 
-async def application(parts: Parts, view: ZoneView, signed_in: SignedIn, party_id: str) -> None:
+async def application(services: Services, zone: CachedZone, signed_in: SignedIn, party_id: str) -> None:
     """Take everything back from an application: consents, what was granted for it alone, its sessions.
 
     Nothing happens for one that has nothing of this user.
     """
-    user_id, now = signed_in.user.id, parts.clock()
-    async with epochs.transaction(parts) as (conn, bumped):
+    user_id, now = signed_in.user.id, services.clock()
+    async with epochs.transaction(services) as (conn, bumped):
         # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
-        bumped.update(await epochs.bump_user(conn, view.id, user_id))
-        given = await connections.consents(conn, zone_id=view.id, user_id=user_id)
-        standing = await sessions.of_user(conn, user_id, zone_id=view.id, now=now)
-        for party in {each.party for each in given if each.party.id == party_id}:
-            await connections.take_back(conn, zone_id=view.id, user_id=user_id, party=party)
+        bumped.update(await epochs.bump_user(conn, zone.id, user_id))
+        given = await connections.consents(conn, zone_id=zone.id, user_id=user_id)
+        standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
+        for client_ref in {each.client_ref for each in given if each.client_ref.id == party_id}:
+            await connections.take_back(conn, zone_id=zone.id, user_id=user_id, client_ref=client_ref)
             ends = {session.id: session.expires_at for session in standing}
-            await revocations.add_between(conn, view.id, party, ends, now=now)
+            await revocations.add_between(conn, zone.id, client_ref, ends, now=now)
         for session in standing:
-            if session.session_type != "browser" and session.party.id == party_id:
-                bumped.update(await revocation.revoke(conn, parts, view.id, session.id))
-        parties = {each.party for each in given}
-        parties |= {each.party for each in standing if each.session_type != "browser"}
+            if session.session_type != "browser" and session.client_ref.id == party_id:
+                bumped.update(await revocation.revoke(conn, services, zone.id, session.id))
+        parties = {each.client_ref for each in given}
+        parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
-            Ending("withdrawal", view.organization_id, view.id, user_id, **each.columns)
+            Ending("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
             for each in parties
             if each.id == party_id
         ]
         await end_events.record(conn, lost, now=now)
-    parts.outbox.poke()
+    services.outbox.poke()
 
 
-async def grant(parts: Parts, view: ZoneView, signed_in: SignedIn, grant_id: str) -> None:
+async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant_id: str) -> None:
     """Take a resource back from every application at once: each has to ask again.
 
     Nothing happens for a grant that is not this user's.
     """
-    of_user = {"zone_id": view.id, "user_id": signed_in.user.id}
-    async with epochs.transaction(parts) as (conn, bumped):
+    of_user = {"zone_id": zone.id, "user_id": signed_in.user.id}
+    async with epochs.transaction(services) as (conn, bumped):
         resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
-        bumped.update(await epochs.bump_user(conn, view.id, signed_in.user.id))  # first, as above
-        await consents.revoke(conn, grant_id, zone_id=view.id, now=parts.clock())
-        lost = Ending("withdrawal", view.organization_id, view.id, signed_in.user.id, resource_id=resource_id)
-        await end_events.record(conn, [lost], now=parts.clock())
+        bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above
+        await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
+        lost = Ending("withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id)
+        await end_events.record(conn, [lost], now=services.clock())
 
 
-async def session(parts: Parts, view: ZoneView, signed_in: SignedIn, session_id: str) -> None:
+async def session(services: Services, zone: CachedZone, signed_in: SignedIn, session_id: str) -> None:
     """End a session of the user, with those below it; nothing for one that is not theirs."""
-    now = parts.clock()
-    async with epochs.transaction(parts) as (conn, bumped):
-        standing = await sessions.of_user(conn, signed_in.user.id, zone_id=view.id, now=now)
+    now = services.clock()
+    async with epochs.transaction(services) as (conn, bumped):
+        standing = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
         if session_id not in {each.id for each in standing}:
             return
-        bumped.update(await revocation.revoke(conn, parts, view.id, session_id))
-        ending = Ending("session-end", view.organization_id, view.id, signed_in.user.id, session_id)
+        bumped.update(await revocation.revoke(conn, services, zone.id, session_id))
+        ending = Ending("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
         await end_events.record(conn, [ending], now=now)
-    parts.outbox.poke()
+    services.outbox.poke()

@@ -13,8 +13,8 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql import signed_in
 from runtime.storage.sql.sessions import Session
@@ -77,18 +77,18 @@ class Authentication:
     id_token: str | None = field(default=None, repr=False)
 
 
-async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn | None:
+async def current(services: Services, zone: CachedZone, cookie: str | None) -> SignedIn | None:
     """Whom the browser's cookie stands for; None when nobody, any more."""
     if cookie is None:
         return None
-    async with parts.database.querying() as conn:
-        found = await signed_in.by_cookie(conn, parts.hasher.hash(cookie), zone_id=view.id)
+    async with services.database.querying() as conn:
+        found = await signed_in.by_cookie(conn, services.hasher.hash(cookie), zone_id=zone.id)
     if found is None:
         return None
     session, user = found
-    view.signed_in.put(session.id, found)
+    zone.signed_in.put(session.id, found)
     try:
-        active.require_active(session, user, parts.clock())
+        active.require_active(session, user, services.clock())
     except NotActive:
         return None
     return SignedIn(session, user)
@@ -96,8 +96,8 @@ async def current(parts: Parts, view: ZoneView, cookie: str | None) -> SignedIn 
 
 async def open_session(
     conn: AsyncConnection,
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     user: User,
     how: Authentication,
     *,
@@ -114,19 +114,19 @@ async def open_session(
     """
     previous = None
     if previous_cookie is not None:
-        hashed = parts.hasher.hash(previous_cookie)
-        previous = await storage.find_by_cookie(conn, hashed, zone_id=view.id)
-        await storage.detach_cookie(conn, hashed, zone_id=view.id)
-    session_id, cookie, now = new_id(), new_secret(), parts.clock()
+        hashed = services.hasher.hash(previous_cookie)
+        previous = await storage.find_by_cookie(conn, hashed, zone_id=zone.id)
+        await storage.detach_cookie(conn, hashed, zone_id=zone.id)
+    session_id, cookie, now = new_id(), new_secret(), services.clock()
     session = Session(
         id=session_id,
-        organization_id=view.organization_id,
-        zone_id=view.id,
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
         user_id=user.id,
         application_id=None,
         session_type="browser",
         authenticated_at=how.at,
-        expires_at=now + timedelta(seconds=parts.settings.session_lifetime_seconds),
+        expires_at=now + timedelta(seconds=services.settings.session_lifetime_seconds),
         created_at=now,
         updated_at=now,
         acr=how.acr,
@@ -136,26 +136,26 @@ async def open_session(
         subject=how.subject,
         provider_subject=_text(how.claims.get("sub")) if how.provider_id else None,
         provider_session=_text(how.claims.get("sid")) if how.provider_id else None,
-        provider_id_token=seal_id_token(view, session_id, how.id_token) if how.id_token else None,
+        provider_id_token=seal_id_token(zone, session_id, how.id_token) if how.id_token else None,
         session_data={name: how.claims[name] for name in PROFILE_CLAIMS if _is_plain(how.claims.get(name))},
         metadata={"name": started_by},
-        cookie_hash=parts.hasher.hash(cookie),
+        cookie_hash=services.hasher.hash(cookie),
     )
     await storage.add(conn, session)
     if previous is not None and previous.user_id == user.id and is_active(previous, now):
-        await storage.supersede(conn, previous.id, by=session.id, zone_id=view.id)
+        await storage.supersede(conn, previous.id, by=session.id, zone_id=zone.id)
     return SignedIn(session, user), cookie
 
 
-def seal_id_token(view: ZoneView, session_id: str, id_token: str) -> bytes:
+def seal_id_token(zone: CachedZone, session_id: str, id_token: str) -> bytes:
     """A provider's ID token as its session keeps it."""
-    return view.sealer.seal(id_token.encode(), bound_to=_place(session_id))
+    return zone.sealer.seal(id_token.encode(), bound_to=_place(session_id))
 
 
-def open_id_token(view: ZoneView, session: Session) -> str | None:
+def open_id_token(zone: CachedZone, session: Session) -> str | None:
     """The provider's ID token of a session, if it keeps one."""
     sealed = session.provider_id_token
-    return view.sealer.open(sealed, bound_to=_place(session.id)).decode() if sealed is not None else None
+    return zone.sealer.open(sealed, bound_to=_place(session.id)).decode() if sealed is not None else None
 
 
 def _place(session_id: str) -> str:

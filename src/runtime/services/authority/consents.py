@@ -17,13 +17,13 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.kinds.values import Consent
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import ALWAYS_ASKED
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import roots
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import SIGN_IN, Agreed
-from runtime.storage.sql.parties import Party
 from runtime.storage.sql.roots import DelegatedGrantRow
 
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
@@ -33,7 +33,7 @@ class Asker(Protocol):
     """Whom a user gives their word to, and whether they are asked for it."""
 
     @property
-    def party(self) -> Party:
+    def client_ref(self) -> ClientRef:
         """Whose consents they are."""
 
     @property
@@ -88,8 +88,8 @@ def allowance_of(asker: Asker, agreed: Agreed, resource_id: str, now: datetime) 
 
 
 async def require_allowance(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Client,
     root: SessionRoot,
     resource: Resource,
@@ -98,15 +98,15 @@ async def require_allowance(
     now: datetime,
 ) -> Allowance:
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
-    found = await allowed(parts, view, client, root, resource, wanted=wanted, now=now)
+    found = await allowed(services, zone, client, root, resource, wanted=wanted, now=now)
     if found is None:
-        raise authorization_required(view, client, resource, internal="no consent, or the grant was ended")
+        raise authorization_required(zone, client, resource, internal="no consent, or the grant was ended")
     return found
 
 
 async def allowed(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     asker: Asker,
     root: SessionRoot,
     resource: Resource,
@@ -121,43 +121,43 @@ async def allowed(
     """
     grants = [grant for grant in root.delegated if grant.resource_id == resource.id]
     if not all(is_active(grant, now) for grant in grants):
-        async with parts.database.querying() as conn:
-            again = await roots.delegated(conn, view.id, root.user.user.id)
+        async with services.database.querying() as conn:
+            again = await roots.delegated(conn, zone.id, root.user.user.id)
         grants = [grant for grant in again if grant.resource_id == resource.id]
     implied = asker.consent is Consent.IMPLICIT
-    given = None if implied else await _consent(parts, view, asker, root, resource, wanted)
+    given = None if implied else await _consent(services, zone, asker, root, resource, wanted)
     return allowance(asker, given, grants, now)
 
 
 async def _consent(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     asker: Asker,
     root: SessionRoot,
     resource: Resource,
     wanted: frozenset[str] | None,
 ) -> frozenset[str] | None:
     user = root.user.user
-    key = f"{user.id}\0{asker.party.id}\0{resource.id}"
-    held = view.consents.get(key)
+    key = f"{user.id}\0{asker.client_ref.id}\0{resource.id}"
+    held = zone.consents.get(key)
     if held is not None and held[0] == user.epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
-    async with parts.database.querying() as conn:
-        scopes = await roots.consent(conn, view.id, user.id, asker.party, resource.id)
+    async with services.database.querying() as conn:
+        scopes = await roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
     if scopes is not None:
-        view.consents.put(key, (user.epoch, scopes))
+        zone.consents.put(key, (user.epoch, scopes))
     return scopes
 
 
 async def given_for(
-    parts: Parts, view: ZoneView, client: Client, user: User, asked: RequestedResource
+    services: Services, zone: CachedZone, client: Client, user: User, asked: RequestedResource
 ) -> Allowance | None:
     """The user's word, if it covers what was asked for of a resource; None when it does not, or not any more.
 
     Args:
         user: as read in this request.
     """
-    found = allowance_of(client, await agreed_by(parts, view, client, user), asked.id, parts.clock())
+    found = allowance_of(client, await agreed_by(services, zone, client, user), asked.id, services.clock())
     return found if found is not None and found.covers(asked.scopes) else None
 
 
@@ -167,7 +167,7 @@ def must_say(asker: Asker, scopes: frozenset[str]) -> frozenset[str]:
 
 
 async def covers_sign_in(
-    parts: Parts, view: ZoneView, client: Client, user: User, scopes: frozenset[str]
+    services: Services, zone: CachedZone, client: Client, user: User, scopes: frozenset[str]
 ) -> bool:
     """Tell whether the user has let the client know what these sign-in scopes tell it, and still does.
 
@@ -177,43 +177,45 @@ async def covers_sign_in(
     said = must_say(client, scopes)
     if client.consent is Consent.IMPLICIT and not said:
         return True
-    given = (await agreed_by(parts, view, client, user)).given.get(SIGN_IN)
+    given = (await agreed_by(services, zone, client, user)).given.get(SIGN_IN)
     return given is not None and said <= given.scopes
 
 
-async def has_agreed_at(parts: Parts, view: ZoneView, client: Client, user: User, redirect_host: str) -> bool:
+async def has_agreed_at(
+    services: Services, zone: CachedZone, client: Client, user: User, redirect_host: str
+) -> bool:
     """Tell whether the user has let the client act, whatever for, when it was answered at that host."""
-    async with parts.database.querying() as conn:
-        given = await storage.given(conn, zone_id=view.id, user_id=user.id, party=client.party)
+    async with services.database.querying() as conn:
+        given = await storage.given(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
     return any(record.redirect_host == redirect_host for record in given.values())
 
 
-async def agreed_by(parts: Parts, view: ZoneView, client: Client, user: User) -> Agreed:
+async def agreed_by(services: Services, zone: CachedZone, client: Client, user: User) -> Agreed:
     """How the user's word stands now; from memory while the user's epoch is that under which it was read.
 
     A client that registered itself can lose everybody's word at once, which no user's epoch tells.
     """
-    key = f"{user.id}\0{client.party.id}"
-    held = view.agreed.get(key) if client.registration is Registration.MANAGED else None
+    key = f"{user.id}\0{client.client_ref.id}"
+    held = zone.agreed.get(key) if client.registration is Registration.MANAGED else None
     if held is not None and held[0] == user.epoch:
         return held[1]
-    async with parts.database.querying() as conn:
-        found = await storage.agreed(conn, zone_id=view.id, user_id=user.id, party=client.party)
-    view.agreed.put(key, (user.epoch, found))
+    async with services.database.querying() as conn:
+        found = await storage.agreed(conn, zone_id=zone.id, user_id=user.id, client_ref=client.client_ref)
+    zone.agreed.put(key, (user.epoch, found))
     return found
 
 
 def authorization_required(
-    view: ZoneView, client: Client, resource: Resource | None, *, internal: str
+    zone: CachedZone, client: Client, resource: Resource | None, *, internal: str
 ) -> AccessDenied:
     """The refusal that asks the user to authorize the application first, and says where."""
     named = {"resource": resource.identifier} if resource else {}
     query = urlencode({"client_id": client.client_id, **named})
-    by_switch = view.switches.grant_missing_error == InsufficientAuthorization.code
+    by_switch = zone.switches.grant_missing_error == InsufficientAuthorization.code
     refusal = InsufficientAuthorization if by_switch else AccessDenied
     return refusal(
         "the user has not authorized the application for that resource",
         internal=internal,
         reason=USER_AUTHORIZATION_REQUIRED,
-        error_uri=f"{view.issuer}/oauth/connect?{query}",
+        error_uri=f"{zone.issuer}/oauth/connect?{query}",
     )

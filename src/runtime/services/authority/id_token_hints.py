@@ -4,11 +4,13 @@ from typing import Any
 
 from runtime.adapters.keys.signing import InvalidToken, verify
 from runtime.domain.oauth.claims import ID_TOKEN_TYPE
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 
-def read_hint(parts: Parts, view: ZoneView, hint: str, *, client_id: str | None) -> dict[str, Any] | None:
+def read_hint(
+    services: Services, zone: CachedZone, hint: str, *, client_id: str | None
+) -> dict[str, Any] | None:
     """The claims of an ID token that this zone issued; None when it is none.
 
     Args:
@@ -17,11 +19,11 @@ def read_hint(parts: Parts, view: ZoneView, hint: str, *, client_id: str | None)
     try:
         return verify(
             hint,
-            view.keys,
+            zone.keys,
             typ=ID_TOKEN_TYPE,
-            issuer=view.issuer,
+            issuer=zone.issuer,
             audience=client_id,
-            now=parts.clock(),
+            now=services.clock(),
             allow_expired=True,
         )
     except InvalidToken:

@@ -14,9 +14,9 @@ from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.kinds.values import Consent
 from runtime.services.authority import consents
 from runtime.services.authority.subject import Subject, acting, refused
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
-from runtime.storage.sql.parties import Party
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.sessions import Session
 
 
@@ -24,12 +24,12 @@ from runtime.storage.sql.sessions import Session
 class Link:
     """A client that passed the user's authority on, and whether users are asked before it acts for them."""
 
-    party: Party
+    client_ref: ClientRef
     consent: Consent
 
 
 async def require_links(
-    parts: Parts, view: ZoneView, subject: Subject, root: SessionRoot, now: datetime
+    services: Services, zone: CachedZone, subject: Subject, root: SessionRoot, now: datetime
 ) -> None:
     """Check that the user still allows each step of a chain but the last, which `require_basis` checks.
 
@@ -37,29 +37,29 @@ async def require_links(
     """
     if not subject.actors:
         return
-    before = await _signed_in_to(view, root.session)
+    before = await _signed_in_to(zone, root.session)
     for name in reversed(subject.actors):
-        found = await acting(view, name)
+        found = await acting(zone, name)
         if found is None:
             raise refused("a client in the chain is gone")
         link = _link(found)
-        if before is not None and before.party != link.party:
-            provided = await view.provided_by(found.id)
-            if not await _may_use(parts, view, before, root, provided, now):
+        if before is not None and before.client_ref != link.client_ref:
+            provided = await zone.provided_by(found.id)
+            if not await _may_use(services, zone, before, root, provided, now):
                 raise refused("the user does not let a client in the chain use the next one any more")
         before = link
 
 
-def _link(party: Application | UserAgent) -> Link:
+def _link(client_ref: Application | UserAgent) -> Link:
     """Users are always asked before a client acts that has registered itself."""
-    if isinstance(party, UserAgent):
-        return Link(Party(user_agent_id=party.id), Consent.REQUIRED)
-    return Link(Party(application_id=party.id), party.consent)
+    if isinstance(client_ref, UserAgent):
+        return Link(ClientRef(user_agent_id=client_ref.id), Consent.REQUIRED)
+    return Link(ClientRef(application_id=client_ref.id), client_ref.consent)
 
 
 async def _may_use(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Link,
     root: SessionRoot,
     resources: Sequence[Resource],
@@ -67,18 +67,18 @@ async def _may_use(
 ) -> bool:
     """Tell whether the user lets a client use one of these."""
     for resource in resources:
-        if await consents.allowed(parts, view, client, root, resource, wanted=None, now=now) is not None:
+        if await consents.allowed(services, zone, client, root, resource, wanted=None, now=now) is not None:
             return True
     return False
 
 
-async def _signed_in_to(view: ZoneView, session: Session) -> Link | None:
+async def _signed_in_to(zone: CachedZone, session: Session) -> Link | None:
     """The client whose sign-in a chain began with; None for a session that is no client's."""
     if session.user_agent_id is not None:
-        return Link(Party(user_agent_id=session.user_agent_id), Consent.REQUIRED)
+        return Link(ClientRef(user_agent_id=session.user_agent_id), Consent.REQUIRED)
     if session.application_id is None:
         return None
-    application = await view.application(session.application_id)
+    application = await zone.application(session.application_id)
     if application is None:
         raise refused("the application that the user signed in to is gone")
     return _link(application)

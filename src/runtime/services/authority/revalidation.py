@@ -15,8 +15,8 @@ from runtime.domain.errors import OAuthError, TemporarilyUnavailable
 from runtime.logs import troubles
 from runtime.services import epochs
 from runtime.services.authority.subject import refused
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import roots
 
 T = TypeVar("T")
@@ -40,21 +40,21 @@ class CachedRoot:
     is_fresh: bool
 
 
-async def cached_root(view: ZoneView, session_id: str | None) -> CachedRoot:
+async def cached_root(zone: CachedZone, session_id: str | None) -> CachedRoot:
     """The root that stands behind a session. Raises InvalidGrant when that is gone."""
     if session_id is None:
         return CachedRoot(None, is_fresh=False)
-    held = view.held_root(session_id)
+    held = zone.held_root(session_id)
     if held is not None:
         return CachedRoot(held, is_fresh=False)
-    found = await view.read_root(session_id)
+    found = await zone.read_root(session_id)
     if found is None:
         raise refused("the session is gone")
     return CachedRoot(found, is_fresh=True)
 
 
 async def revalidate(
-    parts: Parts, view: ZoneView, cached: CachedRoot, *, key: str | None = None
+    services: Services, zone: CachedZone, cached: CachedRoot, *, key: str | None = None
 ) -> tuple[SessionRoot | None, bytes | None]:
     """The root as it stands now, and what is kept under *key*; asks the database where an epoch is unknown.
 
@@ -62,40 +62,40 @@ async def revalidate(
     neither the short-lived state nor the database can tell.
     """
     root = cached.root
-    names = [epochs.zone_key(view.id), epochs.denials_key(view.id)]
+    names = [epochs.zone_key(zone.id), epochs.denials_key(zone.id)]
     if root is not None:
         names += [epochs.session_key(root.session.id), epochs.user_key(root.user.user.id)]
-    published, kept = await parts.epochs.published(names, also=key)
-    if view.is_apart:
+    published, kept = await services.epochs.published(names, also=key)
+    if zone.is_apart:
         return root, kept
     zone_epoch, denials = published[:2]
-    if not view.is_followed() or zone_epoch is None or denials is None or denials > view.denials:
-        if await parts.zones.refresh(view.id) is not view:
+    if not zone.is_followed() or zone_epoch is None or denials is None or denials > zone.denials:
+        if await services.zones.refresh(zone.id) is not zone:
             raise StaleZone
-    elif zone_epoch > view.epoch:
+    elif zone_epoch > zone.epoch:
         raise StaleZone
     if root is not None:
-        root = await _standing(parts, view, root, published[2:4], is_fresh=cached.is_fresh)
+        root = await _standing(services, zone, root, published[2:4], is_fresh=cached.is_fresh)
     return root, kept
 
 
 async def _standing(
-    parts: Parts, view: ZoneView, root: SessionRoot, published: list[int | None], *, is_fresh: bool
+    services: Services, zone: CachedZone, root: SessionRoot, published: list[int | None], *, is_fresh: bool
 ) -> SessionRoot | None:
     """The root as it stands: the one at hand when nothing newer was published; None when it is gone."""
     session_epoch, user_epoch = published
     current = root
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
-            async with parts.database.querying() as conn:
-                stored = await roots.root_epochs(conn, view.id, root.session.id, root.user.user.id)
+            async with services.database.querying() as conn:
+                stored = await roots.root_epochs(conn, zone.id, root.session.id, root.user.user.id)
             is_fresh = stored == root.epochs
     elif session_epoch <= root.session.epoch and user_epoch <= root.user.user.epoch:
         return root
     else:
         is_fresh = False
     if not is_fresh:
-        found = await view.read_root(root.session.id)
+        found = await zone.read_root(root.session.id)
         if found is None:
             return None
         current = found
@@ -103,12 +103,12 @@ async def _standing(
         epochs.session_key(current.session.id): current.session.epoch,
         epochs.user_key(current.user.user.id): current.user.user.epoch,
     }
-    await parts.epochs.remember(read)
+    await services.epochs.remember(read)
     return current
 
 
 async def on_current_zone(
-    parts: Parts, zone_id: str, attempt: Callable[[ZoneView], Awaitable[T]], *, may_repeat: bool
+    services: Services, zone_id: str, attempt: Callable[[CachedZone], Awaitable[T]], *, may_repeat: bool
 ) -> T:
     """What *attempt* makes of the zone as it stands.
 
@@ -120,27 +120,31 @@ async def on_current_zone(
     Raises: what *attempt* raises; TemporarilyUnavailable; NotFound for an unknown zone.
     """
     if not may_repeat:
-        return await attempt(await parts.zones.view(zone_id))
+        return await attempt(await services.zones.get(zone_id))
     for _ in range(_ATTEMPTS):
-        held = parts.zones.held(zone_id)
-        view = held or await parts.zones.view(zone_id)
+        held = services.zones.held(zone_id)
+        zone = held or await services.zones.get(zone_id)
         try:
-            return await attempt(view)
+            return await attempt(zone)
         except StaleZone:
-            await parts.zones.view(zone_id)
+            await services.zones.get(zone_id)
         except OAuthError:
-            if held is None or await parts.zones.view(zone_id) is view:
+            if held is None or await services.zones.get(zone_id) is zone:
                 raise
-    return await _at_one_instant(parts, zone_id, attempt)
+    return await _at_one_instant(services, zone_id, attempt)
 
 
-async def _at_one_instant(parts: Parts, zone_id: str, attempt: Callable[[ZoneView], Awaitable[T]]) -> T:
+async def _at_one_instant(
+    services: Services, zone_id: str, attempt: Callable[[CachedZone], Awaitable[T]]
+) -> T:
     """What *attempt* makes of the zone as the database has it at one instant, after what was published."""
-    (published, _), _ = await parts.epochs.published([epochs.zone_key(zone_id), epochs.denials_key(zone_id)])
-    async with parts.database.at_one_instant():
-        view = await parts.zones.apart(zone_id)
-        if published is None or published <= view.epoch:
-            return await attempt(view)
+    (published, _), _ = await services.epochs.published(
+        [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
+    )
+    async with services.database.at_one_instant():
+        zone = await services.zones.apart(zone_id)
+        if published is None or published <= zone.epoch:
+            return await attempt(zone)
     reason = f"the published epoch of zone {zone_id} is ahead of the database: it ends within a minute"
     troubles.warn("not available", reason=reason)
     raise TemporarilyUnavailable(

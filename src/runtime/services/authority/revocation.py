@@ -3,25 +3,25 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.services import epochs
+from runtime.services.container import Services
 from runtime.services.outbox import backchannel_logout
-from runtime.services.parts import Parts
 from runtime.storage.sql import refresh, sessions
 
 
-async def end(parts: Parts, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
+async def end(services: Services, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
     """End a session with everything below it, and a refresh family. What is not there stays as it is."""
-    async with epochs.transaction(parts) as (conn, bumped):
-        bumped.update(await revoke(conn, parts, zone_id, session_id))
+    async with epochs.transaction(services) as (conn, bumped):
+        bumped.update(await revoke(conn, services, zone_id, session_id))
         if family_id is not None:
             await refresh.revoke(conn, family_id, zone_id=zone_id)
-    parts.outbox.poke()
+    services.outbox.poke()
 
 
-async def revoke(conn: AsyncConnection, parts: Parts, zone_id: str, session_id: str) -> dict[str, int]:
+async def revoke(conn: AsyncConnection, services: Services, zone_id: str, session_id: str) -> dict[str, int]:
     """End a session, those below it and every chain that starts there; the epochs that it bumps.
 
     Clients that want to hear of it do once somebody pokes the outbox after the commit.
     """
-    ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=parts.clock())
-    await backchannel_logout.put(conn, parts, ended, zone_id=zone_id)
+    ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=services.clock())
+    await backchannel_logout.put(conn, services, ended, zone_id=zone_id)
     return {epochs.session_key(each): epoch for each, epoch in ended.items()}

@@ -20,9 +20,9 @@ from runtime.domain.oauth.exchange import SUBJECT_REFUSED, check_may_act
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authority import active, consents
 from runtime.services.authority.active import NotActive
-from runtime.services.parties import ApplicationClient, Client, UserAgentClient
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
 
 MAX_TOKEN_CHARS = 16_384
 _REQUIRED = ("sub", "aud", "client_id", "jti")
@@ -61,15 +61,15 @@ class Verified:
     claims: Mapping[str, Any]
 
 
-def verify_subject(view: ZoneView, token: str, now: datetime) -> Subject:
+def verify_subject(zone: CachedZone, token: str, now: datetime) -> Subject:
     """The subject of a token. Raises: InvalidRequest when it is not a compact JWS; InvalidGrant."""
     try:
-        return verified(view, token, now).subject
+        return verified(zone, token, now).subject
     except MalformedToken as failure:
         raise InvalidRequest("`subject_token` is not a compact JWS", internal=str(failure)) from None
 
 
-def verified(view: ZoneView, token: str, now: datetime) -> Verified:
+def verified(zone: CachedZone, token: str, now: datetime) -> Verified:
     """An access token of the zone, from its signature or from having seen that very token before.
 
     Every endpoint that takes one asks here. Whether what it rests on still stands is not asked.
@@ -78,19 +78,19 @@ def verified(view: ZoneView, token: str, now: datetime) -> Verified:
     if len(token) > MAX_TOKEN_CHARS:
         raise MalformedToken("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    found: Verified | None = view.verified.get(digest)
+    found: Verified | None = zone.verified.get(digest)
     if found is None:
-        claims = _claims(view, token, now)
+        claims = _claims(zone, token, now)
         found = Verified(subject_of(digest, claims), claims)
-        view.verified.put(digest, found)
+        zone.verified.put(digest, found)
     if found.subject.expires_at <= now.timestamp():
         raise refused("expired")
     return found
 
 
-def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any]:
+def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
     try:
-        return verify(token, view.keys, typ=ACCESS_TOKEN_TYPE, issuer=view.issuer, audience=None, now=now)
+        return verify(token, zone.keys, typ=ACCESS_TOKEN_TYPE, issuer=zone.issuer, audience=None, now=now)
     except MalformedToken:
         raise
     except InvalidToken as failure:
@@ -132,9 +132,9 @@ def bound_to(cnf: object) -> str | None:
     return cnf["jkt"]
 
 
-def require_not_denied(view: ZoneView, token_id: str) -> None:
+def require_not_denied(zone: CachedZone, token_id: str) -> None:
     """Check that this very token has not been revoked. Raises InvalidGrant."""
-    if token_id in view.denied:
+    if token_id in zone.denied:
         raise refused("the token has been revoked")
 
 
@@ -151,18 +151,18 @@ def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> S
     return root
 
 
-async def own_authority(view: ZoneView, subject: Subject) -> Application:
+async def own_authority(zone: CachedZone, subject: Subject) -> Application:
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
-    found = await view.application_named(subject.sub)
-    if found is None or not await view.is_principal(found):
+    found = await zone.application_named(subject.sub)
+    if found is None or not await zone.is_principal(found):
         raise refused("the application is gone, or is called as a user is")
-    if await _has_gone(view, subject, "actor", subject.sub):
+    if await _has_gone(zone, subject, "actor", subject.sub):
         raise refused("another application was called so when the token was issued")
     return found
 
 
 async def check_provenance(
-    view: ZoneView, client: ApplicationClient, subject: Subject, *, jkt: str | None
+    zone: CachedZone, client: ApplicationClient, subject: Subject, *, jkt: str | None
 ) -> Client:
     """The client that a token was issued to, once this application may present it.
 
@@ -176,19 +176,19 @@ async def check_provenance(
 
     Raises: InvalidGrant. Spec: zone interface, section 3, provenance rule.
     """
-    issued_to = await check_chain(view, subject)
-    if issued_to.party == client.party:
+    issued_to = await check_chain(zone, subject)
+    if issued_to.client_ref == client.client_ref:
         if subject.jkt not in (None, jkt):
             raise refused("bound to a key, and nothing proves possession of it")
         return issued_to
-    if not await provides(view, client, subject):
+    if not await provides(zone, client, subject):
         raise refused("neither issued to the application nor for a resource of it")
     return issued_to
 
 
-async def provides(view: ZoneView, client: Client, subject: Subject) -> bool:
+async def provides(zone: CachedZone, client: Client, subject: Subject) -> bool:
     """Tell whether a token is for a resource that the client provides: the one of exactly that identifier."""
-    resource = await _audience(view, subject)
+    resource = await _audience(zone, subject)
     return (
         resource is not None
         and isinstance(client, ApplicationClient)
@@ -196,64 +196,71 @@ async def provides(view: ZoneView, client: Client, subject: Subject) -> bool:
     )
 
 
-async def _audience(view: ZoneView, subject: Subject) -> Resource | None:
+async def _audience(zone: CachedZone, subject: Subject) -> Resource | None:
     """The resource that a token is for; None when it is gone. One with a longer name is another."""
-    resource = await view.resource(subject.audience)
+    resource = await zone.resource(subject.audience)
     return resource if resource is not None and resource.identifier == subject.audience else None
 
 
 async def require_known_user(
-    parts: Parts, view: ZoneView, subject: Subject, issued_to: Client, root: SessionRoot
+    services: Services, zone: CachedZone, subject: Subject, issued_to: Client, root: SessionRoot
 ) -> None:
     """Check that the user lets a client know what its sign-in scopes tell, still. Raises InvalidGrant."""
     told = subject.scopes & SIGN_IN_SCOPES
-    if not await consents.covers_sign_in(parts, view, issued_to, root.user.user, told):
+    if not await consents.covers_sign_in(services, zone, issued_to, root.user.user, told):
         raise refused("the user does not let the application know this any more")
 
 
 async def require_basis(
-    parts: Parts, view: ZoneView, subject: Subject, issued_to: Client, root: SessionRoot, now: datetime
+    services: Services,
+    zone: CachedZone,
+    subject: Subject,
+    issued_to: Client,
+    root: SessionRoot,
+    now: datetime,
 ) -> None:
     """Check what a token for a resource itself rests on: that the user still lets its client use that.
 
     A token whose consent or grant has ended is worth nothing, wherever it is shown: whoever could exchange it
     still would have more than its user allows. Raises InvalidGrant.
     """
-    if subject.audience == view.issuer:
+    if subject.audience == zone.issuer:
         return
-    resource = await _audience(view, subject)
+    resource = await _audience(zone, subject)
     if resource is None:
         raise refused("its audience is gone")
-    allowance = await consents.allowed(parts, view, issued_to, root, resource, wanted=subject.scopes, now=now)
+    allowance = await consents.allowed(
+        services, zone, issued_to, root, resource, wanted=subject.scopes, now=now
+    )
     if allowance is None or not allowance.covers(subject.scopes):
         raise refused("the user allows less by now, or nothing")
 
 
-async def check_chain(view: ZoneView, subject: Subject) -> Client:
+async def check_chain(zone: CachedZone, subject: Subject) -> Client:
     """The client that a token was issued to, when everybody who acted is still there, and what it is for.
 
     Raises: InvalidGrant.
     """
-    if subject.audience != view.issuer and await _has_gone(view, subject, "aud", subject.audience):
+    if subject.audience != zone.issuer and await _has_gone(zone, subject, "aud", subject.audience):
         raise refused("another resource was called so when the token was issued")
-    issued_to = await view.client(subject.client_id)
-    if issued_to is None or await _has_gone(view, subject, "client_id", subject.client_id):
+    issued_to = await zone.client(subject.client_id)
+    if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")
     for actor in subject.actors:
-        if await acting(view, actor) is None or await _has_gone(view, subject, "actor", actor):
+        if await acting(zone, actor) is None or await _has_gone(zone, subject, "actor", actor):
             raise refused("an application in the chain, or a credential of it, is gone")
     return issued_to
 
 
-async def acting(view: ZoneView, actor: str) -> Application | UserAgent | None:
+async def acting(zone: CachedZone, actor: str) -> Application | UserAgent | None:
     """Who is called so in a chain: an application, or a client that a user signed in to; None once gone."""
-    if (application := await view.application_named(actor)) is not None:
+    if (application := await zone.application_named(actor)) is not None:
         return application
-    client = await view.client(actor)
+    client = await zone.client(actor)
     return client.user_agent if isinstance(client, UserAgentClient) else None
 
 
-async def acted_before(view: ZoneView, client: Client, subject: Subject) -> tuple[str, ...]:
+async def acted_before(zone: CachedZone, client: Client, subject: Subject) -> tuple[str, ...]:
     """Everyone who acted for the principal before this client, the latest first.
 
     Whoever hands over a token of its own has acted, too, though no exchange has written that into the token:
@@ -261,17 +268,17 @@ async def acted_before(view: ZoneView, client: Client, subject: Subject) -> tupl
     """
     if subject.actors:
         return subject.actors
-    issued_to = await view.client(subject.client_id)
-    return () if issued_to is None or issued_to.party == client.party else (issued_to.identifier,)
+    issued_to = await zone.client(subject.client_id)
+    return () if issued_to is None or issued_to.client_ref == client.client_ref else (issued_to.identifier,)
 
 
-async def _has_gone(view: ZoneView, subject: Subject, claim: str, name: str) -> bool:
+async def _has_gone(zone: CachedZone, subject: Subject, claim: str, name: str) -> bool:
     """Tell whether who had that name when the token was issued went since: one who has it now is another."""
-    return subject.issued_at <= await view.withdrawn_at(claim, name)
+    return subject.issued_at <= await zone.withdrawn_at(claim, name)
 
 
 def check_actor(
-    view: ZoneView, client: ApplicationClient, subject: Subject, actor_token: str | None, now: datetime
+    zone: CachedZone, client: ApplicationClient, subject: Subject, actor_token: str | None, now: datetime
 ) -> None:
     """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
 
@@ -284,12 +291,12 @@ def check_actor(
         subject.may_act,
         actor=client.application.identifier,
         client_id=client.client_id,
-        issuer=view.issuer,
+        issuer=zone.issuer,
     )
     if actor_token is None:
         return
     try:
-        claims = _claims(view, actor_token, now)
+        claims = _claims(zone, actor_token, now)
     except MalformedToken as failure:
         raise InvalidRequest("`actor_token` is not a compact JWS", internal=str(failure)) from None
     if (
@@ -298,7 +305,7 @@ def check_actor(
         or "sid" in claims
         or "act" in claims
         or "cnf" in claims
-        or claims.get("jti") in view.denied
+        or claims.get("jti") in zone.denied
     ):
         raise refused("the actor token is not the application's own")
 

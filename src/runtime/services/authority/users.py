@@ -4,11 +4,11 @@ from runtime.domain.kinds.role import User
 from runtime.services.authority import admission
 from runtime.services.authority.admission import Registrar, Registration
 from runtime.services.authority.credentials import checked_email, checked_password
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 async def create_local_user(
-    parts: Parts,
+    services: Services,
     zone_id: str,
     email: str,
     password: str,
@@ -26,8 +26,8 @@ async def create_local_user(
         unknown zone.
     """
     address, chosen = checked_email(email), checked_password(password)
-    view = await parts.zones.view(zone_id)
-    hashed = await parts.passwords.hash(chosen)
+    zone = await services.zones.get(zone_id)
+    hashed = await services.passwords.hash(chosen)
     by = Registration(address, hashed, registrar, verified=verified)
-    async with parts.database.transaction() as conn:
-        return (await admission.admit(conn, view.zone, by, now=parts.clock())).user
+    async with services.database.transaction() as conn:
+        return (await admission.admit(conn, zone.entity, by, now=services.clock())).user

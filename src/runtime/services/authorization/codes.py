@@ -13,8 +13,8 @@ from runtime.domain.errors import InvalidGrant, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import revocation
+from runtime.services.container import Services
 from runtime.services.limits import Limit, Meter
-from runtime.services.parts import Parts
 
 CODE_SECONDS = 60
 MARK_SECONDS = 600
@@ -55,26 +55,26 @@ class Produced(BaseModel):
     family_id: str
 
 
-async def issue(parts: Parts, zone_id: str, grant: CodeGrant) -> str:
+async def issue(services: Services, zone_id: str, grant: CodeGrant) -> str:
     """A new code for that grant. Raises TooManyTries: each is kept until it is redeemed or too old."""
-    if wait := CODES.count(parts, zone_id, grant.session_id):
+    if wait := CODES.count(services, zone_id, grant.session_id):
         raise TooManyTries("too many sign-ins at once; try again in a minute", retry_after_seconds=wait)
     code = new_secret()
-    key = _key(parts, zone_id, code, "code")
-    await parts.state.put_once(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)
+    key = _key(services, zone_id, code, "code")
+    await services.state.put_once(key, grant.model_dump_json().encode(), ttl_seconds=CODE_SECONDS)
     return code
 
 
-async def redeem(parts: Parts, zone_id: str, code: str) -> tuple[CodeGrant, Produced]:
+async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant, Produced]:
     """What the code stands for, to the one caller who gets it; and the ids to use for what is made of it.
 
     The code is gone afterwards, whatever the caller decides. Raises InvalidGrant: unknown, expired or used; a
     used one also ends what its first use produced.
     """
-    key, mark = _key(parts, zone_id, code, "code"), _key(parts, zone_id, code, "code-used")
+    key, mark = _key(services, zone_id, code, "code"), _key(services, zone_id, code, "code-used")
     produced = Produced(session_id=new_id(), family_id=new_id())
     value = produced.model_dump_json().encode()
-    stored, earlier = await parts.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
+    stored, earlier = await services.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
     if stored is not None:
         return CodeGrant.model_validate_json(stored), produced
     if earlier is None:
@@ -82,22 +82,22 @@ async def redeem(parts: Parts, zone_id: str, code: str) -> tuple[CodeGrant, Prod
     # The mark goes first: a winner who has not written yet finds it afterwards. One who has is ended even
     # where no mark can be kept.
     try:
-        await parts.state.put(_key(parts, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
+        await services.state.put(_key(services, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
     finally:
-        await _end(parts, zone_id, Produced.model_validate_json(earlier))
+        await _end(services, zone_id, Produced.model_validate_json(earlier))
     raise InvalidGrant(REFUSED, internal="the code was used before")
 
 
-async def end_if_reused(parts: Parts, zone_id: str, code: str, produced: Produced) -> None:
+async def end_if_reused(services: Services, zone_id: str, code: str, produced: Produced) -> None:
     """End what was just made of a code, if somebody else presented it meanwhile. Comes after the commit."""
-    (reused,) = await parts.state.fetch([_key(parts, zone_id, code, "code-reused")])
+    (reused,) = await services.state.fetch([_key(services, zone_id, code, "code-reused")])
     if reused is not None:
-        await _end(parts, zone_id, produced)
+        await _end(services, zone_id, produced)
 
 
-async def _end(parts: Parts, zone_id: str, produced: Produced) -> None:
-    await revocation.end(parts, zone_id, session_id=produced.session_id, family_id=produced.family_id)
+async def _end(services: Services, zone_id: str, produced: Produced) -> None:
+    await revocation.end(services, zone_id, session_id=produced.session_id, family_id=produced.family_id)
 
 
-def _key(parts: Parts, zone_id: str, code: str, kind: str) -> str:
-    return f"{kind}:{zone_id}:{parts.hasher.hash(code).hex()}"
+def _key(services: Services, zone_id: str, code: str, kind: str) -> str:
+    return f"{kind}:{zone_id}:{services.hasher.hash(code).hex()}"

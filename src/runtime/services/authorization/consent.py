@@ -15,9 +15,9 @@ from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services import epochs
 from runtime.services.authority import consents
 from runtime.services.authorization.requests import AuthorizationRequest
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents as storage
 from runtime.storage.sql import entities
 from runtime.storage.sql import exchange as lookups
@@ -64,7 +64,7 @@ class Question:
 
 
 async def is_needed(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
+    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
 ) -> bool:
     """Tell whether the user has to be asked before this request is granted.
 
@@ -76,7 +76,7 @@ async def is_needed(
     implied = client.consent is Consent.IMPLICIT and not consents.must_say(client, request.scopes)
     if implied and not request.resources:
         return False
-    agreed, now = await consents.agreed_by(parts, view, client, user), parts.clock()
+    agreed, now = await consents.agreed_by(services, zone, client, user), services.clock()
     for asked in request.resources:
         # A grant that has ended starts again only with the user's word, whatever the application's setting.
         found = consents.allowance_of(client, agreed, asked.id, now)
@@ -85,12 +85,14 @@ async def is_needed(
     return not implied and not _was_given_here(agreed.given, request)
 
 
-async def question(parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client) -> Question:
+async def question(
+    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client
+) -> Question:
     """What the consent page says."""
     shown = []
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         for asked in request.resources:
-            resource = await lookups.resource(conn, view.id, asked.id)
+            resource = await lookups.resource(conn, zone.id, asked.id)
             if resource is not None:
                 scopes = tuple(sorted(asked.scopes))
                 shown.append(
@@ -113,24 +115,24 @@ def in_words(scopes: Collection[str]) -> tuple[str, ...]:
 
 
 async def record(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, client: Client, user: User
+    services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client, user: User
 ) -> None:
     """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
-    now = parts.clock()
-    async with epochs.transaction(parts) as (conn, bumped):
-        bumped.update(await epochs.bump_user(conn, view.id, user.id))
-        of_this = {"zone_id": view.id, "user_id": user.id}
-        given = await storage.given(conn, party=client.party, **of_this)
-        await storage.record(conn, _merged(given, request), party=client.party, now=now, **of_this)
-        provider = await _token_service(conn, view)
+    now = services.clock()
+    async with epochs.transaction(services) as (conn, bumped):
+        bumped.update(await epochs.bump_user(conn, zone.id, user.id))
+        of_this = {"zone_id": zone.id, "user_id": user.id}
+        given = await storage.given(conn, client_ref=client.client_ref, **of_this)
+        await storage.record(conn, _merged(given, request), client_ref=client.client_ref, now=now, **of_this)
+        provider = await _token_service(conn, zone)
         for asked in request.resources:
-            resource = await lookups.resource(conn, view.id, asked.id)
+            resource = await lookups.resource(conn, zone.id, asked.id)
             if resource is None or resource.credential_provider_id not in (None, provider.id):
                 continue  # its tokens come from an upstream account, which the user connects by itself
             await storage.grant(
                 conn,
-                organization_id=view.organization_id,
-                zone_id=view.id,
+                organization_id=zone.organization_id,
+                zone_id=zone.id,
                 user_id=user.id,
                 resource_id=asked.id,
                 provider_id=provider.id,
@@ -161,11 +163,11 @@ def _merged(given: Mapping[str, ConsentRecord], request: AuthorizationRequest) -
     return merged
 
 
-async def _token_service(conn: AsyncConnection, view: ZoneView) -> Provider:
+async def _token_service(conn: AsyncConnection, zone: CachedZone) -> Provider:
     """The provider that stands for the zone's own token service; every zone is made with one."""
     found = await entities.find_by(
-        conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": view.id}
+        conn, PROVIDER, "type", ProviderType.SERVICE_STS.value, within={"zone_id": zone.id}
     )
     if not isinstance(found, Provider):
-        raise LookupError(f"zone {view.id} has lost its token service")
+        raise LookupError(f"zone {zone.id} has lost its token service")
     return found

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
 from runtime.services.authorization.requests import AuthorizationRequest, Visit
+from runtime.services.container import Services
 from runtime.services.limits import Limit, count, place_of
-from runtime.services.parts import Parts
 
 INTERACTION_SECONDS = 900
 # A sign-in takes a form for the password, maybe tried again, and one for the consent.
@@ -43,40 +43,40 @@ class Interaction(BaseModel):
     session_id: str | None = None
 
 
-def browser_of(parts: Parts, pre_login: str) -> str:
+def browser_of(services: Services, pre_login: str) -> str:
     """How an interaction remembers a browser."""
-    return parts.hasher.hash(pre_login).hex()
+    return services.hasher.hash(pre_login).hex()
 
 
-async def start(parts: Parts, zone_id: str, interaction: Interaction) -> str:
+async def start(services: Services, zone_id: str, interaction: Interaction) -> str:
     """Keep an interaction; its handle."""
     handle = new_secret()
-    await keep(parts, zone_id, handle, interaction)
+    await keep(services, zone_id, handle, interaction)
     return handle
 
 
-async def keep(parts: Parts, zone_id: str, handle: str, interaction: Interaction) -> None:
+async def keep(services: Services, zone_id: str, handle: str, interaction: Interaction) -> None:
     """Keep an interaction under the handle it has."""
-    await parts.state.put(
-        _key(parts, "interaction", zone_id, handle),
+    await services.state.put(
+        _key(services, "interaction", zone_id, handle),
         interaction.model_dump_json().encode(),
         ttl_seconds=INTERACTION_SECONDS,
     )
 
 
-async def find(parts: Parts, zone_id: str, handle: str | None, pre_login: str | None) -> Interaction:
+async def find(services: Services, zone_id: str, handle: str | None, pre_login: str | None) -> Interaction:
     """The interaction of that handle, in the browser it was started in. Raises BadLink."""
-    stored = await parts.state.get(_key(parts, "interaction", zone_id, handle)) if handle else None
+    stored = await services.state.get(_key(services, "interaction", zone_id, handle)) if handle else None
     if stored is None or pre_login is None:
         raise BadLink(_LOST)
     interaction = Interaction.model_validate_json(stored)
-    if not parts.hasher.matches(pre_login, bytes.fromhex(interaction.browser)):
+    if not services.hasher.matches(pre_login, bytes.fromhex(interaction.browser)):
         raise BadLink(_LOST, internal="another browser than the one that started it")
     return interaction
 
 
 async def remember_invitation(
-    parts: Parts, zone_id: str, handle: str, interaction: Interaction, invitation: str
+    services: Services, zone_id: str, handle: str, interaction: Interaction, invitation: str
 ) -> Interaction:
     """The interaction, from now on of somebody with that invitation.
 
@@ -85,27 +85,27 @@ async def remember_invitation(
     """
     request = interaction.request.model_copy(update={"invitation": invitation})
     invited = interaction.model_copy(update={"request": request})
-    await keep(parts, zone_id, handle, invited)
+    await keep(services, zone_id, handle, invited)
     return invited
 
 
-async def finish(parts: Parts, zone_id: str, handle: str) -> None:
+async def finish(services: Services, zone_id: str, handle: str) -> None:
     """Forget an interaction: it has its answer."""
-    await parts.state.delete(_key(parts, "interaction", zone_id, handle))
+    await services.state.delete(_key(services, "interaction", zone_id, handle))
 
 
-def new_form(parts: Parts, zone_id: str, handle: str, purpose: str) -> str:
+def new_form(services: Services, zone_id: str, handle: str, purpose: str) -> str:
     """A token for one submission of one form of an interaction, for a quarter of an hour.
 
     Nothing is kept for a page that is looked at: what is remembered is that a token was used.
     """
-    until = int(parts.clock().timestamp()) + INTERACTION_SECONDS
+    until = int(services.clock().timestamp()) + INTERACTION_SECONDS
     unsigned = f"{until}.{new_secret()}"
-    return f"{unsigned}.{_signature(parts, zone_id, handle, purpose, unsigned)}"
+    return f"{unsigned}.{_signature(services, zone_id, handle, purpose, unsigned)}"
 
 
 async def take_form(
-    parts: Parts, zone_id: str, handle: str, purpose: str, token: str | None, *, address: str
+    services: Services, zone_id: str, handle: str, purpose: str, token: str | None, *, address: str
 ) -> None:
     """Accept a submission, once. Raises ForgedForm; TooManyTries; Unavailable.
 
@@ -113,22 +113,22 @@ async def take_form(
         address: where it comes from.
     """
     unsigned, _, signature = (token or "").rpartition(".")
-    expected = _signature(parts, zone_id, handle, purpose, unsigned)
+    expected = _signature(services, zone_id, handle, purpose, unsigned)
     if not compare_digest(signature.encode("utf-8", "replace"), expected.encode("ascii")):
         raise ForgedForm(_SENT_ALREADY)
-    left = int(unsigned.partition(".")[0]) - int(parts.clock().timestamp())
+    left = int(unsigned.partition(".")[0]) - int(services.clock().timestamp())
     if left <= 0:
         raise ForgedForm(_SENT_ALREADY, internal="too old")
-    if wait := await count(parts, FORMS, zone_id, place_of(address)):
+    if wait := await count(services, FORMS, zone_id, place_of(address)):
         raise TooManyTries("too many forms were sent; try again in a minute", retry_after_seconds=wait)
-    if not await parts.state.add(_key(parts, "form", zone_id, unsigned), b"1", ttl_seconds=left + 1):
+    if not await services.state.add(_key(services, "form", zone_id, unsigned), b"1", ttl_seconds=left + 1):
         raise ForgedForm(_SENT_ALREADY, internal="used before")
 
 
-def _signature(parts: Parts, zone_id: str, handle: str, purpose: str, unsigned: str) -> str:
+def _signature(services: Services, zone_id: str, handle: str, purpose: str, unsigned: str) -> str:
     """What only this service can make for a form."""
-    return parts.hasher.hash(f"form\0{zone_id}\0{purpose}\0{unsigned}\0{handle}").hex()
+    return services.hasher.hash(f"form\0{zone_id}\0{purpose}\0{unsigned}\0{handle}").hex()
 
 
-def _key(parts: Parts, kind: str, zone_id: str, handle: str) -> str:
-    return f"{kind}:{zone_id}:{parts.hasher.hash(handle).hex()}"
+def _key(services: Services, kind: str, zone_id: str, handle: str) -> str:
+    return f"{kind}:{zone_id}:{services.hasher.hash(handle).hex()}"

@@ -18,9 +18,9 @@ from runtime.domain.oauth.client_ids import is_vouched_for
 from runtime.services.authority import browser_sessions, consents
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.requests import ReturnAddress
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Step:
 
 
 async def refused(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Client,
     address: ReturnAddress,
     refusal: OAuthError,
@@ -64,13 +64,13 @@ async def refused(
         who: the user; or the browser, where nobody may be signed in.
     """
     location = address.refusal(refusal)
-    if _is_known_to_all(view, client, address) or await _is_known_to(parts, view, client, address, who):
+    if _is_known_to_all(zone, client, address) or await _is_known_to(services, zone, client, address, who):
         return Step(location)
     return Step(location, asks=Question(refusal, client.name, urlsplit(address.redirect_uri).netloc))
 
 
 async def _is_known_to(
-    parts: Parts, view: ZoneView, client: Client, address: ReturnAddress, who: Browser | User
+    services: Services, zone: CachedZone, client: Client, address: ReturnAddress, who: Browser | User
 ) -> bool:
     """Tell whether the user has let this very client act, and has been told then that it is at this host.
 
@@ -78,16 +78,16 @@ async def _is_known_to(
     """
     with suppress(Unavailable):
         if isinstance(who, User):
-            return await consents.has_agreed_at(parts, view, client, who, address.redirect_host)
+            return await consents.has_agreed_at(services, zone, client, who, address.redirect_host)
         if who.is_framed:  # no page of ours would show there
             return True
-        signed_in = await browser_sessions.current(parts, view, who.session)
+        signed_in = await browser_sessions.current(services, zone, who.session)
         if signed_in is not None:
-            return await _is_known_to(parts, view, client, address, signed_in.user)
+            return await _is_known_to(services, zone, client, address, signed_in.user)
     return False
 
 
-def _is_known_to_all(view: ZoneView, client: Client, address: ReturnAddress) -> bool:
+def _is_known_to_all(zone: CachedZone, client: Client, address: ReturnAddress) -> bool:
     """Tell whether anybody may be sent there: to a site that an administrator has named, or to no site.
 
     Who runs the zone has named an application's addresses, and the site of a metadata document that the
@@ -98,5 +98,5 @@ def _is_known_to_all(view: ZoneView, client: Client, address: ReturnAddress) -> 
         return True
     if client.registration is not Registration.METADATA_DOCUMENT:
         return False
-    listed = view.zone.protocols.oauth2.cimd.allowed_client_ids
+    listed = zone.entity.protocols.oauth2.cimd.allowed_client_ids
     return site.netloc == urlsplit(client.client_id).netloc and is_vouched_for(listed, client.client_id)

@@ -14,9 +14,9 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, FormTooLarge, InvalidRequest, PageError
 from runtime.services.authorization import requests
 from runtime.services.authorization.requests import Parameters
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 PUSHED_SECONDS = 60
 MAX_CHARS = 16 * 1024  # of all names and values: as much as a browser could bring by itself
@@ -35,7 +35,7 @@ class Pushed(BaseModel):
     parameters: list[tuple[str, str]]
 
 
-async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tuple[str, str]]) -> str:
+async def push(services: Services, zone: CachedZone, client: Client, sent: Iterable[tuple[str, str]]) -> str:
     """Keep a request for a minute; the `request_uri` it goes by.
 
     Raises: InvalidRequest, also for a `request_uri` in the request and for a redirect URI that is not
@@ -48,16 +48,16 @@ async def push(parts: Parts, view: ZoneView, client: Client, sent: Iterable[tupl
         parameters = Parameters(pairs)
         if "request_uri" in parameters:
             raise InvalidRequest("`request_uri` is what this answers with; push plain parameters")
-        asking, address = await requests.recognise(parts, view, parameters)
+        asking, address = await requests.recognise(services, zone, parameters)
     except PageError as failure:
         raise InvalidRequest(failure.detail, internal=failure.internal) from None
     if asking.client_id != client.client_id:
         raise InvalidRequest("`client_id` names another client than the one that authenticated")
-    await requests.check(parts, view, parameters, client=client, address=address)
-    return await keep(parts, view, client, parameters)
+    await requests.check(services, zone, parameters, client=client, address=address)
+    return await keep(services, zone, client, parameters)
 
 
-async def keep(parts: Parts, view: ZoneView, client: Client, parameters: Parameters) -> str:
+async def keep(services: Services, zone: CachedZone, client: Client, parameters: Parameters) -> str:
     """Keep the parameters of a request for a minute, in order or not; the `request_uri` they go by.
 
     Raises: FormTooLarge.
@@ -65,13 +65,13 @@ async def keep(parts: Parts, view: ZoneView, client: Client, parameters: Paramet
     if sum(len(name) + len(value) for name, value in parameters.pairs) > MAX_CHARS:
         raise FormTooLarge("the request is too long to be kept")
     name = new_secret()
-    key = _key(parts, view, name)
+    key = _key(services, zone, name)
     plain = Pushed(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()
-    await parts.state.put(key, view.sealer.seal(plain, bound_to=key), ttl_seconds=PUSHED_SECONDS)
+    await services.state.put(key, zone.sealer.seal(plain, bound_to=key), ttl_seconds=PUSHED_SECONDS)
     return f"{PREFIX}{name}"
 
 
-async def unfold(parts: Parts, view: ZoneView, parameters: Parameters) -> Parameters:
+async def unfold(services: Services, zone: CachedZone, parameters: Parameters) -> Parameters:
     """The parameters of an authorize request: those that were pushed, when it names some, and no others.
 
     Raises: BadLink when there are none of that name any more, or another client pushed them.
@@ -82,15 +82,15 @@ async def unfold(parts: Parts, view: ZoneView, parameters: Parameters) -> Parame
         raise BadLink(failure.detail) from None
     if request_uri is None or not request_uri.startswith(PREFIX):
         return parameters
-    key = _key(parts, view, request_uri.removeprefix(PREFIX))
-    sealed = await parts.state.take(key)
+    key = _key(services, zone, request_uri.removeprefix(PREFIX))
+    sealed = await services.state.take(key)
     if sealed is None:
         raise BadLink(_LOST)
-    pushed = Pushed.model_validate_json(view.sealer.open(sealed, bound_to=key))
+    pushed = Pushed.model_validate_json(zone.sealer.open(sealed, bound_to=key))
     if pushed.client_id != client_id:
         raise BadLink(_LOST, internal="pushed by another client")
     return Parameters(pushed.parameters)
 
 
-def _key(parts: Parts, view: ZoneView, name: str) -> str:
-    return f"pushed:{view.id}:{parts.hasher.hash(name).hex()}"
+def _key(services: Services, zone: CachedZone, name: str) -> str:
+    return f"pushed:{zone.id}:{services.hasher.hash(name).hex()}"

@@ -28,10 +28,10 @@ from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authority.id_token_hints import read_hint
 from runtime.services.authorization.requirements import SignInTerms
+from runtime.services.client_types import Client
 from runtime.services.clients import recognition
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 MAX_PARAMETERS = 60
@@ -138,7 +138,9 @@ class AuthorizationRequest(SignInTerms):
         return redirect_uris.host_of(self.redirect_uri)
 
 
-async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tuple[Client, ReturnAddress]:
+async def recognise(
+    services: Services, zone: CachedZone, parameters: Parameters
+) -> tuple[Client, ReturnAddress]:
     """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
     try:
         client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
@@ -146,18 +148,18 @@ async def recognise(parts: Parts, view: ZoneView, parameters: Parameters) -> tup
         raise BadLink(failure.detail) from None
     if client_id is None:
         raise BadLink("the link does not say which application it belongs to")
-    client = await recognition.recognise(parts, view, client_id)
+    client = await recognition.recognise(services, zone, client_id)
     if redirect_uri is None:
         raise BadLink("the link does not say where to return to")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("the address to return to is not one the application has registered")
     state = None if "state" in parameters.repeated() else parameters.one("state")
-    return client, ReturnAddress(redirect_uri, state, view.issuer)
+    return client, ReturnAddress(redirect_uri, state, zone.issuer)
 
 
 async def check(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     parameters: Parameters,
     *,
     client: Client,
@@ -172,12 +174,12 @@ async def check(
         parameters.one("code_challenge"),
         parameters.one("code_challenge_method"),
         # A client without a secret proves by nothing else that the code is its own. Spec: RFC 9700, 2.1.1.
-        required=view.zone.protocols.oauth2.pkce_required or client.is_public,
+        required=zone.entity.protocols.oauth2.pkce_required or client.is_public,
     )
-    scopes, granted = await asked_for(view, client, parameters.all("resource"), parameters.one("scope"))
+    scopes, granted = await asked_for(zone, client, parameters.all("resource"), parameters.one("scope"))
     return AuthorizationRequest(
         client_id=client.client_id,
-        party_id=client.party.id,
+        party_id=client.client_ref.id,
         redirect_uri=address.redirect_uri,
         state=address.state,
         scopes=scopes,
@@ -188,14 +190,14 @@ async def check(
         max_age=_max_age(parameters.one("max_age")),
         acr_values=_acr_values(parameters.one("acr_values")),
         login_hint=parameters.one("login_hint"),
-        hinted_subject=_hinted_subject(parts, view, parameters.one("id_token_hint"), client.client_id),
-        invitation=_invitation(parts, parameters.one("invitation")),
+        hinted_subject=_hinted_subject(services, zone, parameters.one("id_token_hint"), client.client_id),
+        invitation=_invitation(services, parameters.one("invitation")),
         jkt=_thumbprint(parameters.one("dpop_jkt")),
     )
 
 
 async def asked_for(
-    view: ZoneView, client: Client, named: list[str], scope: str | None
+    zone: CachedZone, client: Client, named: list[str], scope: str | None
 ) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
     """The sign-in scopes, and the resources with their scopes, that a client asks for.
 
@@ -207,9 +209,9 @@ async def asked_for(
     asked = scope_strings.parse(scope or "") or frozenset({"openid"})
     rest = asked - SIGN_IN_SCOPES
     if named:
-        resources = await _resources(view, client, named)
+        resources = await _resources(zone, client, named)
     else:
-        resources = await _default_resource(view, client, rest)
+        resources = await _default_resource(zone, client, rest)
     sign_in, granted = asked & served, _granted(rest, resources)
     if not sign_in and not any(rest & each.scopes for each in granted):
         raise InvalidScope("none of the scopes can be granted; those of a resource need its `resource`")
@@ -242,14 +244,14 @@ def _refuse_request_objects(parameters: Parameters) -> None:
         raise InvalidRequest("`authorization_details` is not supported")
 
 
-async def _default_resource(view: ZoneView, client: Client, rest: frozenset[str]) -> list[Resource]:
+async def _default_resource(zone: CachedZone, client: Client, rest: frozenset[str]) -> list[Resource]:
     """The zone's default resource, which a request without any means, if the client may have it.
 
     A request that names scopes, and none of that resource's, is for signing in alone: those that no resource
     of the request has are ignored. Spec: OpenID Connect Core section 3.1.2.1.
     """
-    default = await view.default_resource()
-    if default is None or not await recognition.may_ask(view, client, default):
+    default = await zone.default_resource()
+    if default is None or not await recognition.may_ask(zone, client, default):
         return []
     return [default] if _is_meant(rest, default) else []
 
@@ -260,16 +262,16 @@ def _is_meant(rest: frozenset[str], resource: Resource) -> bool:
     return not rest or not offered or bool(rest & offered)
 
 
-async def _resources(view: ZoneView, client: Client, named: list[str]) -> list[Resource]:
+async def _resources(zone: CachedZone, client: Client, named: list[str]) -> list[Resource]:
     """The resources the request names, each one the client may ask for. Raises InvalidTarget."""
     if len(named) > MAX_RESOURCES:
         raise InvalidTarget(f"more than {MAX_RESOURCES} resources in one request")
     found: dict[str, Resource] = {}
     for name in named:
-        if name == view.issuer:
+        if name == zone.issuer:
             continue  # the zone itself, which every sign-in is for
-        resource = await view.resource(name)
-        if resource is None or not await recognition.may_ask(view, client, resource):
+        resource = await zone.resource(name)
+        if resource is None or not await recognition.may_ask(zone, client, resource):
             raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
         found[resource.id] = resource
     return list(found.values())
@@ -326,15 +328,15 @@ def _max_age(text: str | None) -> int | None:
     return int(text)
 
 
-def _invitation(parts: Parts, token: str | None) -> str | None:
-    return parts.hasher.hash(token).hex() if token else None
+def _invitation(services: Services, token: str | None) -> str | None:
+    return services.hasher.hash(token).hex() if token else None
 
 
-def _hinted_subject(parts: Parts, view: ZoneView, hint: str | None, client_id: str) -> str | None:
+def _hinted_subject(services: Services, zone: CachedZone, hint: str | None, client_id: str) -> str | None:
     """The subject of an ID token this zone issued to this client, expired or not. Raises InvalidRequest."""
     if hint is None:
         return None
-    claims = read_hint(parts, view, hint, client_id=client_id)
+    claims = read_hint(services, zone, hint, client_id=client_id)
     if claims is None:
         raise InvalidRequest("`id_token_hint` is not an ID token of this client")
     return str(claims.get("sub"))

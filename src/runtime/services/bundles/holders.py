@@ -11,9 +11,9 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority import consents
 from runtime.services.authority.subject import Subject
-from runtime.services.parties import ApplicationClient, Client
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.client_types import ApplicationClient, Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone, SessionRoot
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Holder:
         root: the sign-in behind it, which stands.
     """
 
-    view: ZoneView
+    zone: CachedZone
     subject: Subject
     root: SessionRoot
     client: Client
 
 
-async def owner(parts: Parts, holder: Holder) -> User:
+async def owner(services: Services, holder: Holder) -> User:
     """The user whose policies these are, who has agreed. Raises Forbidden."""
     if not isinstance(holder.client, ApplicationClient):
         raise Forbidden("an application that registered itself has no say in policies")
@@ -40,6 +40,6 @@ async def owner(parts: Parts, holder: Holder) -> User:
             scope=POLICY_BUNDLE,
         )
     user, asked = holder.root.user.user, frozenset({POLICY_BUNDLE})
-    if not await consents.covers_sign_in(parts, holder.view, holder.client, user, asked):
+    if not await consents.covers_sign_in(services, holder.zone, holder.client, user, asked):
         raise Forbidden("the user has not agreed that the application changes their policies")
     return user

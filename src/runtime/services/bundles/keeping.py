@@ -24,13 +24,13 @@ from runtime.domain.policy.defaults import user_defaults
 from runtime.services import epochs, limits
 from runtime.services.bundles.holders import Holder, owner
 from runtime.services.bundles.reading import Wanted, WantedPolicy
+from runtime.services.container import Services
 from runtime.services.limits import Limit
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions
 from runtime.services.management.policies.policy_texts import PolicyText
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
@@ -63,42 +63,42 @@ class _InForce:
         )
 
 
-async def fetch(parts: Parts, holder: Holder, request_id: str) -> Bundle:
+async def fetch(services: Services, holder: Holder, request_id: str) -> Bundle:
     """The bundle that is in force for a user; the first time it is made from the default policies.
 
     Raises: Forbidden for an application that has no say in it.
     """
-    user = await owner(parts, holder)
-    async with parts.database.reading() as conn:
+    user = await owner(services, holder)
+    async with services.database.reading() as conn:
         found = await _in_force(conn, user)
     if found is None:
-        async with _writing(parts, user, request_id) as unit:
+        async with _writing(services, user, request_id) as unit:
             found = await _in_force(unit.conn, user) or await _seed(unit, user)
     return found.bundle
 
 
-async def admit(parts: Parts, holder: Holder) -> User:
+async def admit(services: Services, holder: Holder) -> User:
     """Count a write of the user whose set it is.
 
     Raises: Forbidden for an application that has no say in it; RateLimited: each write reads policies, and
         makes the organization's others wait.
     """
-    user = await owner(parts, holder)
-    if await limits.count(parts, WRITES, user.zone_id, user.id):
+    user = await owner(services, holder)
+    if await limits.count(services, WRITES, user.zone_id, user.id):
         raise RateLimited("too many changes of the policy bundle; wait a minute")
     return user
 
 
 async def replace(
-    parts: Parts, holder: Holder, wanted: Wanted, *, if_match: str | None, request_id: str
+    services: Services, holder: Holder, wanted: Wanted, *, if_match: str | None, request_id: str
 ) -> Bundle:
     """Make this the bundle of a user; what it does not list any more is archived.
 
     Raises: Forbidden for an application that has no say in it; PreconditionFailed, when the caller has not
         seen what is in force; BundleInvalid for a policy that is not one of the user's.
     """
-    user = await owner(parts, holder)
-    async with _writing(parts, user, request_id) as unit:
+    user = await owner(services, holder)
+    async with _writing(services, user, request_id) as unit:
         present = await _in_force(unit.conn, user)
         _require_match(present, if_match)
         kept = {policy.id: (policy, version) for policy, version in present.policies} if present else {}
@@ -118,16 +118,16 @@ async def replace(
     return made.bundle
 
 
-async def reset(parts: Parts, holder: Holder, request_id: str) -> None:
+async def reset(services: Services, holder: Holder, request_id: str) -> None:
     """Archive a user's policy set with its policies; nothing at all when there is none.
 
     Raises: Forbidden for an application that has no say in it.
     """
-    user = await owner(parts, holder)
-    async with parts.database.reading() as conn:
+    user = await owner(services, holder)
+    async with services.database.reading() as conn:
         if await _in_force(conn, user) is None:
             return
-    async with _writing(parts, user, request_id) as unit:
+    async with _writing(services, user, request_id) as unit:
         if (present := await _in_force(unit.conn, user)) is None:
             return
         zone = {"zone_id": user.zone_id}
@@ -140,10 +140,10 @@ async def reset(parts: Parts, holder: Holder, request_id: str) -> None:
 
 
 @asynccontextmanager
-async def _writing(parts: Parts, user: User, request_id: str) -> AsyncIterator[Unit]:
+async def _writing(services: Services, user: User, request_id: str) -> AsyncIterator[UnitOfWork]:
     """A unit in the user's name, which nobody else of the organization writes beside."""
     caller = Caller(user.id, "user", user.organization_id, "", user.identifier)
-    async with unit_of_work(parts, caller, request_id) as unit:
+    async with unit_of_work(services, caller, request_id) as unit:
         unit.keeps_zones = True
         await unit.revision()
         yield unit
@@ -175,7 +175,7 @@ async def _in_force(conn: AsyncConnection, user: User) -> _InForce | None:
     )
 
 
-async def _seed(unit: Unit, user: User) -> _InForce:
+async def _seed(unit: UnitOfWork, user: User) -> _InForce:
     """A user's first policy set: the default policies, as the user's own."""
     version = await bindings.schema_version(unit.conn, zone_id=user.zone_id)
     written = []
@@ -186,7 +186,7 @@ async def _seed(unit: Unit, user: User) -> _InForce:
     return await _compose(unit, user, await _new_set(unit, user), written, version)
 
 
-async def _new_set(unit: Unit, user: User) -> PolicySet:
+async def _new_set(unit: UnitOfWork, user: User) -> PolicySet:
     name = {"name": f"user-policies/{user.id}"}
     decided = {"target_type": _USER, "target_id": user.id, "created_by": unit.caller.id}
     made = await entities.new_entity(unit, POLICY_SET, {"zone_id": user.zone_id}, name, **decided)
@@ -194,7 +194,7 @@ async def _new_set(unit: Unit, user: User) -> PolicySet:
 
 
 async def _new_policy(
-    unit: Unit,
+    unit: UnitOfWork,
     user: User,
     name: str,
     text: PolicyText,
@@ -210,7 +210,7 @@ async def _new_policy(
 
 
 async def _written(
-    unit: Unit,
+    unit: UnitOfWork,
     user: User,
     wanted: WantedPolicy,
     kept: dict[str, tuple[Policy, PolicyVersion]],
@@ -229,7 +229,7 @@ async def _written(
 
 
 async def _compose(
-    unit: Unit,
+    unit: UnitOfWork,
     user: User,
     policy_set: PolicySet,
     written: Collection[tuple[Policy, PolicyVersion]],
@@ -256,7 +256,7 @@ async def _compose(
     return _InForce(policy_set, made, tuple(written))
 
 
-async def _archive(unit: Unit, policy: Policy) -> None:
+async def _archive(unit: UnitOfWork, policy: Policy) -> None:
     after = policy.model_copy(update={"archived_at": unit.now, "updated_by": unit.caller.id})
     await entities.change(unit, POLICY, {"zone_id": policy.zone_id}, policy, after, action="archive")
 

@@ -1,19 +1,19 @@
 """Whether a client that was let in before still is: documents change, and so does what lets them in."""
 
 from runtime.domain.kinds.user_agent import Registration
+from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients import metadata_documents
-from runtime.services.parties import ApplicationClient, Client
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
-async def still_admitted(view: ZoneView, client: Client) -> Client | None:
+async def still_admitted(zone: CachedZone, client: Client) -> Client | None:
     """The client as it stands now; None when the zone lets it in no longer, or it needs a key from now on.
 
     Nothing is fetched for a client that shows nothing: users were asked about what was read at authorization.
     """
     if isinstance(client, ApplicationClient) or client.registration is not Registration.METADATA_DOCUMENT:
         return client
-    if not metadata_documents.admits(view.zone.protocols.oauth2.cimd, client.client_id):
+    if not metadata_documents.admits(zone.entity.protocols.oauth2.cimd, client.client_id):
         return None
-    now = await view.current_client(client.client_id)
+    now = await zone.current_client(client.client_id)
     return now if now is not None and now.is_public == client.is_public else None

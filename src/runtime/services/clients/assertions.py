@@ -16,16 +16,16 @@ from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, pa
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
+from runtime.services.client_types import Client, is_known
 from runtime.services.clients import own_keys, workloads
 from runtime.services.clients.admission import still_admitted
 from runtime.services.clients.audiences import accepted_audiences
 from runtime.services.clients.single_use import is_first_use
 from runtime.services.limits import Limit, Meter
-from runtime.services.parties import Client, is_known
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 # Each is remembered until it ends.
 ASSERTIONS = Meter(
@@ -68,7 +68,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
 
 
 async def client_of(
-    parts: "Parts", view: ZoneView, assertion: ClientAssertion, now: datetime, *, sender: str
+    services: "Services", zone: CachedZone, assertion: ClientAssertion, now: datetime, *, sender: str
 ) -> Client:
     """The client that the assertion speaks for.
 
@@ -80,29 +80,29 @@ async def client_of(
     """
     if assertion.issuer != assertion.subject:
         return await workloads.workload_of(
-            parts,
-            view,
+            services,
+            zone,
             assertion.jws,
             issuer=assertion.issuer,
             subject=assertion.subject,
             client_id=assertion.client_id,
             now=now,
         )
-    known = await view.client(assertion.issuer)
-    client = await still_admitted(view, known) if known is not None else None
+    known = await zone.client(assertion.issuer)
+    client = await still_admitted(zone, known) if known is not None else None
     if client is None or assertion.client_id not in (None, client.client_id):
         raise InvalidClient(internal="unknown client, or another than the form names")
     try:
-        ends = _check(view, assertion.jws, now)
-        await own_keys.check_signature(parts, view, client, assertion.jws)
+        ends = _check(zone, assertion.jws, now)
+        await own_keys.check_signature(services, zone, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
-    if not is_known(client) and (wait := ASSERTIONS.count(parts, view.id, sender)):
+    if not is_known(client) and (wait := ASSERTIONS.count(services, zone.id, sender)):
         raise TooManyRequests("too many assertions; try again in a minute", retry_after_seconds=wait)
     claims = assertion.jws.payload
     if not await is_first_use(
-        parts,
-        f"assertion:{view.id}",
+        services,
+        f"assertion:{zone.id}",
         client.client_id,
         rules.token_id(claims),
         made_at=rules.made_at(claims, ends=ends, max_ahead_seconds=rules.MAX_AHEAD_SECONDS),
@@ -112,9 +112,9 @@ async def client_of(
     return client
 
 
-def _check(view: ZoneView, jws: CompactJws, now: datetime) -> float:
+def _check(zone: CachedZone, jws: CompactJws, now: datetime) -> float:
     """Check all that the assertion says but who it is; its end. Raises NotAcceptable; InvalidToken."""
     check_class(jws, _TYPES)
-    rules.check_audience(jws.payload, accepted_audiences(view))
+    rules.check_audience(jws.payload, accepted_audiences(zone))
     rules.token_id(jws.payload)
     return rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_AHEAD_SECONDS)

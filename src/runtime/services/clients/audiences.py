@@ -1,13 +1,13 @@
 """How assertions name this server, whoever signed them: a key of the client, or a provider of workloads."""
 
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
-def accepted_audiences(view: ZoneView) -> frozenset[str]:
+def accepted_audiences(zone: CachedZone) -> frozenset[str]:
     """The zone's issuer, and unless the zone is strict its token endpoint; at every endpoint the same.
 
     Spec: zone interface, section 4; the successor of RFC 7523, which wants the issuer alone.
     """
-    if view.switches.strict_assertion_audience:
-        return frozenset({view.issuer})
-    return frozenset({view.issuer, str(view.zone.protocols.oauth2.token_endpoint)})
+    if zone.switches.strict_assertion_audience:
+        return frozenset({zone.issuer})
+    return frozenset({zone.issuer, str(zone.entity.protocols.oauth2.token_endpoint)})

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services import refusals
+from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.guessing import SecretGuessing
 from runtime.services.clients.secrets import basic_credentials, client_with_secret
 from runtime.services.limits import place_of
-from runtime.services.parties import Client
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 
 async def authenticate_client(
-    parts: "Parts",
-    view: ZoneView,
+    services: "Services",
+    zone: CachedZone,
     form: Mapping[str, str],
     *,
     authorization: str | None,
@@ -36,14 +36,14 @@ async def authenticate_client(
         Unavailable: whether an assertion was used before cannot be told now.
     """
     try:
-        return await _proved(parts, view, form, authorization, address, guessing)
+        return await _proved(services, zone, form, authorization, address, guessing)
     except (InvalidClient, InvalidRequest) as refusal:
-        raise await refusals.told(parts, view.id, refusal, whose=place_of(address)) from None
+        raise await refusals.told(services, zone.id, refusal, whose=place_of(address)) from None
 
 
 async def _proved(
-    parts: "Parts",
-    view: ZoneView,
+    services: "Services",
+    zone: CachedZone,
     form: Mapping[str, str],
     authorization: str | None,
     address: str,
@@ -51,7 +51,7 @@ async def _proved(
 ) -> Client:
     """Raises as above, without a count."""
     if "client_assertion" in form or "client_assertion_type" in form:
-        return await _asserted(parts, view, form, authorization, address, guessing)
+        return await _asserted(services, zone, form, authorization, address, guessing)
     basic = basic_credentials(authorization)
     if basic and "client_secret" in form:
         raise InvalidRequest("one way of client authentication at a time")
@@ -63,19 +63,19 @@ async def _proved(
     claimed = pairs[0][0]
     if not claimed:
         raise InvalidClient(internal="no client id", basic=bool(basic))
-    now = parts.clock().timestamp()
-    guessing.check(view.id, claimed, address, now=now)
+    now = services.clock().timestamp()
+    guessing.check(zone.id, claimed, address, now=now)
     for client_id, secret in pairs:
-        client = await client_with_secret(parts, view, client_id, secret)
+        client = await client_with_secret(services, zone, client_id, secret)
         if client is not None:
             return client
-    await guessing.failed(parts, view.id, claimed, address, now=now)
+    await guessing.failed(services, zone.id, claimed, address, now=now)
     raise InvalidClient(internal="unknown client, or another secret", basic=bool(basic))
 
 
 async def _asserted(
-    parts: "Parts",
-    view: ZoneView,
+    services: "Services",
+    zone: CachedZone,
     form: Mapping[str, str],
     authorization: str | None,
     address: str,
@@ -84,11 +84,11 @@ async def _asserted(
     """The client that a JWT in the request speaks for."""
     if authorization is not None or "client_secret" in form:
         raise InvalidRequest("one way of client authentication at a time")
-    now = parts.clock()
+    now = services.clock()
     assertion = assertions.read(form)
-    guessing.check(view.id, assertion.claimed, address, now=now.timestamp())
+    guessing.check(zone.id, assertion.claimed, address, now=now.timestamp())
     try:
-        return await assertions.client_of(parts, view, assertion, now, sender=place_of(address))
+        return await assertions.client_of(services, zone, assertion, now, sender=place_of(address))
     except InvalidClient:
-        await guessing.failed(parts, view.id, assertion.claimed, address, now=now.timestamp())
+        await guessing.failed(services, zone.id, assertion.claimed, address, now=now.timestamp())
         raise

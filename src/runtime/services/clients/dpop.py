@@ -23,10 +23,10 @@ from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
 from runtime.services.clients.single_use import is_first_use
 from runtime.services.limits import Limit, Meter
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 _TOKEN_REFUSED = "the access token is not valid here"
 _REFUSED = "the DPoP proof is not valid for this request"
@@ -65,18 +65,18 @@ class Presented:
     proved: str | None = None
 
 
-def nonce(parts: "Parts", view: ZoneView, now: datetime, *, windows_ago: int = 0) -> str:
+def nonce(services: "Services", zone: CachedZone, now: datetime, *, windows_ago: int = 0) -> str:
     """What proofs to the zone repeat for now, where it wants that.
 
     Nothing is kept, because every process makes the same one. It counts until the next window has ended.
     Spec: RFC 9449 sections 8 and 9.
     """
     window = int(now.timestamp()) // NONCE_SECONDS - windows_ago
-    made = parts.hasher.hash(f"proof nonce\0{view.id}\0{window}")
+    made = services.hasher.hash(f"proof nonce\0{zone.id}\0{window}")
     return urlsafe_b64encode(made[:_NONCE_BYTES]).decode("ascii")
 
 
-async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str | None) -> None:
+async def require(services: "Services", zone: CachedZone, presented: Presented, jkt: str | None) -> None:
     """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
 
     Args:
@@ -92,12 +92,12 @@ async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str
         return
     try:
         proved = presented.proved or await prove(
-            parts,
-            view,
+            services,
+            zone,
             presented.proof or "",
             method=presented.method,
             uri=presented.uri,
-            now=parts.clock(),
+            now=services.clock(),
             sender=jkt,
             bound_to=jkt,
             access_token=presented.token,
@@ -111,8 +111,8 @@ async def require(parts: "Parts", view: ZoneView, presented: Presented, jkt: str
 
 
 async def prove(
-    parts: "Parts",
-    view: ZoneView,
+    services: "Services",
+    zone: CachedZone,
     proof: str,
     *,
     method: str,
@@ -139,15 +139,15 @@ async def prove(
         token_id = dpop.check_proof(opened.claims, method=method, uri=uri, now=now, access_token=access_token)
     except (jose.InvalidToken, NotAcceptable) as failure:
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
-    if view.switches.require_dpop_nonce and not _is_current(parts, view, opened.claims.get("nonce"), now):
-        raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(parts, view, now))
+    if zone.switches.require_dpop_nonce and not _is_current(services, zone, opened.claims.get("nonce"), now):
+        raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(services, zone, now))
     if bound_to not in (None, opened.thumbprint):
         return opened.thumbprint
-    if sender is not None and (wait := PROOFS.count(parts, view.id, sender)):
+    if sender is not None and (wait := PROOFS.count(services, zone.id, sender)):
         raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
     if not await is_first_use(
-        parts,
-        f"proof:{view.id}",
+        services,
+        f"proof:{zone.id}",
         opened.thumbprint,
         token_id,
         made_at=opened.claims["iat"],
@@ -157,11 +157,12 @@ async def prove(
     return opened.thumbprint
 
 
-def _is_current(parts: "Parts", view: ZoneView, given: object, now: datetime) -> bool:
+def _is_current(services: "Services", zone: CachedZone, given: object, now: datetime) -> bool:
     """Tell whether that is the zone's nonce of this window or the last; or of the next, by a clock ahead."""
     if not isinstance(given, str):
         return False
     told = given.encode("utf-8", "surrogatepass")
     return any(
-        compare_digest(told, nonce(parts, view, now, windows_ago=ago).encode("ascii")) for ago in (0, 1, -1)
+        compare_digest(told, nonce(services, zone, now, windows_ago=ago).encode("ascii"))
+        for ago in (0, 1, -1)
     )

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
 from runtime.services import limits
-from runtime.services.kept import Kept
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.limits import Limit, place_of
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 MAX_FAILURES = 20
 GUESSES = Limit("guess", "wrong client secrets", "a client and an address together", MAX_FAILURES)
@@ -26,8 +26,8 @@ class SecretGuessing:
     """
 
     def __init__(self) -> None:
-        self._blocked: Kept[float] = Kept()
-        self._alone: Kept[int] = Kept()
+        self._blocked: BoundedCache[float] = BoundedCache()
+        self._alone: BoundedCache[int] = BoundedCache()
 
     def check(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait."""
@@ -37,12 +37,14 @@ class SecretGuessing:
         if until is not None and now < until:
             raise TooManyRequests("too many failed attempts", retry_after_seconds=int(until - now) + 1)
 
-    async def failed(self, parts: "Parts", zone_id: str, client_id: str, address: str, *, now: float) -> None:
+    async def failed(
+        self, services: "Services", zone_id: str, client_id: str, address: str, *, now: float
+    ) -> None:
         """Count a failure of the pair."""
         pair = _pair(client_id, address)
         window = limits.window(GUESSES.seconds, now)
         try:
-            failures = await parts.state.count(
+            failures = await services.state.count(
                 f"{GUESSES.name}:{zone_id}:{pair}:{window}", ttl_seconds=GUESSES.seconds
             )
         except Unavailable:

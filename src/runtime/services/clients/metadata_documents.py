@@ -15,15 +15,15 @@ from runtime.domain.kinds.zone import ZoneCimd
 from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
+from runtime.services.client_types import UserAgentClient
 from runtime.services.clients import registration
+from runtime.services.container import Services
 from runtime.services.limits import Limit, count
 from runtime.services.management.access.caller import SERVICE
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parties import UserAgentClient
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, entities, user_agents
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 
 # A document that is fresh costs none.
 FETCHES = Limit("documents", "descriptions of clients fetched", "a zone", 300)
@@ -35,62 +35,68 @@ def admits(cimd: ZoneCimd, client_id: str) -> bool:
     return cimd.enabled and is_address(client_id) and allows(cimd.allowed_client_ids, client_id)
 
 
-async def current(parts: Parts, view: ZoneView, client_id: str) -> UserAgentClient:
+async def current(services: Services, zone: CachedZone, client_id: str) -> UserAgentClient:
     """The client as its document describes it today, known from now on.
 
     Raises: BadLink when the zone does not admit it, when the document cannot be had, or does not describe a
         client that may act here; TooManyTries; Unavailable.
     """
-    if not admits(view.zone.protocols.oauth2.cimd, client_id):
+    if not admits(zone.entity.protocols.oauth2.cimd, client_id):
         raise BadLink(_UNKNOWN, internal="no document of that address is admitted")
-    if await view.application_named(client_id) is not None:
+    if await zone.application_named(client_id) is not None:
         raise BadLink(_UNKNOWN, internal="policies know an application by that name")
-    async with parts.database.querying() as conn:
-        known = await user_agents.find(conn, client_id, zone_id=view.id)
-    if known is not None and known.fresh_until is not None and parts.clock() < known.fresh_until:
+    async with services.database.querying() as conn:
+        known = await user_agents.find(conn, client_id, zone_id=zone.id)
+    if known is not None and known.fresh_until is not None and services.clock() < known.fresh_until:
         return UserAgentClient(known)
-    return UserAgentClient(await _read_again(parts, view, client_id, known))
+    return UserAgentClient(await _read_again(services, zone, client_id, known))
 
 
-async def _read_again(parts: Parts, view: ZoneView, client_id: str, known: UserAgent | None) -> UserAgent:
+async def _read_again(
+    services: Services, zone: CachedZone, client_id: str, known: UserAgent | None
+) -> UserAgent:
     """The client as its site describes it now. All workers share what was read, by the database.
 
     Raises: BadLink.
     """
-    await _admit_fetch(parts, view)
+    await _admit_fetch(services, zone)
     try:
-        found = await parts.client_documents.get(client_id, partition=view.sites_of_clients, remembered=False)
+        found = await services.client_documents.get(
+            client_id, partition=zone.sites_of_clients, remembered=False
+        )
     except (OutboundRefused, OutboundFailed) as failure:
         raise BadLink(
             "the document that describes the application cannot be read now", internal=str(failure)
         ) from None
     try:
-        metadata = rules.read(found.document, client_id, on_loopback=parts.settings.allow_private_addresses)
+        metadata = rules.read(
+            found.document, client_id, on_loopback=services.settings.allow_private_addresses
+        )
     except OAuthError as failure:
         raise BadLink(
             f"the document that describes the application cannot be used: {failure.detail}"
         ) from None
-    fresh_until = parts.clock() + timedelta(seconds=found.lifetime_seconds)
+    fresh_until = services.clock() + timedelta(seconds=found.lifetime_seconds)
     if known is None:
         try:
             return await registration.keep(
-                parts, view, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
+                services, zone, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
             )
         except TooManyRequests as refusal:
             raise TooManyTries(refusal.detail, retry_after_seconds=refusal.retry_after_seconds) from None
-    return await _renewed(parts, view, known, metadata, fresh_until)
+    return await _renewed(services, zone, known, metadata, fresh_until)
 
 
-async def _admit_fetch(parts: Parts, view: ZoneView) -> None:
+async def _admit_fetch(services: Services, zone: CachedZone) -> None:
     """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
-    if wait := await count(parts, FETCHES, view.id):
+    if wait := await count(services, FETCHES, zone.id):
         raise TooManyTries(
             "too many unknown applications at once; try again in a minute", retry_after_seconds=wait
         )
 
 
 async def _renewed(
-    parts: Parts, view: ZoneView, before: UserAgent, metadata: ClientMetadata, fresh_until: datetime
+    services: Services, zone: CachedZone, before: UserAgent, metadata: ClientMetadata, fresh_until: datetime
 ) -> UserAgent:
     """Keep what the document says now. What users agreed to is void, if they agreed to another client."""
     has_changed = before.client_metadata != metadata
@@ -98,23 +104,25 @@ async def _renewed(
         update={
             "client_metadata": metadata,
             "name": names.display_name(metadata),
-            "updated_at": parts.clock() if has_changed else before.updated_at,
+            "updated_at": services.clock() if has_changed else before.updated_at,
             "fresh_until": fresh_until,
         }
     )
     async with unit_of_work(
-        parts, SERVICE.within(view.organization_id), f"client-document-{new_id()}"
+        services, SERVICE.within(zone.organization_id), f"client-document-{new_id()}"
     ) as unit:
-        await entities.replace(unit.conn, USER_AGENT, after, within={"zone_id": view.id})
+        await entities.replace(unit.conn, USER_AGENT, after, within={"zone_id": zone.id})
         if rules.needs_new_consent(before.client_metadata, metadata):
             await _withdraw(unit, before, after)
     return after
 
 
-async def _withdraw(unit: Unit, before: UserAgent, after: UserAgent) -> None:
+async def _withdraw(unit: UnitOfWork, before: UserAgent, after: UserAgent) -> None:
     """Forget the consents, and say so; where nobody has agreed to anything there is nothing to say."""
-    party = Party(user_agent_id=before.id)
-    if not await consents.withdraw_all(unit.conn, zone_id=before.zone_id, party=party, now=unit.now):
+    client_ref = ClientRef(user_agent_id=before.id)
+    if not await consents.withdraw_all(
+        unit.conn, zone_id=before.zone_id, client_ref=client_ref, now=unit.now
+    ):
         return
     await unit.record(
         "user_agents.change",

@@ -14,24 +14,24 @@ from runtime.domain.errors import InvalidClient, PageError
 from runtime.domain.kinds.application import PublicKeyCredential, UrlCredential
 from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services.client_types import Client, UserAgentClient
 from runtime.services.clients import metadata_documents
-from runtime.services.parties import Client, UserAgentClient
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 
-async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: CompactJws) -> None:
+async def check_signature(services: "Services", zone: CachedZone, client: Client, jws: CompactJws) -> None:
     """Check that the client has signed.
 
     Raises: InvalidClient when it has no keys; InvalidToken; NotAcceptable for a document that is no use;
         OutboundRefused, OutboundFailed.
     """
-    partition = view.sites_of_applications
+    partition = zone.sites_of_applications
     if isinstance(client, UserAgentClient):
-        partition = view.sites_of_clients
-        metadata = await _described(parts, view, client)
+        partition = zone.sites_of_clients
+        metadata = await _described(services, zone, client)
         if metadata.jwks is not None:
             check_with(metadata.jwks, jws)
             return
@@ -39,19 +39,19 @@ async def check_signature(parts: "Parts", view: ZoneView, client: Client, jws: C
     elif isinstance(client.credential, PublicKeyCredential):
         address = client.credential.jwks_uri
     elif isinstance(client.credential, UrlCredential):
-        address = await _documented(parts, view, client.credential.identifier)
+        address = await _documented(services, zone, client.credential.identifier)
     else:
         raise InvalidClient(internal="a client without keys")
     if address is None:
         raise InvalidClient(internal="a client without keys")
-    await parts.remote_keys.check_signature(jws, address, partition=partition, strict=True)
+    await services.remote_keys.check_signature(jws, address, partition=partition, strict=True)
 
 
-async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) -> ClientMetadata:
+async def _described(services: "Services", zone: CachedZone, client: UserAgentClient) -> ClientMetadata:
     """What the client's own document says as long as it may be used, or says today. Raises InvalidClient."""
     if not client.is_public:
         try:
-            client = await metadata_documents.current(parts, view, client.client_id)
+            client = await metadata_documents.current(services, zone, client.client_id)
         except PageError as failure:
             raise InvalidClient(internal=failure.internal or failure.detail) from None
     if client.is_public:
@@ -59,9 +59,9 @@ async def _described(parts: "Parts", view: ZoneView, client: UserAgentClient) ->
     return client.user_agent.client_metadata
 
 
-async def _documented(parts: "Parts", view: ZoneView, client_id: str) -> str:
+async def _documented(services: "Services", zone: CachedZone, client_id: str) -> str:
     """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
-    found = await parts.client_documents.get(client_id, partition=view.sites_of_applications)
+    found = await services.client_documents.get(client_id, partition=zone.sites_of_applications)
     return named_keys(found.document, client_id)
 
 

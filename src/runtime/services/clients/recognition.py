@@ -7,33 +7,33 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.errors import BadLink
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.client_ids import is_address
+from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.clients import metadata_documents
-from runtime.services.parties import ApplicationClient, Client, UserAgentClient
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import user_agents
 
 
-async def recognise(parts: Parts, view: ZoneView, client_id: str) -> Client:
+async def recognise(services: Services, zone: CachedZone, client_id: str) -> Client:
     """The client that an authorize request names. Raises BadLink.
 
     One whose id is an address and that nobody here registered is looked up there.
     """
-    client = await view.client(client_id)
+    client = await zone.client(client_id)
     if isinstance(client, ApplicationClient) or not is_address(client_id):
         if client is None:
             raise BadLink("the application is not known here")
         return client
-    return await metadata_documents.current(parts, view, client_id)
+    return await metadata_documents.current(services, zone, client_id)
 
 
-async def standing(view: ZoneView, client_id: str, party_id: str) -> Client | None:
+async def standing(zone: CachedZone, client_id: str, party_id: str) -> Client | None:
     """The client of a request that was recognised before; None when it is gone, or somebody else's now."""
-    client = await view.current_client(client_id)
-    return client if client is not None and client.party.id == party_id else None
+    client = await zone.current_client(client_id)
+    return client if client is not None and client.client_ref.id == party_id else None
 
 
-async def may_ask(view: ZoneView, client: Client, resource: Resource) -> bool:
+async def may_ask(zone: CachedZone, client: Client, resource: Resource) -> bool:
     """Tell whether a client may ask for tokens for a resource at all, from users or by itself.
 
     An application may for what it declares as a dependency: what it provides is no exception. A client that
@@ -42,7 +42,7 @@ async def may_ask(view: ZoneView, client: Client, resource: Resource) -> bool:
     """
     if not isinstance(client, ApplicationClient):
         return True
-    return resource.id in await view.dependencies(client.application.id)
+    return resource.id in await zone.dependencies(client.application.id)
 
 
 async def used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:

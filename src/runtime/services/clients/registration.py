@@ -13,9 +13,9 @@ from runtime.domain.identifiers import new_id, slug_of
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
 from runtime.domain.oauth import registration as rules
+from runtime.services.container import Services
 from runtime.services.limits import Limit, count, place_of
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, user_agents
 
 MAX_FROM_ADDRESS = 60  # hosted agents share an address
@@ -26,30 +26,30 @@ NEW_CLIENTS = Limit(
 )
 
 
-async def register(parts: Parts, view: ZoneView, document: Mapping[str, Any]) -> UserAgent:
+async def register(services: Services, zone: CachedZone, document: Mapping[str, Any]) -> UserAgent:
     """The client of that metadata, known from now on.
 
     Raises: InvalidRedirectUri, InvalidClientMetadata, InvalidSoftwareStatement.
     """
-    metadata = rules.read(document, on_loopback=parts.settings.allow_private_addresses)
-    return await keep(parts, view, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC)
+    metadata = rules.read(document, on_loopback=services.settings.allow_private_addresses)
+    return await keep(services, zone, rules.dynamic_client_id(metadata), metadata, Registration.DYNAMIC)
 
 
-async def admit(parts: Parts, view: ZoneView, address: str) -> None:
+async def admit(services: Services, zone: CachedZone, address: str) -> None:
     """Refuse where the zone takes no registrations, and slow down whoever sends many.
 
     Raises: RegistrationClosed; TooManyRequests; Unavailable, because who cannot be counted is not let in.
     """
-    if not view.zone.protocols.oauth2.dcr_enabled:
+    if not zone.entity.protocols.oauth2.dcr_enabled:
         raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
-    wait = await count(parts, FROM_ADDRESS, view.id, place_of(address))
-    if wait := wait or await count(parts, IN_ZONE, view.id):
+    wait = await count(services, FROM_ADDRESS, zone.id, place_of(address))
+    if wait := wait or await count(services, IN_ZONE, zone.id):
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 
 
 async def keep(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client_id: str,
     metadata: ClientMetadata,
     registration: Registration,
@@ -62,11 +62,11 @@ async def keep(
         fresh_until: how long a document may be used without another look at it.
     Raises: TooManyRequests for one client too many that nobody has heard of; Unavailable.
     """
-    now, name = parts.clock(), rules.display_name(metadata)
+    now, name = services.clock(), rules.display_name(metadata)
     made = UserAgent(
         id=new_id(),
-        organization_id=view.organization_id,
-        zone_id=view.id,
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
         identifier=client_id,
         name=name,
         # Names repeat; the hash tells them apart, and needs no look at the slugs that are taken.
@@ -79,22 +79,22 @@ async def keep(
         fresh_until=fresh_until,
     )
     try:
-        async with parts.database.transaction() as conn:
-            if (known := await user_agents.find(conn, client_id, zone_id=view.id)) is not None:
-                await user_agents.touch(conn, known.id, zone_id=view.id, now=now)
+        async with services.database.transaction() as conn:
+            if (known := await user_agents.find(conn, client_id, zone_id=zone.id)) is not None:
+                await user_agents.touch(conn, known.id, zone_id=zone.id, now=now)
                 return known
-            await _admit_new(parts, view)
+            await _admit_new(services, zone)
             await entities.insert(conn, USER_AGENT, made)
     except Conflict:  # somebody else has just registered the same
-        async with parts.database.querying() as conn:
-            known = await user_agents.find(conn, client_id, zone_id=view.id)
+        async with services.database.querying() as conn:
+            known = await user_agents.find(conn, client_id, zone_id=zone.id)
         if known is None:
             raise
         return known
     return made
 
 
-async def _admit_new(parts: Parts, view: ZoneView) -> None:
+async def _admit_new(services: Services, zone: CachedZone) -> None:
     """Count a client that stays, though nobody may ever use it. Raises TooManyRequests, Unavailable."""
-    if wait := await count(parts, NEW_CLIENTS, view.id):
+    if wait := await count(services, NEW_CLIENTS, zone.id):
         raise TooManyRequests("too many new clients today; try again later", retry_after_seconds=wait)

@@ -10,12 +10,12 @@ from urllib.parse import unquote_plus
 
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
+from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.admission import still_admitted
-from runtime.services.parties import ApplicationClient, Client
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 _NOBODY = bytes(32)  # compared with when there is no such client, so that takes as long
 
@@ -42,28 +42,28 @@ def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
 
 
 async def client_with_secret(
-    parts: "Parts", view: ZoneView, client_id: str, secret: str | None
+    services: "Services", zone: CachedZone, client_id: str, secret: str | None
 ) -> Client | None:
     """The client that shows this secret, or is public and shows none; None when nobody does.
 
     Whoever guesses cannot tell from the time it takes which clients exist: before a refusal the database is
     asked about either, and a digest is compared for either.
     """
-    client = await view.client(client_id)
+    client = await zone.client(client_id)
     if client is None:
-        parts.hasher.matches(secret or "", _NOBODY)
+        services.hasher.matches(secret or "", _NOBODY)
         return None
-    if _proves(parts, client, secret) and (admitted := await still_admitted(view, client)) is not None:
+    if _proves(services, client, secret) and (admitted := await still_admitted(zone, client)) is not None:
         return admitted
-    await view.look_up_client(client_id)
+    await zone.look_up_client(client_id)
     return None
 
 
-def _proves(parts: "Parts", client: Client, secret: str | None) -> bool:
+def _proves(services: "Services", client: Client, secret: str | None) -> bool:
     """Tell whether this secret, or its absence, is what the client's credential asks for."""
     if client.is_public:
         return secret is None
     credential = client.credential if isinstance(client, ApplicationClient) else None
     expected = credential.secret_hash if isinstance(credential, PasswordCredential) else None
-    matches = parts.hasher.matches(secret or "", expected or _NOBODY)
+    matches = services.hasher.matches(secret or "", expected or _NOBODY)
     return matches and secret is not None and expected is not None

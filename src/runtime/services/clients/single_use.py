@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 
 _used: ContextVar[set[str] | None] = ContextVar("used", default=None)
@@ -24,7 +24,7 @@ def one_request() -> Iterator[None]:
 
 
 async def is_first_use(
-    parts: "Parts",
+    services: "Services",
     place: str,
     maker: str,
     token_id: str,
@@ -44,7 +44,7 @@ async def is_first_use(
     name, used = f"{place}:{digest}", _used.get()
     if used is not None and name in used:
         return True
-    is_first = await parts.state.use_once(name, made_at=made_at, ttl_seconds=ttl_seconds)
+    is_first = await services.state.use_once(name, made_at=made_at, ttl_seconds=ttl_seconds)
     if is_first and used is not None:
         used.add(name)
     return is_first

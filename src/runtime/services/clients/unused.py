@@ -12,18 +12,18 @@ from runtime.services.authority.end_events import Ending
 from runtime.storage.sql import exchange, user_agents
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 UNUSED = timedelta(days=30)
 _BATCH = 500
 
 
-async def run(parts: "Parts") -> int:
+async def run(services: "Services") -> int:
     """Forget those without a session or refresh token that still works; how many that were."""
     forgotten = 0
     while True:
-        now = parts.clock()
-        async with epochs.transaction(parts) as (conn, bumped):
+        now = services.clock()
+        async with epochs.transaction(services) as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
                 Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)

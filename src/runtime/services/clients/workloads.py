@@ -17,12 +17,12 @@ from runtime.domain.errors import InvalidClient, Unavailable
 from runtime.domain.kinds.application import TokenCredential
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import assertions as rules
+from runtime.services.client_types import ApplicationClient
 from runtime.services.clients.audiences import accepted_audiences
-from runtime.services.parties import ApplicationClient
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 # What platforms write, where they write anything: SPIFFE allows the second, RFC 7523's successor the third.
 _TYPES = ("JWT", "JOSE", "client-authentication+jwt")
@@ -30,8 +30,8 @@ _MOST_SHOWN = 120
 
 
 async def workload_of(
-    parts: "Parts",
-    view: ZoneView,
+    services: "Services",
+    zone: CachedZone,
     jws: CompactJws,
     *,
     issuer: str,
@@ -45,12 +45,12 @@ async def workload_of(
         client_id: what the form names besides: the credential's id, or the subject.
     Raises: InvalidClient; Unavailable when the provider's keys cannot be had for now.
     """
-    client, settings = await _meant(view, issuer, subject, client_id)
+    client, settings = await _meant(zone, issuer, subject, client_id)
     try:
         check_class(jws, _TYPES)
-        rules.check_audience(jws.payload, accepted_audiences(view), listed=True)
+        rules.check_audience(jws.payload, accepted_audiences(zone), listed=True)
         rules.check_times(jws.payload, now=now, max_ahead_seconds=rules.MAX_WORKLOAD_AHEAD_SECONDS)
-        await parts.openid.check_signature(settings, jws)
+        await services.openid.check_signature(settings, jws)
     except OutboundFailed as failure:
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
@@ -66,18 +66,18 @@ def _shown(claim: str) -> str:
 
 
 async def _meant(
-    view: ZoneView, issuer: str, subject: str, client_id: str | None
+    zone: CachedZone, issuer: str, subject: str, client_id: str | None
 ) -> tuple[ApplicationClient, ProviderSettings]:
     """The one credential for that issuer and subject, and its provider. Raises InvalidClient.
 
     One that names the subject comes before one that takes any; of two that are alike neither is chosen.
     """
     found: dict[bool, list[tuple[ApplicationClient, ProviderSettings]]] = {True: [], False: []}
-    for client in await view.workloads(subject):
+    for client in await zone.workloads(subject):
         credential = client.credential
         if not isinstance(credential, TokenCredential) or client_id not in (None, credential.id, subject):
             continue
-        provider = await view.provider(credential.provider_id)
+        provider = await zone.provider(credential.provider_id)
         if provider is None or provider.type is ProviderType.SERVICE_STS:
             continue
         settings = settings_of(provider, client_secret=None)

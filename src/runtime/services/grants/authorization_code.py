@@ -13,14 +13,14 @@ from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.authorization import codes
 from runtime.services.authorization.codes import REFUSED, CodeGrant, Produced
+from runtime.services.client_types import Client
 from runtime.services.clients import recognition
+from runtime.services.container import Services
 from runtime.services.grants import refresh_token as refreshing
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
 from runtime.services.issuing.responses import Authority
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import redeemed, sessions, signed_in
 from runtime.storage.sql.redeemed import Standing
 from runtime.storage.sql.sessions import Session
@@ -31,15 +31,21 @@ _LOOKS = 3  # at a sign-in that others change at the same time
 async def grant(context: TokenContext) -> dict[str, Any]:
     """The tokens of a sign-in, for the client that started it."""
     answer, authority = await redeem(
-        context.parts, context.view, context.client, context.form, context.resources, context.now, context.jkt
+        context.services,
+        context.zone,
+        context.client,
+        context.form,
+        context.resources,
+        context.now,
+        context.jkt,
     )
     context.decision.user_id = authority.user.id
     return answer
 
 
 async def redeem(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Client,
     form: Mapping[str, str],
     named: Sequence[str],
@@ -58,14 +64,14 @@ async def redeem(
     code = form.get("code")
     if code is None:
         raise InvalidRequest("`code` is missing")
-    grant, produced = await codes.redeem(parts, view.id, code)
+    grant, produced = await codes.redeem(services, zone.id, code)
     _require_same_client(grant, client)
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
-    made = Redemption(parts, view, client, grant, produced, named, jkt, now)
+    made = Redemption(services, zone, client, grant, produced, named, jkt, now)
     answer, authority = await _made_of(made)
-    await codes.end_if_reused(parts, view.id, code, produced)
+    await codes.end_if_reused(services, zone.id, code, produced)
     return answer, authority
 
 
@@ -73,8 +79,8 @@ async def redeem(
 class Redemption:
     """A code whose bindings are in order, and what is to be made of it."""
 
-    parts: Parts
-    view: ZoneView
+    services: Services
+    zone: CachedZone
     client: Client
     grant: CodeGrant
     produced: Produced
@@ -107,7 +113,7 @@ async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
     The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
     still that. A refusal takes a look at the database.
     """
-    held = redemption.view.signed_in.get(redemption.grant.session_id)
+    held = redemption.zone.signed_in.get(redemption.grant.session_id)
     if held is not None:
         session, user = held
         with suppress(_Changed, OAuthError):
@@ -120,7 +126,7 @@ async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
 
 async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[str, Any], Authority]:
     """The answer under a sign-in. Raises _Changed when that is not so any more, and nothing is kept."""
-    parts, view, now = redemption.parts, redemption.view, redemption.now
+    services, zone, now = redemption.services, redemption.zone, redemption.now
     grant, client, produced = redemption.grant, redemption.client, redemption.produced
     _require_standing(grant, sign_in, now)
     authority = Authority(
@@ -131,11 +137,11 @@ async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[st
         resources=grant.resources,
         jkt=redemption.jkt,
     )
-    target = await responses.choose_target(parts, view, authority, redemption.named)
-    answer = await responses.answer(parts, view, authority, target, nonce=grant.nonce, now=now)
-    refresh_token, family = refreshing.new_family(parts, view, authority, produced.family_id, now)
+    target = await responses.choose_target(services, zone, authority, redemption.named)
+    answer = await responses.answer(services, zone, authority, target, nonce=grant.nonce, now=now)
+    refresh_token, family = refreshing.new_family(services, zone, authority, produced.family_id, now)
     under = Standing(sign_in.top, sign_in.user)
-    async with parts.database.writing_once() as conn:
+    async with services.database.writing_once() as conn:
         kept = family if client.may_refresh else None
         if not await redeemed.add(conn, authority.session, kept, under=under):
             raise _Changed
@@ -144,7 +150,7 @@ async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[st
 
 
 def _require_same_client(grant: CodeGrant, client: Client) -> None:
-    if (grant.party_id, grant.client_id) != (client.party.id, client.client_id):
+    if (grant.party_id, grant.client_id) != (client.client_ref.id, client.client_id):
         raise InvalidGrant(REFUSED, internal="the code belongs to another client")
 
 
@@ -164,8 +170,8 @@ def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> No
 
 async def _signed_in(redemption: Redemption) -> _SignIn:
     """The sign-in as the database has it. Raises InvalidGrant when it is gone."""
-    zone_id, session_id = redemption.view.id, redemption.grant.session_id
-    async with redemption.parts.database.querying() as conn:
+    zone_id, session_id = redemption.zone.id, redemption.grant.session_id
+    async with redemption.services.database.querying() as conn:
         found = await signed_in.by_session(conn, session_id, zone_id=zone_id)
         if found is None:
             raise InvalidGrant(REFUSED, internal="the session or the user is gone")
@@ -195,15 +201,15 @@ def _application_session(redemption: Redemption, sign_in: _SignIn) -> Session:
     It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as
     long as it is used.
     """
-    parts, party, now = redemption.parts, redemption.client.party, redemption.now
+    services, client_ref, now = redemption.services, redemption.client.client_ref, redemption.now
     offline = "offline_access" in redemption.grant.scopes
-    lasting = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds)
+    lasting = now + timedelta(seconds=services.settings.refresh_lifetime_seconds)
     return replace(
         sign_in.session,
         id=redemption.produced.session_id,
         parent_id=None if offline else sign_in.top.id,
-        application_id=party.application_id,
-        user_agent_id=party.user_agent_id,
+        application_id=client_ref.application_id,
+        user_agent_id=client_ref.user_agent_id,
         client_id=redemption.client.client_id,
         session_type="offline" if offline else "application",
         expires_at=lasting if offline else sign_in.session.expires_at,

@@ -7,6 +7,8 @@ from runtime.domain.errors import InvalidScope
 from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.resources import at_most_one
+from runtime.services.client_types import ApplicationClient, require_confidential
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy, target
@@ -17,17 +19,15 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.parties import ApplicationClient, require_confidential
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
     """A token of the application's own, for a resource it depends on or for the zone itself."""
     asked = context.form.get("scope")
     return await client_credentials(
-        context.parts,
-        context.view,
+        context.services,
+        context.zone,
         require_confidential(context.client),
         resources=context.resources,
         audiences=context.audiences,
@@ -39,8 +39,8 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 async def client_credentials(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: ApplicationClient,
     *,
     resources: tuple[str, ...],
@@ -57,34 +57,34 @@ async def client_credentials(
         resources: at most one; none asks for a token for the zone itself, which carries no scope.
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
-    await target.require_principal(view, client)
+    await target.require_principal(zone, client)
     decision.step = 7
     named = at_most_one(resources)
     if named is None:
         if scopes or audiences:
             raise InvalidScope("a token for the zone itself carries no scope")
         return _issue(
-            parts, view, client, audience=view.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
+            services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
-    resource = await target.require_resource(view, await view.resource(named), audiences)
+    resource = await target.require_resource(zone, await zone.resource(named), audiences)
     decision.resource_id = resource.id
     decision.step = 8
-    await target.require_dependency(view, client, resource)
+    await target.require_dependency(zone, client, resource)
     decision.step = 9
-    await target.require_own_tokens(view, client, resource)
+    await target.require_own_tokens(zone, client, resource)
     decision.step = 10
     narrowed = scope_strings.narrow(scopes, scope_strings.Limits(resource=frozenset(resource.scopes or ())))
     if narrowed.refused:
         raise InvalidScope("a scope is not available for that resource")
     decision.step = 11
-    verdict = await policy.decide_direct(view, client, resource=resource, scopes=narrowed.issued, now=now)
+    verdict = await policy.decide_direct(zone, client, resource=resource, scopes=narrowed.issued, now=now)
     decision.determining = verdict.determining
     if verdict.scopes is None:
         raise policy.denied()
     decision.step = 13
     return _issue(
-        parts,
-        view,
+        services,
+        zone,
         client,
         audience=resource.identifier,
         scopes=verdict.scopes,
@@ -95,8 +95,8 @@ async def client_credentials(
 
 
 def _issue(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: ApplicationClient,
     *,
     audience: str,
@@ -105,9 +105,9 @@ def _issue(
     jkt: str | None,
     now: datetime,
 ) -> dict[str, Any]:
-    expires_at = lifetime_end(now, lifetime or parts.settings.token_lifetime_seconds)
+    expires_at = lifetime_end(now, lifetime or services.settings.token_lifetime_seconds)
     facts = AccessTokenFacts(
-        issuer=view.issuer,
+        issuer=zone.issuer,
         subject=client.application.identifier,
         audience=audience,
         client_id=client.client_id,
@@ -122,7 +122,7 @@ def _issue(
         confirmation=confirmation(jkt),
     )
     return {
-        "access_token": issue_access_token(view, facts),
+        "access_token": issue_access_token(zone, facts),
         "token_type": token_type(jkt),
         "expires_in": seconds(expires_at) - seconds(now),
     } | scope_strings.member(scopes)

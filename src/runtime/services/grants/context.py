@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from runtime.services.client_types import Client
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class TokenContext:
         decision: what the record will say; a grant fills in whom and what it found.
     """
 
-    parts: Parts
-    view: ZoneView
+    services: Services
+    zone: CachedZone
     client: Client
     form: Mapping[str, str]
     resources: tuple[str, ...]

@@ -24,13 +24,13 @@ from runtime.domain.oauth.claims import is_time
 from runtime.services.authority import admission
 from runtime.services.authority.admission import Assertion
 from runtime.services.authorization import requests
+from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.clients.single_use import is_first_use
+from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
 from runtime.services.issuing.responses import Authority
-from runtime.services.parties import ApplicationClient, require_confidential
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 from runtime.storage.sql.sessions import Session
 
@@ -41,8 +41,8 @@ _T = TypeVar("_T")
 async def grant(context: TokenContext) -> dict[str, Any]:
     """A token of the user whom the provider vouches for."""
     answer, authority = await redeem(
-        context.parts,
-        context.view,
+        context.services,
+        context.zone,
         require_confidential(context.client),
         context.form,
         context.resources,
@@ -75,8 +75,8 @@ class Vouched:
 
 
 async def redeem(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: ApplicationClient,
     form: Mapping[str, str],
     named: Sequence[str],
@@ -92,18 +92,18 @@ async def redeem(
     """
     if (assertion := form.get("assertion")) is None:
         raise InvalidRequest("`assertion` is missing")
-    vouched = await _verified(parts, view, client, assertion, now)
-    async with parts.database.reading() as conn:
-        user = await _admissible(admission.foresee(conn, view.zone, vouched.way))
-    asked, resources = await requests.asked_for(view, client, list(named), form.get("scope"))
+    vouched = await _verified(services, zone, client, assertion, now)
+    async with services.database.reading() as conn:
+        user = await _admissible(admission.foresee(conn, zone.entity, vouched.way))
+    asked, resources = await requests.asked_for(zone, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
-    session = _session(parts, view, client, user, vouched, now)
+    session = _session(services, zone, client, user, vouched, now)
     authority = Authority(session, user, client, scopes, resources, jkt)
-    target = await responses.choose_target(parts, view, authority, named)
-    await _use_once(parts, view, vouched, now)
-    answer = await responses.answer(parts, view, authority, target, nonce=None, now=now)
-    async with parts.database.transaction() as conn:
-        admitted = await _admissible(admission.admit(conn, view.zone, vouched.way, now=now))
+    target = await responses.choose_target(services, zone, authority, named)
+    await _use_once(services, zone, vouched, now)
+    answer = await responses.answer(services, zone, authority, target, nonce=None, now=now)
+    async with services.database.transaction() as conn:
+        admitted = await _admissible(admission.admit(conn, zone.entity, vouched.way, now=now))
         if admitted.user.id != user.id:
             raise InvalidGrant(REFUSED, internal="it speaks of somebody else by now")
         await sessions.add(conn, authority.session)
@@ -111,17 +111,17 @@ async def redeem(
 
 
 async def _verified(
-    parts: Parts, view: ZoneView, client: ApplicationClient, assertion: str, now: datetime
+    services: Services, zone: CachedZone, client: ApplicationClient, assertion: str, now: datetime
 ) -> Vouched:
     """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
-    provider = await view.user_provider()
+    provider = await zone.user_provider()
     if provider is None:
         raise InvalidGrant(REFUSED, internal="the zone has no identity provider that could vouch")
     settings = settings_of(provider, client_secret=None)
     try:
         jws = parse(assertion)
-        vouched = _read(view, client, provider, settings, jws, now)
-        await parts.openid.check_signature(settings, jws)
+        vouched = _read(zone, client, provider, settings, jws, now)
+        await services.openid.check_signature(settings, jws)
     except OutboundFailed as failure:
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
@@ -132,7 +132,7 @@ async def _verified(
 
 
 def _read(
-    view: ZoneView,
+    zone: CachedZone,
     client: ApplicationClient,
     provider: Provider,
     settings: ProviderSettings,
@@ -147,7 +147,7 @@ def _read(
     claims = jws.payload
     if rules.named(claims, "iss") != settings.issuer:
         raise rules.NotAcceptable("another issuer than the zone's identity provider")
-    rules.check_audience(claims, (view.issuer,))
+    rules.check_audience(claims, (zone.issuer,))
     ends = rules.check_times(claims, now=now, max_ahead_seconds=rules.MAX_VOUCHED_AHEAD_SECONDS)
     if claims.get("client_id", client.client_id) != client.client_id:
         raise rules.NotAcceptable("meant for another client")
@@ -181,11 +181,11 @@ async def _admissible(asked: Coroutine[Any, Any, _T]) -> _T:
         raise InvalidGrant(REFUSED, internal=refusal.internal or refusal.detail) from None
 
 
-async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetime) -> None:
+async def _use_once(services: Services, zone: CachedZone, vouched: Vouched, now: datetime) -> None:
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
     if not await is_first_use(
-        parts,
-        f"vouched:{view.id}",
+        services,
+        f"vouched:{zone.id}",
         vouched.way.issuer,
         vouched.token_id,
         made_at=vouched.made_at,
@@ -195,19 +195,24 @@ async def _use_once(parts: Parts, view: ZoneView, vouched: Vouched, now: datetim
 
 
 def _session(
-    parts: Parts, view: ZoneView, client: ApplicationClient, user: User, vouched: Vouched, now: datetime
+    services: Services,
+    zone: CachedZone,
+    client: ApplicationClient,
+    user: User,
+    vouched: Vouched,
+    now: datetime,
 ) -> Session:
     """A session of the application's own: no browser stands behind it."""
     return Session(
         id=new_id(),
-        organization_id=view.organization_id,
-        zone_id=view.id,
+        organization_id=zone.organization_id,
+        zone_id=zone.id,
         user_id=user.id,
         application_id=client.application.id,
         client_id=client.client_id,
         session_type="application",
         authenticated_at=vouched.at,
-        expires_at=now + timedelta(seconds=parts.settings.session_lifetime_seconds),
+        expires_at=now + timedelta(seconds=services.settings.session_lifetime_seconds),
         created_at=now,
         updated_at=now,
         acr=vouched.acr,

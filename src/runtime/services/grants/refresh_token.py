@@ -16,13 +16,13 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.services.authority import active, revocation
 from runtime.services.authority.active import NotActive
+from runtime.services.client_types import Client
 from runtime.services.clients import recognition
+from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import responses
 from runtime.services.issuing.responses import Authority
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh as storage
 from runtime.storage.sql import sessions, signed_in
 from runtime.storage.sql.refresh import RefreshFamily
@@ -36,28 +36,34 @@ _MAX_TOKEN_CHARS = 200
 async def grant(context: TokenContext) -> dict[str, Any]:
     """New tokens in place of those that run out, and the refresh token that follows."""
     answer, authority = await refresh(
-        context.parts, context.view, context.client, context.form, context.resources, context.now, context.jkt
+        context.services,
+        context.zone,
+        context.client,
+        context.form,
+        context.resources,
+        context.now,
+        context.jkt,
     )
     context.decision.user_id = authority.user.id
     return answer
 
 
 def new_family(
-    parts: Parts, view: ZoneView, authority: Authority, family_id: str, now: datetime
+    services: Services, zone: CachedZone, authority: Authority, family_id: str, now: datetime
 ) -> tuple[str, RefreshFamily]:
     """The first refresh token of a new family, and the family to keep."""
     token = _new_token(family_id)
     return token, RefreshFamily(
         id=family_id,
-        zone_id=view.id,
-        application_id=authority.client.party.application_id,
-        user_agent_id=authority.client.party.user_agent_id,
+        zone_id=zone.id,
+        application_id=authority.client.client_ref.application_id,
+        user_agent_id=authority.client.client_ref.user_agent_id,
         client_id=authority.client.client_id,
         session_id=authority.session.id,
         user_id=authority.user.id,
         scopes=sorted(authority.scopes),
         resources={each.id: sorted(each.scopes) for each in authority.resources},
-        current_hash=parts.hasher.hash(token),
+        current_hash=services.hasher.hash(token),
         expires_at=authority.session.expires_at,
         created_at=now,
         jkt=_bound(authority.client, authority.jkt),
@@ -65,8 +71,8 @@ def new_family(
 
 
 async def refresh(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Client,
     form: Mapping[str, str],
     named: Sequence[str],
@@ -87,19 +93,21 @@ async def refresh(
     token = form.get("refresh_token")
     if token is None:
         raise InvalidRequest("`refresh_token` is missing")
-    family = await _family(parts, view, client, token, now)
-    await _require_same_key(parts, view, family, jkt)
+    family = await _family(services, zone, client, token, now)
+    await _require_same_key(services, zone, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
-    session, user = await standing(parts, view, family, now)
-    whole = await _authority(view, client, family, session, user)
+    session, user = await standing(services, zone, family, now)
+    whole = await _authority(zone, client, family, session, user)
     authority = replace(responses.narrowed(whole, form.get("scope")), jkt=jkt)
-    target = await responses.choose_target(parts, view, authority, named)
-    answer = await responses.answer(parts, view, authority, target, nonce=None, now=now)
-    successor = await _successor(parts, view, client, family, session, token, now)
+    target = await responses.choose_target(services, zone, authority, named)
+    answer = await responses.answer(services, zone, authority, target, nonce=None, now=now)
+    successor = await _successor(services, zone, client, family, session, token, now)
     return {**answer, "refresh_token": successor}, authority
 
 
-async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> RefreshFamily:
+async def _family(
+    services: Services, zone: CachedZone, client: Client, token: str, now: datetime
+) -> RefreshFamily:
     """The family that the token belongs to, if it may be used now.
 
     A token of the family that is neither the current one nor, for a moment, the one before has been used by
@@ -107,18 +115,20 @@ async def _family(parts: Parts, view: ZoneView, client: Client, token: str, now:
 
     Raises InvalidGrant.
     """
-    family = await _named(parts, view, client, token)
+    family = await _named(services, zone, client, token)
     if family is None:
         raise InvalidGrant(REFUSED, internal="unknown, or of another client")
     if not is_active(family, now):
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
-    if not is_usable(parts, family, token, now):
-        await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+    if not is_usable(services, family, token, now):
+        await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
         raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
     return family
 
 
-async def _require_same_key(parts: Parts, view: ZoneView, family: RefreshFamily, jkt: str | None) -> None:
+async def _require_same_key(
+    services: Services, zone: CachedZone, family: RefreshFamily, jkt: str | None
+) -> None:
     """Check that a bound family is used with its key; another key's owner has stolen the token.
 
     Raises InvalidGrant.
@@ -126,7 +136,7 @@ async def _require_same_key(parts: Parts, view: ZoneView, family: RefreshFamily,
     if family.jkt in (None, jkt):
         return
     if jkt is not None:
-        await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+        await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
     raise InvalidGrant(REFUSED, internal="bound to a key that nothing proves possession of")
 
 
@@ -135,45 +145,47 @@ def _bound(client: Client, jkt: str | None) -> str | None:
     return jkt if client.is_public else None
 
 
-async def find_family(parts: Parts, view: ZoneView, client: Client, token: str) -> RefreshFamily | None:
+async def find_family(
+    services: Services, zone: CachedZone, client: Client, token: str
+) -> RefreshFamily | None:
     """The client's family that the token is of, or was before its last use; None when there is none.
 
     Looking changes nothing, and whether the token is still good is another question: see `is_usable`.
     """
-    family = await _named(parts, view, client, token)
+    family = await _named(services, zone, client, token)
     if family is None:
         return None
-    hashed, previous = parts.hasher.hash(token), family.previous_hash
+    hashed, previous = services.hasher.hash(token), family.previous_hash
     is_of_it = compare_digest(hashed, family.current_hash) or (
         previous is not None and compare_digest(hashed, previous)
     )
     return family if is_of_it else None
 
 
-def is_usable(parts: Parts, family: RefreshFamily, token: str, now: datetime) -> bool:
+def is_usable(services: Services, family: RefreshFamily, token: str, now: datetime) -> bool:
     """Tell whether a token of the family may be used now, as far as the family goes."""
     if not is_active(family, now):
         return False
-    return _is_current(parts, family, token) or _is_repeated(parts, family, token, now)
+    return _is_current(services, family, token) or _is_repeated(services, family, token, now)
 
 
-async def _named(parts: Parts, view: ZoneView, client: Client, token: str) -> RefreshFamily | None:
+async def _named(services: Services, zone: CachedZone, client: Client, token: str) -> RefreshFamily | None:
     """The client's family that a token names, genuine or not."""
     family_id = token.partition(".")[0] if len(token) <= _MAX_TOKEN_CHARS else ""
     if not family_id:
         return None
-    async with parts.database.querying() as conn:
-        family = await storage.find(conn, family_id, zone_id=view.id)
-    owner = (client.party, client.client_id)
-    return family if family and (family.party, family.client_id) == owner else None
+    async with services.database.querying() as conn:
+        family = await storage.find(conn, family_id, zone_id=zone.id)
+    owner = (client.client_ref, client.client_id)
+    return family if family and (family.client_ref, family.client_id) == owner else None
 
 
 async def standing(
-    parts: Parts, view: ZoneView, family: RefreshFamily, now: datetime
+    services: Services, zone: CachedZone, family: RefreshFamily, now: datetime
 ) -> tuple[Session, User]:
     """The session and the user behind a family, both still good. Raises InvalidGrant."""
-    async with parts.database.querying() as conn:
-        found = await signed_in.by_session(conn, family.session_id, zone_id=view.id)
+    async with services.database.querying() as conn:
+        found = await signed_in.by_session(conn, family.session_id, zone_id=zone.id)
     if found is None or found[1].id != family.user_id:
         raise InvalidGrant(REFUSED, internal="the session or the user is gone")
     session, user = found
@@ -185,11 +197,11 @@ async def standing(
 
 
 async def _authority(
-    view: ZoneView, client: Client, family: RefreshFamily, session: Session, user: User
+    zone: CachedZone, client: Client, family: RefreshFamily, session: Session, user: User
 ) -> Authority:
     resources = []
     for resource_id, granted in family.resources.items():
-        resource = await view.resource_of(resource_id)
+        resource = await zone.resource_of(resource_id)
         if resource is not None:
             of_it = frozenset(granted)
             of_it &= frozenset(resource.scopes or ())
@@ -198,8 +210,8 @@ async def _authority(
 
 
 async def _successor(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: Client,
     family: RefreshFamily,
     session: Session,
@@ -210,43 +222,43 @@ async def _successor(
 
     Raises InvalidGrant when the family has ended or moved on meanwhile.
     """
-    if _is_current(parts, family, token):
+    if _is_current(services, family, token):
         successor = _new_token(family.id)
         until = family.expires_at
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             if session.session_type == "offline":
-                until = now + timedelta(seconds=parts.settings.refresh_lifetime_seconds)
-                await sessions.extend(conn, session.id, zone_id=view.id, until=until)
+                until = now + timedelta(seconds=services.settings.refresh_lifetime_seconds)
+                await sessions.extend(conn, session.id, zone_id=zone.id, until=until)
             rotated = await storage.rotate(
                 conn,
                 family,
-                successor_hash=parts.hasher.hash(successor),
-                successor_sealed=view.sealer.seal(successor.encode(), bound_to=_place(family)),
+                successor_hash=services.hasher.hash(successor),
+                successor_sealed=zone.sealer.seal(successor.encode(), bound_to=_place(family)),
                 now=now,
                 expires_at=until,
             )
-            latest = await storage.find(conn, family.id, zone_id=view.id)
+            latest = await storage.find(conn, family.id, zone_id=zone.id)
             await recognition.used(conn, client, now=now)
         if rotated:
             return successor
         family = latest or family
-    if not is_active(family, now) or not _is_repeated(parts, family, token, now):
+    if not is_active(family, now) or not _is_repeated(services, family, token, now):
         raise InvalidGrant(REFUSED, internal="the family moved on meanwhile")
     if family.successor_sealed is None:
         raise InvalidGrant(REFUSED, internal="the family ended meanwhile")
-    return view.sealer.open(family.successor_sealed, bound_to=_place(family)).decode()
+    return zone.sealer.open(family.successor_sealed, bound_to=_place(family)).decode()
 
 
-def _is_current(parts: Parts, family: RefreshFamily, token: str) -> bool:
-    return compare_digest(parts.hasher.hash(token), family.current_hash)
+def _is_current(services: Services, family: RefreshFamily, token: str) -> bool:
+    return compare_digest(services.hasher.hash(token), family.current_hash)
 
 
-def _is_repeated(parts: Parts, family: RefreshFamily, token: str, now: datetime) -> bool:
+def _is_repeated(services: Services, family: RefreshFamily, token: str, now: datetime) -> bool:
     """Tell whether this is the token before the current one, used a moment ago."""
     if family.previous_hash is None or family.rotated_at is None:
         return False
     recent = now - family.rotated_at <= timedelta(seconds=GRACE_SECONDS)
-    return recent and compare_digest(parts.hasher.hash(token), family.previous_hash)
+    return recent and compare_digest(services.hasher.hash(token), family.previous_hash)
 
 
 def _new_token(family_id: str) -> str:

@@ -30,6 +30,8 @@ from runtime.services.authority.subject import (
     require_root,
     verify_subject,
 )
+from runtime.services.client_types import ApplicationClient, Client, require_confidential
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import policy, target, token_cache
@@ -41,9 +43,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.services.parties import ApplicationClient, Client, require_confidential
-from runtime.services.parts import Parts
-from runtime.services.zones import SessionRoot, ZoneView
+from runtime.services.zones import CachedZone, SessionRoot
 
 
 async def grant(context: TokenContext) -> dict[str, Any]:
@@ -51,8 +51,8 @@ async def grant(context: TokenContext) -> dict[str, Any]:
     client = require_confidential(context.client)
     request = read_request(context.form, context.resources, context.audiences)
     return await exchange(
-        context.parts,
-        context.view,
+        context.services,
+        context.zone,
         client,
         request,
         now=context.now,
@@ -71,8 +71,8 @@ class Plan:
 
 
 async def exchange(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     client: ApplicationClient,
     request: ExchangeRequest,
     *,
@@ -89,50 +89,50 @@ async def exchange(
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
     decision.step = 4
-    subject = verify_subject(view, request.subject_token, now)
+    subject = verify_subject(zone, request.subject_token, now)
     decision.actors = subject.actors
-    resource = await view.resource(request.resource)
+    resource = await zone.resource(request.resource)
 
     decision.step = 5
-    held = await revalidation.cached_root(view, subject.session_id)
-    before = await acted_before(view, client, subject)
-    key = _cache_key(view, client, request, subject, before, held.root, resource, jkt)
-    standing, candidate = await revalidation.revalidate(parts, view, held, key=key)
-    require_not_denied(view, subject.token_id)
-    root, authority = await _authority(view, subject, standing, now)
+    held = await revalidation.cached_root(zone, subject.session_id)
+    before = await acted_before(zone, client, subject)
+    key = _cache_key(zone, client, request, subject, before, held.root, resource, jkt)
+    standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
+    require_not_denied(zone, subject.token_id)
+    root, authority = await _authority(zone, subject, standing, now)
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
-    await target.require_principal(view, client)
-    issued_to = await check_provenance(view, client, subject, jkt=jkt)
+    await target.require_principal(zone, client)
+    issued_to = await check_provenance(zone, client, subject, jkt=jkt)
     if root is not None:
-        await require_links(parts, view, subject, root, now)
+        await require_links(services, zone, subject, root, now)
     if root is not None and not _asks_for_the_same(client, issued_to, subject, resource):
-        await require_basis(parts, view, subject, issued_to, root, now)
-    check_actor(view, client, subject, request.actor_token, now)
+        await require_basis(services, zone, subject, issued_to, root, now)
+    check_actor(zone, client, subject, request.actor_token, now)
 
     decision.step = 7
-    resource = await target.require_resource(view, resource, request.audiences)
+    resource = await target.require_resource(zone, resource, request.audiences)
     decision.resource_id = resource.id
 
     decision.step = 8
-    await target.require_dependency(view, client, resource)
+    await target.require_dependency(zone, client, resource)
 
     decision.step = 9
-    await target.require_own_tokens(view, client, resource)
+    await target.require_own_tokens(zone, client, resource)
     allowance = (
-        await require_allowance(parts, view, client, root, resource, wanted=request.scopes, now=now)
+        await require_allowance(services, zone, client, root, resource, wanted=request.scopes, now=now)
         if root
         else Allowance()
     )
 
     decision.step = 10
-    plan = _plan(parts, client, request, subject, before, root, resource, allowance, now)
+    plan = _plan(services, client, request, subject, before, root, resource, allowance, now)
     decision.actors = plan.actors
 
     decision.step = 11
     verdict = await policy.decide_exchange(
-        view,
+        zone,
         client,
         authority,
         actors=plan.actors,
@@ -145,15 +145,15 @@ async def exchange(
         raise policy.denied()
 
     decision.step = 12
-    under = (view.epoch, *(root.epochs if root else (0, 0)))
+    under = (zone.epoch, *(root.epochs if root else (0, 0)))
     token = token_cache.open_entry(
-        candidate, key=key, sealer=view.sealer, epochs=under, scopes=verdict.scopes, now=now
+        candidate, key=key, sealer=zone.sealer, epochs=under, scopes=verdict.scopes, now=now
     )
-    if token is None or token.token_id in view.denied:
+    if token is None or token.token_id in zone.denied:
         decision.step = 13
-        token = _mint(view, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
+        token = _mint(zone, client, subject, root, resource, plan, verdict.scopes, under, jkt, now)
         decision.step = 14
-        await token_cache.keep(parts.state, token, key=key, sealer=view.sealer, now=now)
+        await token_cache.keep(services.state, token, key=key, sealer=zone.sealer, now=now)
     return _answer(token, jkt, now)
 
 
@@ -166,12 +166,14 @@ def _asks_for_the_same(
     give it again.
     """
     return (
-        issued_to.party == client.party and resource is not None and resource.identifier == subject.audience
+        issued_to.client_ref == client.client_ref
+        and resource is not None
+        and resource.identifier == subject.audience
     )
 
 
 def _cache_key(
-    view: ZoneView,
+    zone: CachedZone,
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
@@ -181,7 +183,7 @@ def _cache_key(
     jkt: str | None,
 ) -> str:
     return token_cache.entry_key(
-        zone_id=view.id,
+        zone_id=zone.id,
         principal=root.user.user.id if root else f"application:{subject.sub}",
         resource=resource.id if resource else "",
         scopes=request.scopes,
@@ -194,12 +196,12 @@ def _cache_key(
 
 
 async def _authority(
-    view: ZoneView, subject: Subject, root: SessionRoot | None, now: datetime
+    zone: CachedZone, subject: Subject, root: SessionRoot | None, now: datetime
 ) -> tuple[SessionRoot | None, policy.Authority]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
-        own = await own_authority(view, subject)
-        return None, policy.Authority(await view.application_facts(own), f"application:{own.id}")
+        own = await own_authority(zone, subject)
+        return None, policy.Authority(await zone.application_facts(own), f"application:{own.id}")
     standing = require_root(root, subject, now)
     session = standing.session
     return standing, policy.Authority(
@@ -212,7 +214,7 @@ async def _authority(
 
 
 def _plan(
-    parts: Parts,
+    services: Services,
     client: ApplicationClient,
     request: ExchangeRequest,
     subject: Subject,
@@ -242,7 +244,7 @@ def _plan(
     bounds = [root.session.expires_at] if root else [datetime.fromtimestamp(subject.expires_at, now.tzinfo)]
     expires_at = lifetime_end(
         now,
-        resource.credential_lifetime_seconds or parts.settings.token_lifetime_seconds,
+        resource.credential_lifetime_seconds or services.settings.token_lifetime_seconds,
         allowance.ends_at,
         *bounds,
     )
@@ -252,7 +254,7 @@ def _plan(
 
 
 def _mint(
-    view: ZoneView,
+    zone: CachedZone,
     client: ApplicationClient,
     subject: Subject,
     root: SessionRoot | None,
@@ -265,7 +267,7 @@ def _mint(
 ) -> CachedToken:
     """A new token. Every fact in it was established in this request."""
     facts = AccessTokenFacts(
-        issuer=view.issuer,
+        issuer=zone.issuer,
         subject=subject.sub,
         audience=resource.identifier,
         client_id=client.client_id,
@@ -279,7 +281,7 @@ def _mint(
         actors=plan.actors,
         confirmation=confirmation(jkt),
     )
-    token = issue_access_token(view, facts)
+    token = issue_access_token(zone, facts)
     return CachedToken(token, facts.token_id, seconds(plan.expires_at), scopes, under)
 
 

@@ -14,6 +14,7 @@ from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop
 from runtime.services.clients.guessing import GUESSING
 from runtime.services.clients.single_use import one_request
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants import (
     authorization_code,
@@ -24,8 +25,7 @@ from runtime.services.grants import (
 )
 from runtime.services.grants.context import TokenContext
 from runtime.services.limits import place_of
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ _UNKNOWN = "unknown_grant_type"
 
 
 async def respond(
-    parts: Parts,
+    services: Services,
     zone_id: str,
     form: Form,
     *,
@@ -71,28 +71,28 @@ async def respond(
     """
     decision: Decision | None = None
 
-    async def attempt(view: ZoneView) -> dict[str, Any]:
+    async def attempt(zone: CachedZone) -> dict[str, Any]:
         nonlocal decision
-        decision = Decision(view.organization_id, view.id, parts.clock(), request_id)
-        return await _granted(parts, view, form, decision, authorization, address, proof)
+        decision = Decision(zone.organization_id, zone.id, services.clock(), request_id)
+        return await _granted(services, zone, form, decision, authorization, address, proof)
 
     try:
         with one_request():
             may_repeat = form.values.get("grant_type") == TOKEN_EXCHANGE
-            answer = await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=may_repeat)
+            answer = await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=may_repeat)
     except OAuthError as refusal:
         if decision is not None:
-            raise await parts.decisions.refused(decision, refusal, address=address) from None
+            raise await services.decisions.refused(decision, refusal, address=address) from None
         raise
     if decision is not None:
         decision.issue()
-        parts.decisions.record(decision)
+        services.decisions.record(decision)
     return answer
 
 
 async def _granted(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     form: Form,
     decision: Decision,
     authorization: str | None,
@@ -106,20 +106,20 @@ async def _granted(
     decision.event = grant_type.event if grant_type else _UNKNOWN
     decision.step = 3
     client = await authenticate_client(
-        parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
+        services, zone, form.values, authorization=authorization, address=address, guessing=GUESSING
     )
     decision.identify(client)
     if grant_type is None:
         raise UnsupportedGrantType("this grant type is not served here")
     jkt = None
     if proof is not None:
-        uri = str(view.zone.protocols.oauth2.token_endpoint)
+        uri = str(zone.entity.protocols.oauth2.token_endpoint)
         sender = None if decision.is_known else place_of(address)
-        jkt = await dpop.prove(parts, view, proof, method="POST", uri=uri, now=decision.at, sender=sender)
+        jkt = await dpop.prove(services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender)
     return await grant_type.grant(
         TokenContext(
-            parts=parts,
-            view=view,
+            services=services,
+            zone=zone,
             client=client,
             form=form.values,
             resources=form.resources,

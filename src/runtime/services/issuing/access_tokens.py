@@ -6,8 +6,8 @@ from typing import Any
 
 from runtime.domain.oauth import claims
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE, ID_TOKEN_TYPE, AccessTokenFacts
-from runtime.services.parties import ID_TOKEN_ALGORITHM
-from runtime.services.zones import ZoneView
+from runtime.services.client_types import ID_TOKEN_ALGORITHM
+from runtime.services.zones import CachedZone
 
 
 def new_token_id() -> str:
@@ -31,20 +31,20 @@ def lifetime_end(now: datetime, lifetime_seconds: int, *ends: datetime | None) -
     return min((end, *(each for each in ends if each is not None)))
 
 
-def issue_access_token(view: ZoneView, facts: AccessTokenFacts) -> str:
+def issue_access_token(zone: CachedZone, facts: AccessTokenFacts) -> str:
     """An access token of the zone, signed with the algorithm the zone has chosen.
 
     Raises: ValueError when the facts contradict the zone: then a caller has mixed up two zones.
     """
-    if facts.issuer != view.issuer:
+    if facts.issuer != zone.issuer:
         raise ValueError("facts about another issuer's token")
     if facts.expires_at <= facts.issued_at:
         raise ValueError("a token that has ended before it begins")
-    return view.signing(view.access_token_algorithm).sign(claims.access_token(facts), typ=ACCESS_TOKEN_TYPE)
+    return zone.signing(zone.access_token_algorithm).sign(claims.access_token(facts), typ=ACCESS_TOKEN_TYPE)
 
 
 def issue_id_token(
-    view: ZoneView,
+    zone: CachedZone,
     *,
     subject: str,
     client_id: str,
@@ -68,7 +68,7 @@ def issue_id_token(
     Spec: OpenID Connect Core section 2; zone interface, section 3.
     """
     settled: dict[str, Any] = {
-        "iss": view.issuer,
+        "iss": zone.issuer,
         "sub": subject,
         "aud": client_id,
         "iat": claims.seconds(now),
@@ -81,4 +81,4 @@ def issue_id_token(
     }
     written = {name: value for name, value in (extra or {}).items() if name not in settled}
     written |= {name: value for name, value in settled.items() if value is not None}
-    return view.signing(algorithm).sign(written, typ=ID_TOKEN_TYPE)
+    return zone.signing(algorithm).sign(written, typ=ID_TOKEN_TYPE)

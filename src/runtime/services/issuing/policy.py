@@ -17,8 +17,8 @@ from runtime.domain.policy import requests
 from runtime.domain.policy.circumstances import looked_at
 from runtime.domain.policy.requests import PolicyRequest
 from runtime.logs import log
-from runtime.services.parties import ApplicationClient, Client
-from runtime.services.zones import Policies, ZoneView
+from runtime.services.client_types import ApplicationClient, Client
+from runtime.services.zones import CachedZone, Policies
 
 POLICY_DENIED = "policy_denied"
 _REMEMBERED_SECONDS = 30
@@ -60,7 +60,7 @@ class Verdict:
 
 
 async def decide_exchange(
-    view: ZoneView,
+    zone: CachedZone,
     client: Client,
     authority: Authority,
     *,
@@ -70,7 +70,7 @@ async def decide_exchange(
     now: datetime,
 ) -> Verdict:
     """Whether the application may act for the principal at the resource, and with which of the scopes."""
-    asking, target = await _parties(view, client, resource)
+    asking, target = await _parties(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.exchange(
@@ -84,20 +84,20 @@ async def decide_exchange(
             acr=authority.acr,
         )
 
-    return await _decide(view, client, authority, actors, resource, scopes, now, question)
+    return await _decide(zone, client, authority, actors, resource, scopes, now, question)
 
 
 async def decide_direct(
-    view: ZoneView, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
+    zone: CachedZone, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
 ) -> Verdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
-    asking, target = await _parties(view, client, resource)
+    asking, target = await _parties(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.direct(asking, resource=target, scopes=wanted, now=now)
 
     own = Authority(asking, "direct")
-    return await _decide(view, client, own, (), resource, scopes, now, question)
+    return await _decide(zone, client, own, (), resource, scopes, now, question)
 
 
 def denied() -> AccessDenied:
@@ -106,7 +106,7 @@ def denied() -> AccessDenied:
 
 
 async def _decide(
-    view: ZoneView,
+    zone: CachedZone,
     client: Client,
     authority: Authority,
     actors: tuple[str, ...],
@@ -116,11 +116,11 @@ async def _decide(
     question: Question,
 ) -> Verdict:
     """Ask for all scopes together, then for each; what is left must be allowed together too."""
-    policies = await _policies(view, authority)
+    policies = await _policies(zone, authority)
     if policies is None:
         return Verdict(None, ())
     # What a user's own rules look at is not worked out: one user asks too seldom for that to pay.
-    reads = _VARYING if authority.own_policies else _looked_at(view, policies[0], resource)
+    reads = _VARYING if authority.own_policies else _looked_at(zone, policies[0], resource)
     period = int(now.timestamp()) // _REMEMBERED_SECONDS
     facts = [authority.key, client.facts_key, resource.id, str(period)]
     if "authenticated_at" in reads:
@@ -131,10 +131,10 @@ async def _decide(
 
     def ask(wanted: frozenset[str]) -> PolicyDecision:
         key = "\0".join((about, "", *sorted(wanted))) if "scopes" in reads else about
-        held: PolicyDecision | None = view.decisions.get(key)
+        held: PolicyDecision | None = zone.decisions.get(key)
         if held is None:
             held = _all_allow(policies, question(wanted))
-            view.decisions.put(key, held)
+            zone.decisions.put(key, held)
         return held
 
     whole = ask(scopes)
@@ -147,12 +147,12 @@ async def _decide(
     return Verdict(None, whole.determining)
 
 
-def _looked_at(view: ZoneView, policies: Policies, resource: Resource) -> frozenset[str]:
+def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> frozenset[str]:
     """Those of the circumstances that differ between requests which some rule about the resource looks at."""
-    if (held := view.looked_at.get(resource.id)) is None:
+    if (held := zone.looked_at.get(resource.id)) is None:
         names = looked_at(policies.reads, resource.identifier)
         held = _VARYING if names is None else names & _VARYING
-        view.looked_at.put(resource.id, held)
+        zone.looked_at.put(resource.id, held)
     return held
 
 
@@ -167,49 +167,49 @@ def _all_allow(policies: Sequence[Policies], asked: PolicyRequest) -> PolicyDeci
     return PolicyDecision(True, determining, ())
 
 
-async def _policies(view: ZoneView, authority: Authority) -> list[Policies] | None:
+async def _policies(zone: CachedZone, authority: Authority) -> list[Policies] | None:
     """The zone's policies, and those of the user who has some; None, which denies, when a set is missing.
 
     A set that cannot be read is as good as none.
     """
     try:
-        found = [await view.policies()]
+        found = [await zone.policies()]
         if authority.own_policies:
-            found.append(await view.own_policies(authority.own_policies))
+            found.append(await zone.own_policies(authority.own_policies))
     except PolicyBroken as failure:
-        log.error("a policy set cannot be read", zone_id=view.id, reason=str(failure))
+        log.error("a policy set cannot be read", zone_id=zone.id, reason=str(failure))
         return None
     sets = [each for each in found if each is not None]
     return sets if len(sets) == len(found) else None
 
 
 async def _parties(
-    view: ZoneView, client: Client, resource: Resource
+    zone: CachedZone, client: Client, resource: Resource
 ) -> tuple[requests.Application, requests.Resource]:
     """The asking client and the target, as policies see them."""
     key = f"{client.facts_key}\0{resource.id}"
-    if (held := view.parties.get(key)) is not None:
+    if (held := zone.parties.get(key)) is not None:
         return held
-    provider = await view.application(resource.application_id) if resource.application_id else None
+    provider = await zone.application(resource.application_id) if resource.application_id else None
     made = (
-        await _asking(view, client, resource),
+        await _asking(zone, client, resource),
         requests.Resource(
             resource.identifier,
             tuple(sorted(resource.scopes or ())),
             provider.identifier if provider else None,
         ),
     )
-    view.parties.put(key, made)
+    zone.parties.put(key, made)
     return made
 
 
-async def _asking(view: ZoneView, client: Client, resource: Resource) -> requests.Application:
+async def _asking(zone: CachedZone, client: Client, resource: Resource) -> requests.Application:
     """The asking application, with the one declared dependency that matters here.
 
     A client that registered itself declares nothing and holds no roles; rules know it by its registration.
     """
     if isinstance(client, ApplicationClient):
-        facts = await view.application_facts(client.application)
+        facts = await zone.application_facts(client.application)
         return replace(facts, credential=client.credential.type.value, dependencies=(resource.identifier,))
     credential = CredentialType.PUBLIC if client.is_public else CredentialType.URL
     return requests.Application(

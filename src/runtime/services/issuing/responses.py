@@ -17,7 +17,9 @@ from runtime.domain.oauth.claims import AccessTokenFacts
 from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
 from runtime.services.authority.consents import authorization_required
+from runtime.services.client_types import Client
 from runtime.services.clients import recognition
+from runtime.services.container import Services
 from runtime.services.issuing import policy
 from runtime.services.issuing.access_tokens import (
     confirmation,
@@ -28,9 +30,7 @@ from runtime.services.issuing.access_tokens import (
     token_type,
 )
 from runtime.services.issuing.target import require_own_tokens
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import Session
 
 
@@ -67,7 +67,7 @@ class Target:
 
 
 async def choose_target(
-    parts: Parts, view: ZoneView, authority: Authority, named: Sequence[str]
+    services: Services, zone: CachedZone, authority: Authority, named: Sequence[str]
 ) -> Target | None:
     """The resource an access token is for; None for the zone itself.
 
@@ -78,13 +78,13 @@ async def choose_target(
     Spec: RFC 8707 section 2.2; zone interface, section 3.
     """
     wanted = at_most_one(named)
-    if not await consents.covers_sign_in(parts, view, authority.client, authority.user, authority.scopes):
-        raise authorization_required(view, authority.client, None, internal="no consent to signing in")
+    if not await consents.covers_sign_in(services, zone, authority.client, authority.user, authority.scopes):
+        raise authorization_required(zone, authority.client, None, internal="no consent to signing in")
     authorized = {each.id: each for each in authority.resources}
-    if wanted == view.issuer:
+    if wanted == zone.issuer:
         return None
     if wanted is not None:
-        found = await view.resource(wanted)
+        found = await zone.resource(wanted)
         asked = authorized.get(found.id) if found else None
         if asked is None:
             raise InvalidTarget("`resource` is not one the user has authorized")
@@ -92,7 +92,7 @@ async def choose_target(
         asked = authority.resources[0]
     else:
         return None
-    return await _usable(parts, view, authority, asked)
+    return await _usable(services, zone, authority, asked)
 
 
 def narrowed(authority: Authority, scope: str | None) -> Authority:
@@ -108,8 +108,8 @@ def narrowed(authority: Authority, scope: str | None) -> Authority:
 
 
 async def answer(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     authority: Authority,
     target: Target | None,
     *,
@@ -119,18 +119,18 @@ async def answer(
     """The members of a token response, but for a refresh token. Raises AccessDenied when policy says no."""
     granted = authority.scopes
     if target is not None:
-        granted = await _permitted(view, authority, target, now)
+        granted = await _permitted(zone, authority, target, now)
     lifetime = target.resource.credential_lifetime_seconds if target else None
     facts = AccessTokenFacts(
-        issuer=view.issuer,
+        issuer=zone.issuer,
         subject=authority.user.identifier,
-        audience=target.resource.identifier if target else view.issuer,
+        audience=target.resource.identifier if target else zone.issuer,
         client_id=authority.client.client_id,
         scopes=granted,
         issued_at=now,
         expires_at=lifetime_end(
             now,
-            lifetime or parts.settings.token_lifetime_seconds,
+            lifetime or services.settings.token_lifetime_seconds,
             authority.session.expires_at,
             target.ends_at if target else None,
         ),
@@ -141,7 +141,7 @@ async def answer(
         actors=(),
         confirmation=confirmation(authority.jkt),
     )
-    access_token = issue_access_token(view, facts)
+    access_token = issue_access_token(zone, facts)
     members: dict[str, Any] = {
         "access_token": access_token,
         "token_type": token_type(authority.jkt),
@@ -149,7 +149,7 @@ async def answer(
     } | scope_strings.member(granted | authority.scopes)
     if "openid" in authority.scopes:
         members["id_token"] = issue_id_token(
-            view,
+            zone,
             subject=authority.user.identifier,
             client_id=authority.client.client_id,
             session_id=authority.session.id,
@@ -159,7 +159,7 @@ async def answer(
             acr=authority.session.acr,
             now=now,
             algorithm=authority.client.id_token_algorithm,
-            expires_at=now + timedelta(seconds=parts.settings.token_lifetime_seconds),
+            expires_at=now + timedelta(seconds=services.settings.token_lifetime_seconds),
             extra=person_claims(authority.user, authority.session.session_data, authority.scopes)
             | ({"amr": authority.session.amr} if authority.session.amr else {}),
         )
@@ -178,27 +178,29 @@ def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]
     return claims
 
 
-async def _usable(parts: Parts, view: ZoneView, authority: Authority, asked: RequestedResource) -> Target:
+async def _usable(
+    services: Services, zone: CachedZone, authority: Authority, asked: RequestedResource
+) -> Target:
     """The resource as it stands now, if the application may still have a token for it.
 
     Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
     """
-    resource = await view.resource_of(asked.id)
+    resource = await zone.resource_of(asked.id)
     client = authority.client
-    if resource is None or not await recognition.may_ask(view, client, resource):
+    if resource is None or not await recognition.may_ask(zone, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
-    await require_own_tokens(view, client, resource)
-    allowance = await consents.given_for(parts, view, client, authority.user, asked)
+    await require_own_tokens(zone, client, resource)
+    allowance = await consents.given_for(services, zone, client, authority.user, asked)
     if allowance is None:
-        raise authorization_required(view, client, resource, internal="withdrawn since")
+        raise authorization_required(zone, client, resource, internal="withdrawn since")
     return Target(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
 
 
-async def _permitted(view: ZoneView, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
+async def _permitted(zone: CachedZone, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
-    session, person = authority.session, await view.viewed(authority.user)
+    session, person = authority.session, await zone.viewed(authority.user)
     verdict = await policy.decide_exchange(
-        view,
+        zone,
         authority.client,
         policy.Authority(
             person.principal,

@@ -5,44 +5,44 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
 from runtime.services.authority.consents import authorization_required
+from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients import recognition
-from runtime.services.parties import ApplicationClient, Client
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
-async def require_resource(view: ZoneView, found: Resource | None, audiences: tuple[str, ...]) -> Resource:
+async def require_resource(zone: CachedZone, found: Resource | None, audiences: tuple[str, ...]) -> Resource:
     """The target, which every `audience` must mean too. Raises InvalidTarget."""
     if found is None:
         raise InvalidTarget(TARGET_REFUSED, internal="unknown resource")
     for audience in audiences:
-        meant = await view.resource(audience)
+        meant = await zone.resource(audience)
         if meant is None or meant.id != found.id:
             raise InvalidTarget(TARGET_REFUSED, internal="`audience` means another resource")
     return found
 
 
-async def require_dependency(view: ZoneView, client: ApplicationClient, resource: Resource) -> None:
+async def require_dependency(zone: CachedZone, client: ApplicationClient, resource: Resource) -> None:
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
-    if not await recognition.may_ask(view, client, resource):
+    if not await recognition.may_ask(zone, client, resource):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
 
 
-async def require_principal(view: ZoneView, client: ApplicationClient) -> None:
+async def require_principal(zone: CachedZone, client: ApplicationClient) -> None:
     """Check that no user is called as the application is. Raises UnauthorizedClient.
 
     Names have one owner by now; an application that was called as a user is before that may not act.
     """
-    if not await view.is_principal(client.application):
+    if not await zone.is_principal(client.application):
         raise UnauthorizedClient("a user of the zone has the application's identifier; give it another one")
 
 
-async def require_own_tokens(view: ZoneView, client: Client, resource: Resource) -> None:
+async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource) -> None:
     """Check that the zone itself makes the resource's tokens. Raises AccessDenied.
 
     A token of another issuer takes an account that the user has connected, and none is.
     """
     if resource.credential_provider_id is None:
         return
-    provider = await view.provider(resource.credential_provider_id)
+    provider = await zone.provider(resource.credential_provider_id)
     if provider is None or provider.type != ProviderType.SERVICE_STS:
-        raise authorization_required(view, client, resource, internal="no connected account")
+        raise authorization_required(zone, client, resource, internal="no connected account")

@@ -25,7 +25,7 @@ from runtime.storage.sql import jobs as storage
 from runtime.storage.sql.jobs import Lease
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 LEASE_MARGIN = timedelta(seconds=30)  # for giving it back, and for clocks that differ a little
 FIRST_RETRY = timedelta(seconds=5)  # doubled with each failure, up to the job's period
@@ -49,7 +49,7 @@ class Job:
     name: str
     period: timedelta
     limit: timedelta
-    run: Callable[["Parts"], Awaitable[int]]
+    run: Callable[["Services"], Awaitable[int]]
 
 
 class Jobs(Attached):
@@ -87,15 +87,15 @@ class Jobs(Attached):
 
         Raises: what the job raises; TimeoutError.
         """
-        async with self.parts.database.transaction() as conn:
-            now = self.parts.clock()
+        async with self.services.database.transaction() as conn:
+            now = self.services.clock()
             await storage.ensure(conn, [name], now=now)
             await storage.make_due(conn, [name], now=now)
         return await self._take_and_run(self._jobs[name], raising=True)
 
     async def round(self) -> float:
         """Begin whatever is due and free; the seconds until it is worth looking again."""
-        now = self.parts.clock()
+        now = self.services.clock()
         poked, self._poked = self._poked, set()
         try:
             leases = await self._leases(poked, now)
@@ -117,10 +117,10 @@ class Jobs(Attached):
 
     async def _leases(self, poked: set[str], now: datetime) -> dict[str, Lease]:
         """The rows of all jobs of this process, those of *poked* made due."""
-        async with self.parts.database.querying() as conn:
+        async with self.services.database.querying() as conn:
             leases = await storage.leases(conn)
         if poked or not self._jobs.keys() <= leases.keys():
-            async with self.parts.database.transaction() as conn:
+            async with self.services.database.transaction() as conn:
                 await storage.ensure(conn, self._jobs.keys() - leases.keys(), now=now)
                 await storage.make_due(conn, poked, now=now)
                 leases = await storage.leases(conn)
@@ -148,9 +148,9 @@ class Jobs(Attached):
         Args:
             raising: whether a failure is the caller's affair; it is recorded either way.
         """
-        holder, now = new_id(), self.parts.clock()
+        holder, now = new_id(), self.services.clock()
         try:
-            async with self.parts.database.transaction() as conn:
+            async with self.services.database.transaction() as conn:
                 until = now + job.limit + LEASE_MARGIN
                 taken = await storage.take(
                     conn, job.name, holder, now=now, until=until, next_at=now + job.period
@@ -166,7 +166,7 @@ class Jobs(Attached):
         began, done = perf_counter(), None
         try:
             async with asyncio.timeout(job.limit.total_seconds()):
-                done = await job.run(self.parts)
+                done = await job.run(self.services)
         except Exception as failure:
             log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
             if raising:
@@ -180,10 +180,10 @@ class Jobs(Attached):
 
     async def _give_back(self, job: Job, holder: str, failures: int, *, is_done: bool) -> None:
         """End a lease. When that does not work out, it ends by itself."""
-        now = self.parts.clock()
+        now = self.services.clock()
         retry_at = now + min(job.period, FIRST_RETRY * 2 ** min(failures, 16))
         try:
-            async with self.parts.database.transaction() as conn:
+            async with self.services.database.transaction() as conn:
                 if is_done:
                     await storage.succeeded(conn, job.name, holder, now=now)
                 else:

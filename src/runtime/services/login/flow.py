@@ -24,50 +24,52 @@ from runtime.services.authorization.codes import CodeGrant
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.next_step import Step
 from runtime.services.authorization.requests import AuthorizationRequest, Visit
+from runtime.services.client_types import Client
 from runtime.services.clients import recognition
+from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.login.upstream import Return
 from runtime.services.management.members import acceptance
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 
-async def begin(parts: Parts, view: ZoneView, request: AuthorizationRequest, browser: Browser) -> Step:
+async def begin(
+    services: Services, zone: CachedZone, request: AuthorizationRequest, browser: Browser
+) -> Step:
     """The first step of a checked request. Raises OAuthError, to be told to the application."""
-    signed_in = await browser_sessions.current(parts, view, browser.session)
-    if signed_in is not None and requirements.are_met(request, signed_in, parts.clock()):
-        return await _go_on(parts, view, request, signed_in, browser)
+    signed_in = await browser_sessions.current(services, zone, browser.session)
+    if signed_in is not None and requirements.are_met(request, signed_in, services.clock()):
+        return await _go_on(services, zone, request, signed_in, browser)
     if "none" in request.prompts:
         raise LoginRequired("nobody is signed in, or not as asked")
-    return await _sign_in(parts, view, request, browser)
+    return await _sign_in(services, zone, request, browser)
 
 
-async def visit(parts: Parts, view: ZoneView, browser: Browser) -> Step:
+async def visit(services: Services, zone: CachedZone, browser: Browser) -> Step:
     """The first step of somebody who wants to see their account page. Raises OAuthError."""
-    return await _sign_in(parts, view, Visit(page="account"), browser)
+    return await _sign_in(services, zone, Visit(page="account"), browser)
 
 
 async def signed_in_locally(
-    parts: Parts, view: ZoneView, handle: str, interaction: Interaction, user: User, browser: Browser
+    services: Services, zone: CachedZone, handle: str, interaction: Interaction, user: User, browser: Browser
 ) -> Step:
     """Go on after the right password."""
-    now = parts.clock()
-    async with parts.database.transaction() as conn:
-        await admission.admit(conn, view.zone, PasswordSignIn(user), now=now)
+    now = services.clock()
+    async with services.database.transaction() as conn:
+        await admission.admit(conn, zone.entity, PasswordSignIn(user), now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
-            parts,
-            view,
+            services,
+            zone,
             user,
             Authentication(at=now, amr=("pwd",)),
-            started_by=await started_by(view, interaction),
+            started_by=await started_by(zone, interaction),
             previous_cookie=browser.session,
         )
-    return await _after_sign_in(parts, view, handle, interaction, signed_in, browser, cookie)
+    return await _after_sign_in(services, zone, handle, interaction, signed_in, browser, cookie)
 
 
-async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser: Browser) -> Step:
+async def signed_in_upstream(services: Services, zone: CachedZone, back: Return, browser: Browser) -> Step:
     """Go on after the provider has said who it is.
 
     A provider that was asked for a recent sign-in and does not say when it was may have gone by an old one:
@@ -76,9 +78,9 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
     Raises: SignInRefused; OAuthError when the provider cannot be asked again.
     """
     if back.authenticated_at is None and back.interaction.request.max_age is not None:
-        again = upstream.depart(parts, view, back.provider, back.handle, back.interaction, prove=True)
+        again = upstream.depart(services, zone, back.provider, back.handle, back.interaction, prove=True)
         return Step(await again)
-    now = parts.clock()
+    now = services.clock()
     how = Authentication(
         at=back.authenticated_at,
         amr=tuple(each for each in back.claims.get("amr") or () if isinstance(each, str))[:10]
@@ -91,75 +93,81 @@ async def signed_in_upstream(parts: Parts, view: ZoneView, back: Return, browser
         claims=back.claims,
         id_token=back.id_token,
     )
-    async with epochs.transaction(parts) as (conn, bumped):
+    async with epochs.transaction(services) as (conn, bumped):
         by = UpstreamSignIn(back.provider, back.identity.issuer, back.identity.subject, back.claims)
-        admitted = await admission.admit(conn, view.zone, by, now=now)
+        admitted = await admission.admit(conn, zone.entity, by, now=now)
         signed_in, cookie = await browser_sessions.open_session(
             conn,
-            parts,
-            view,
+            services,
+            zone,
             admitted.user,
             how,
-            started_by=await started_by(view, back.interaction),
+            started_by=await started_by(zone, back.interaction),
             previous_cookie=browser.session,
         )
         bumped.update(admitted.epochs)
-    return await _after_sign_in(parts, view, back.handle, back.interaction, signed_in, browser, cookie)
+    return await _after_sign_in(services, zone, back.handle, back.interaction, signed_in, browser, cookie)
 
 
 async def consent_question(
-    parts: Parts, view: ZoneView, interaction: Interaction, browser: Browser
+    services: Services, zone: CachedZone, interaction: Interaction, browser: Browser
 ) -> tuple[consent.Question, User]:
     """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
-    signed_in = await _asked_user(parts, view, interaction, browser)
+    signed_in = await _asked_user(services, zone, interaction, browser)
     request = _authorization(interaction)
-    return await consent.question(parts, view, request, await _client(view, request)), signed_in.user
+    return await consent.question(services, zone, request, await _client(zone, request)), signed_in.user
 
 
 async def decide(
-    parts: Parts, view: ZoneView, handle: str, interaction: Interaction, browser: Browser, *, allowed: bool
+    services: Services,
+    zone: CachedZone,
+    handle: str,
+    interaction: Interaction,
+    browser: Browser,
+    *,
+    allowed: bool,
 ) -> Step:
     """Go on after the user's answer, which counts once. Raises BadLink."""
-    signed_in = await _asked_user(parts, view, interaction, browser)
+    signed_in = await _asked_user(services, zone, interaction, browser)
     request = _authorization(interaction)
-    client = await _client(view, request)
-    await interactions.finish(parts, view.id, handle)
+    client = await _client(zone, request)
+    await interactions.finish(services, zone.id, handle)
     if not allowed:  # the page has named the site that the answer goes to
-        return Step(request.return_address(view.issuer).refusal(AccessDenied("the user said no")))
-    await consent.record(parts, view, request, client, signed_in.user)
-    return await _code(parts, view, request, signed_in)
+        return Step(request.return_address(zone.issuer).refusal(AccessDenied("the user said no")))
+    await consent.record(services, zone, request, client, signed_in.user)
+    return await _code(services, zone, request, signed_in)
 
 
 async def turned_away(
-    parts: Parts, view: ZoneView, interaction: Interaction, error: OAuthError, browser: Browser
+    services: Services, zone: CachedZone, interaction: Interaction, error: OAuthError, browser: Browser
 ) -> Step:
     """The step that tells the application of a sign-in that came to nothing. Raises the error without one."""
     if isinstance(interaction.request, Visit):
         raise error
-    client = await _client(view, interaction.request)
-    address = interaction.request.return_address(view.issuer)
-    return await next_step.refused(parts, view, client, address, error, browser)
+    client = await _client(zone, interaction.request)
+    address = interaction.request.return_address(zone.issuer)
+    return await next_step.refused(services, zone, client, address, error, browser)
 
 
-async def started_by(view: ZoneView, interaction: Interaction) -> str:
+async def started_by(zone: CachedZone, interaction: Interaction) -> str:
     """The name of who wants the user signed in: an application, or the zone. Raises BadLink."""
     request = interaction.request
-    return view.zone.name if isinstance(request, Visit) else (await _client(view, request)).name
+    return zone.entity.name if isinstance(request, Visit) else (await _client(zone, request)).name
 
 
-def account_address(view: ZoneView) -> str:
+def account_address(zone: CachedZone) -> str:
     """Where users see what they allowed."""
-    return f"{view.issuer}/account"
+    return f"{zone.issuer}/account"
 
 
-def page_address(view: ZoneView, page: str, handle: str) -> str:
+def page_address(zone: CachedZone, page: str, handle: str) -> str:
     """Where a page of an interaction stands."""
-    return f"{view.issuer}/oauth/{page}?request={handle}"
+    return f"{zone.issuer}/oauth/{page}?request={handle}"
 
 
 async def _after_sign_in(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     handle: str,
     interaction: Interaction,
     signed_in: SignedIn,
@@ -170,52 +178,54 @@ async def _after_sign_in(
 
     Somebody who is invited to the organization, and has signed in to its own zone, has accepted by that.
     """
-    if view.zone.owner_type is OwnerType.PLATFORM:
-        await acceptance.accept_by_address(parts, view, signed_in.user, new_id())
-    await interactions.finish(parts, view.id, handle)
+    if zone.entity.owner_type is OwnerType.PLATFORM:
+        await acceptance.accept_by_address(services, zone, signed_in.user, new_id())
+    await interactions.finish(services, zone.id, handle)
     request = interaction.request
     if isinstance(request, Visit):
-        return Step(account_address(view), session=cookie)
+        return Step(account_address(zone), session=cookie)
     try:
-        requirements.require_met(request, signed_in, parts.clock())
-        step = await _go_on(parts, view, request, signed_in, browser)
+        requirements.require_met(request, signed_in, services.clock())
+        step = await _go_on(services, zone, request, signed_in, browser)
     except OAuthError as error:
-        client, address = await _client(view, request), request.return_address(view.issuer)
-        step = await next_step.refused(parts, view, client, address, error, signed_in.user)
+        client, address = await _client(zone, request), request.return_address(zone.issuer)
+        step = await next_step.refused(services, zone, client, address, error, signed_in.user)
     return replace(step, session=cookie)
 
 
 async def _sign_in(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest | Visit, browser: Browser
+    services: Services, zone: CachedZone, request: AuthorizationRequest | Visit, browser: Browser
 ) -> Step:
     """Send the user to where they sign in. Raises OAuthError."""
-    provider = await view.user_provider()
+    provider = await zone.user_provider()
     if provider is None and request.acr_values:
         raise UnmetAuthenticationRequirements("a password reaches none of `acr_values`")
     pre_login = browser.pre_login or new_secret()
-    handle, interaction = await _start(parts, view, request, browser, pre_login, session_id=None)
+    handle, interaction = await _start(services, zone, request, browser, pre_login, session_id=None)
     if provider is not None:
-        location = await upstream.depart(parts, view, provider, handle, interaction)
+        location = await upstream.depart(services, zone, provider, handle, interaction)
     else:
-        location = page_address(view, "sign-in", handle)
+        location = page_address(zone, "sign-in", handle)
     return Step(location, pre_login=pre_login)
 
 
 async def _go_on(
-    parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
+    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
 ) -> Step:
     """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
-    client = await _client(view, request)
-    if not await consent.is_needed(parts, view, request, client, signed_in.user):
-        return await _code(parts, view, request, signed_in)
+    client = await _client(zone, request)
+    if not await consent.is_needed(services, zone, request, client, signed_in.user):
+        return await _code(services, zone, request, signed_in)
     if "none" in request.prompts:
         raise ConsentRequired("the user has not agreed to this yet")
     pre_login = browser.pre_login or new_secret()
-    handle, _ = await _start(parts, view, request, browser, pre_login, session_id=signed_in.session.id)
-    return Step(page_address(view, "consent", handle), pre_login=pre_login)
+    handle, _ = await _start(services, zone, request, browser, pre_login, session_id=signed_in.session.id)
+    return Step(page_address(zone, "consent", handle), pre_login=pre_login)
 
 
-async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, signed_in: SignedIn) -> Step:
+async def _code(
+    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedIn
+) -> Step:
     grant = CodeGrant(
         client_id=request.client_id,
         party_id=request.party_id,
@@ -227,15 +237,15 @@ async def _code(parts: Parts, view: ZoneView, request: AuthorizationRequest, sig
         jkt=request.jkt,
         session_id=signed_in.session.id,
         user_id=signed_in.user.id,
-        issued_at=parts.clock(),
+        issued_at=services.clock(),
     )
-    code = await codes.issue(parts, view.id, grant)
-    return Step(request.return_address(view.issuer).with_code(code))
+    code = await codes.issue(services, zone.id, grant)
+    return Step(request.return_address(zone.issuer).with_code(code))
 
 
 async def _start(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     request: AuthorizationRequest | Visit,
     browser: Browser,
     pre_login: str,
@@ -243,18 +253,20 @@ async def _start(
     session_id: str | None,
 ) -> tuple[str, Interaction]:
     client_id = "" if isinstance(request, Visit) else request.client_id
-    await rate_limits.admit(parts, view, client_id, browser.address)
+    await rate_limits.admit(services, zone, client_id, browser.address)
     interaction = Interaction(
         request=request,
-        browser=interactions.browser_of(parts, pre_login),
-        created_at=parts.clock(),
+        browser=interactions.browser_of(services, pre_login),
+        created_at=services.clock(),
         session_id=session_id,
     )
-    return await interactions.start(parts, view.id, interaction), interaction
+    return await interactions.start(services, zone.id, interaction), interaction
 
 
-async def _asked_user(parts: Parts, view: ZoneView, interaction: Interaction, browser: Browser) -> SignedIn:
-    signed_in = await browser_sessions.current(parts, view, browser.session)
+async def _asked_user(
+    services: Services, zone: CachedZone, interaction: Interaction, browser: Browser
+) -> SignedIn:
+    signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None or signed_in.session.id != interaction.session_id:
         raise BadLink("you are not signed in as the person who was asked; go back to the application")
     return signed_in
@@ -266,9 +278,9 @@ def _authorization(interaction: Interaction) -> AuthorizationRequest:
     return interaction.request
 
 
-async def _client(view: ZoneView, request: AuthorizationRequest) -> Client:
+async def _client(zone: CachedZone, request: AuthorizationRequest) -> Client:
     """The client of a request that was checked before. Raises BadLink when it is not what it was then."""
-    client = await recognition.standing(view, request.client_id, request.party_id)
+    client = await recognition.standing(zone, request.client_id, request.party_id)
     if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
         raise BadLink("the application, or the address to return to, is not known here any more")
     return client

@@ -19,12 +19,12 @@ from runtime.domain.kinds.values import InvitationStatus
 from runtime.services.authority import admission
 from runtime.services.authority.admission import FirstPassword, InvitedRegistration
 from runtime.services.authority.credentials import checked_password
+from runtime.services.container import Services
 from runtime.services.login import rate_limits
 from runtime.services.management import entities
 from runtime.services.management.members import acceptance, organization_users
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 
@@ -51,25 +51,27 @@ class Invited:
         return self.invitation.email
 
 
-def remembered(parts: Parts, token: str) -> str:
+def remembered(services: Services, token: str) -> str:
     """How an invitation is known between the pages."""
-    return parts.hasher.hash(token).hex()
+    return services.hasher.hash(token).hex()
 
 
-async def find(parts: Parts, view: ZoneView, known_as: str) -> Invited:
+async def find(services: Services, zone: CachedZone, known_as: str) -> Invited:
     """Who is invited. Raises SignInRefused for an invitation that opens nothing here (any more)."""
-    async with parts.database.reading() as conn:
-        found = await invitations.by_token(conn, bytes.fromhex(known_as), now=parts.clock())
-        if found is None or found[0].organization_id != view.organization_id:
+    async with services.database.reading() as conn:
+        found = await invitations.by_token(conn, bytes.fromhex(known_as), now=services.clock())
+        if found is None or found[0].organization_id != zone.organization_id:
             raise SignInRefused(admission.INVITATION_OVER)
-        organization = await storage.get(conn, ORGANIZATION, view.organization_id, within={})
+        organization = await storage.get(conn, ORGANIZATION, zone.organization_id, within={})
     invitation, name = found
-    joins = cast(Organization, organization).zone_id == view.id
-    admission.require_open_invitation(invitation, parts.clock(), joins=joins)
+    joins = cast(Organization, organization).zone_id == zone.id
+    admission.require_open_invitation(invitation, services.clock(), joins=joins)
     return Invited(invitation, name, joins)
 
 
-async def register(parts: Parts, view: ZoneView, invited: Invited, password: str, *, address: str) -> User:
+async def register(
+    services: Services, zone: CachedZone, invited: Invited, password: str, *, address: str
+) -> User:
     """The new user of the zone, who signs in with that password.
 
     Args:
@@ -78,29 +80,29 @@ async def register(parts: Parts, view: ZoneView, invited: Invited, password: str
         has used meanwhile, or an address that has an account; TooManyTries; SignInUnavailable.
     """
     # Counted by invitation: those who are invited together may well share an address.
-    await rate_limits.admit(parts, view.id, f"invitation {invited.invitation.id}", address)
+    await rate_limits.admit(services, zone.id, f"invitation {invited.invitation.id}", address)
     try:
         if invited.joins:
-            return await _join(parts, view, invited, password)
-        return await _let_in(parts, view, invited, password)
+            return await _join(services, zone, invited, password)
+        return await _let_in(services, zone, invited, password)
     except Conflict:
         raise SignInRefused(_KNOWN) from None
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
 
 
-async def _let_in(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
+async def _let_in(services: Services, zone: CachedZone, invited: Invited, password: str) -> User:
     """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
-    by = InvitedRegistration(invited.invitation, await parts.passwords.hash(checked_password(password)))
-    async with parts.database.transaction() as conn:
-        return (await admission.admit(conn, view.zone, by, now=parts.clock())).user
+    by = InvitedRegistration(invited.invitation, await services.passwords.hash(checked_password(password)))
+    async with services.database.transaction() as conn:
+        return (await admission.admit(conn, zone.entity, by, now=services.clock())).user
 
 
-async def _join(parts: Parts, view: ZoneView, invited: Invited, password: str) -> User:
+async def _join(services: Services, zone: CachedZone, invited: Invited, password: str) -> User:
     """Make the user, or give the one whom an acceptance has made already their first credential."""
-    hashed = await parts.passwords.hash(checked_password(password))
+    hashed = await services.passwords.hash(checked_password(password))
     invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()
-    async with unit_of_work(parts, acceptance.actor(invitation, user_id), new_id()) as unit:
+    async with unit_of_work(services, acceptance.actor(invitation, user_id), new_id()) as unit:
         current = await acceptance.locked(unit, invitation)
         admission.require_open_invitation(current, unit.now, joins=True)
         if current.status is InvitationStatus.PENDING:
@@ -108,10 +110,10 @@ async def _join(parts: Parts, view: ZoneView, invited: Invited, password: str) -
         else:
             user_id = await _complete(unit, current)
         by = FirstPassword(current, user_id, hashed)
-        return (await admission.admit(unit.conn, view.zone, by, now=unit.now)).user
+        return (await admission.admit(unit.conn, zone.entity, by, now=unit.now)).user
 
 
-async def _accept(unit: Unit, invitation: Invitation, user_id: str) -> str:
+async def _accept(unit: UnitOfWork, invitation: Invitation, user_id: str) -> str:
     zone = await organization_users.own_zone(unit)
     await acceptance.claim(unit, invitation)
     user = await acceptance.new_user(unit, zone, invitation, user_id)
@@ -119,7 +121,7 @@ async def _accept(unit: Unit, invitation: Invitation, user_id: str) -> str:
     return user.id
 
 
-async def _complete(unit: Unit, invitation: Invitation) -> str:
+async def _complete(unit: UnitOfWork, invitation: Invitation) -> str:
     """Use up what is left of an accepted invitation: the user it has made has no credential yet."""
     after = invitation.model_copy(update={"zone_user_id": None})
     scope = {"organization_id": unit.organization_id}

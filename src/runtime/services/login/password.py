@@ -7,9 +7,9 @@ from runtime.domain.errors import Conflict, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission, users
 from runtime.services.authority.admission import Registrar
+from runtime.services.container import Services
 from runtime.services.login import rate_limits
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.users import PasswordUser
 
@@ -20,42 +20,44 @@ class WrongPassword(Exception):
     """No such user, or not this password: which of them is not told."""
 
 
-async def authenticate(parts: Parts, view: ZoneView, email: str, password: str, *, address: str) -> User:
+async def authenticate(
+    services: Services, zone: CachedZone, email: str, password: str, *, address: str
+) -> User:
     """The user with that address and password. An unknown user costs as much time as a wrong password.
 
     Whether they may sign in is decided when their session begins.
 
     Raises: WrongPassword; TooManyTries; SignInRefused where nobody has a password; SignInUnavailable.
     """
-    admission.require_local(view.zone)
+    admission.require_local(zone.entity)
     account = email.strip()
-    await rate_limits.admit(parts, view.id, account, address)
-    async with parts.database.reading() as conn:
-        found = await storage.find_by_password(conn, zone_id=view.id, email=account)
+    await rate_limits.admit(services, zone.id, account, address)
+    async with services.database.reading() as conn:
+        found = await storage.find_by_password(conn, zone_id=zone.id, email=account)
     try:
-        matches = await parts.passwords.verify(found.password_hash if found else None, password)
+        matches = await services.passwords.verify(found.password_hash if found else None, password)
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
     if found is None or not matches:
         raise WrongPassword
-    await rate_limits.forgive(parts, view.id, account, address)
+    await rate_limits.forgive(services, zone.id, account, address)
     with suppress(PasswordsBusy):  # then at another sign-in
-        await _renew_hash(parts, found, password)
+        await _renew_hash(services, found, password)
     return found.user
 
 
-async def register(parts: Parts, view: ZoneView, email: str, password: str, *, address: str) -> User:
+async def register(services: Services, zone: CachedZone, email: str, password: str, *, address: str) -> User:
     """A new user, made by themselves; the address stays unverified, so nothing that waits for it is bound.
 
     Raises: SignInRefused when the zone wants an invitation; ValidationFailed; TooManyTries;
         SignInUnavailable.
     """
-    admission.require_open_registration(view.zone)
-    await rate_limits.admit(parts, view.id, "registration", address)
-    await rate_limits.admit_new_user(parts, view.id)
+    admission.require_open_registration(zone.entity)
+    await rate_limits.admit(services, zone.id, "registration", address)
+    await rate_limits.admit_new_user(services, zone.id)
     try:
         return await users.create_local_user(
-            parts, view.id, email, password, verified=False, registrar=Registrar.THEMSELVES
+            services, zone.id, email, password, verified=False, registrar=Registrar.THEMSELVES
         )
     except Conflict:
         raise ValidationFailed.of("email", "cannot be registered; if it is yours, sign in instead") from None
@@ -63,10 +65,10 @@ async def register(parts: Parts, view: ZoneView, email: str, password: str, *, a
         raise SignInUnavailable(_BUSY) from None
 
 
-async def _renew_hash(parts: Parts, found: PasswordUser, password: str) -> None:
+async def _renew_hash(services: Services, found: PasswordUser, password: str) -> None:
     """Keep the password under today's parameters, if its hash was made with weaker ones."""
-    if not parts.passwords.needs_rehash(found.password_hash):
+    if not services.passwords.needs_rehash(found.password_hash):
         return
-    hashed = await parts.passwords.hash(password)
-    async with parts.database.transaction() as conn:
-        await storage.replace_password(conn, found.user, password_hash=hashed, now=parts.clock())
+    hashed = await services.passwords.hash(password)
+    async with services.database.transaction() as conn:
+        await storage.replace_password(conn, found.user, password_hash=hashed, now=services.clock())

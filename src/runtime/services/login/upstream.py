@@ -34,8 +34,8 @@ from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Parameters
 from runtime.services.authorization.requirements import LEEWAY_SECONDS, SignInTerms
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 TRIP_SECONDS = 900
 _LOST = (
@@ -86,8 +86,8 @@ class TurnedAway(Exception):
 
 
 async def depart(
-    parts: Parts,
-    view: ZoneView,
+    services: Services,
+    zone: CachedZone,
     provider: Provider,
     handle: str,
     interaction: Interaction,
@@ -101,7 +101,7 @@ async def depart(
     Raises: OAuthError, to be told to the application.
     """
     state, request = new_secret(), interaction.request
-    settings = provider_settings(view, provider)
+    settings = provider_settings(zone, provider)
     parameters = _wishes(request, prove=prove)
     prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
     trip = Trip(
@@ -109,13 +109,13 @@ async def depart(
         provider_id=provider.id,
         nonce=new_secret(),
         verifier=new_secret(),
-        departed_at=parts.clock(),
+        departed_at=services.clock(),
         asked_to_prove="login" in prompt.split(),
     )
     try:
-        address = await parts.openid.authorization_url(
+        address = await services.openid.authorization_url(
             settings,
-            redirect_uri=_redirect_uri(view),
+            redirect_uri=_redirect_uri(zone),
             state=state,
             verifier=trip.verifier,
             nonce=trip.nonce,
@@ -126,9 +126,9 @@ async def depart(
         raise TemporarilyUnavailable(
             "the identity provider of this zone cannot be reached", internal=str(failure)
         ) from None
-    key = _key(parts, view.id, state)
-    sealed = view.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
-    await parts.state.put(key, sealed, ttl_seconds=TRIP_SECONDS)
+    key = _key(services, zone.id, state)
+    sealed = zone.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
+    await services.state.put(key, sealed, ttl_seconds=TRIP_SECONDS)
     return address
 
 
@@ -143,7 +143,9 @@ def _wishes(terms: SignInTerms, *, prove: bool) -> dict[str, str]:
     return {name: value for name, value in wishes.items() if value}
 
 
-async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login: str | None) -> Return:
+async def arrive(
+    services: Services, zone: CachedZone, parameters: Parameters, pre_login: str | None
+) -> Return:
     """Who came back to the callback.
 
     Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
@@ -155,14 +157,14 @@ async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login
         code, error = parameters.one("code"), parameters.one("error")
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
-    trip = await _take(parts, view, state)
-    interaction = await interactions.find(parts, view.id, trip.handle, pre_login)
-    provider = await view.user_provider()
+    trip = await _take(services, zone, state)
+    interaction = await interactions.find(services, zone.id, trip.handle, pre_login)
+    provider = await zone.user_provider()
     if provider is None or provider.id != trip.provider_id:
         raise BadLink(_LOST, internal="the zone's provider has changed meanwhile")
-    settings = provider_settings(view, provider)
+    settings = provider_settings(zone, provider)
     try:
-        await parts.openid.check_callback(settings, issuer)
+        await services.openid.check_callback(settings, issuer)
     except ProviderRefused as failure:
         raise SignInRefused(
             "the answer did not come from this zone's identity provider", internal=str(failure)
@@ -171,8 +173,8 @@ async def arrive(parts: Parts, view: ZoneView, parameters: Parameters, pre_login
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
     if error is not None or code is None:
         raise TurnedAway(trip.handle, interaction, _refusal(error))
-    identity, claims, id_token = await _identify(parts, view, settings, trip, code)
-    authenticated_at = _proved_at(trip, identity, parts.clock())
+    identity, claims, id_token = await _identify(services, zone, settings, trip, code)
+    authenticated_at = _proved_at(trip, identity, services.clock())
     if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
         refusal = LoginRequired("the identity provider did not ask the user to sign in again")
         raise TurnedAway(trip.handle, interaction, refusal)
@@ -198,37 +200,37 @@ def leaves_together(provider: Provider) -> bool:
     return bool(openid and openid.single_logout_enabled)
 
 
-def provider_settings(view: ZoneView, provider: Provider) -> ProviderSettings:
+def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     """How to talk to a provider of the zone, its secret opened.
 
     Raises: SignInUnavailable where the secret was given for other addresses than the provider has.
     """
     try:
-        secret = stored_secrets.opened(view.sealer, PROVIDER, provider, "client_secret")
+        secret = stored_secrets.opened(zone.sealer, PROVIDER, provider, "client_secret")
     except SealBroken:
         raise SignInUnavailable(_UNUSABLE, internal="the secret was given for other addresses") from None
     return settings_of(provider, client_secret=secret)
 
 
-async def _take(parts: Parts, view: ZoneView, state: str | None) -> Trip:
-    key = _key(parts, view.id, state) if state else None
-    stored = await parts.state.take(key) if key else None
+async def _take(services: Services, zone: CachedZone, state: str | None) -> Trip:
+    key = _key(services, zone.id, state) if state else None
+    stored = await services.state.take(key) if key else None
     if key is None or stored is None:
         raise BadLink(_LOST)
-    return Trip.model_validate_json(view.sealer.open(stored, bound_to=key))
+    return Trip.model_validate_json(zone.sealer.open(stored, bound_to=key))
 
 
 async def _identify(
-    parts: Parts, view: ZoneView, settings: ProviderSettings, trip: Trip, code: str
+    services: Services, zone: CachedZone, settings: ProviderSettings, trip: Trip, code: str
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
-        tokens = await parts.openid.redeem(
-            settings, code=code, verifier=trip.verifier, redirect_uri=_redirect_uri(view)
+        tokens = await services.openid.redeem(
+            settings, code=code, verifier=trip.verifier, redirect_uri=_redirect_uri(zone)
         )
-        identity = await parts.openid.identify(settings, tokens, nonce=trip.nonce, now=parts.clock())
+        identity = await services.openid.identify(settings, tokens, nonce=trip.nonce, now=services.clock())
         claims = dict(identity.claims)
         if identity.email is None:
-            told = await parts.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))
+            told = await services.openid.userinfo(settings, tokens, subject=str(identity.claims.get("sub")))
             claims = {**told, **claims}
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
@@ -245,9 +247,9 @@ def _refusal(error: str | None) -> OAuthError:
     return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
 
 
-def _redirect_uri(view: ZoneView) -> str:
-    return str(view.zone.protocols.oauth2.redirect_uri)
+def _redirect_uri(zone: CachedZone) -> str:
+    return str(zone.entity.protocols.oauth2.redirect_uri)
 
 
-def _key(parts: Parts, zone_id: str, state: str) -> str:
-    return f"trip:{zone_id}:{parts.hasher.hash(state).hex()}"
+def _key(services: Services, zone_id: str, state: str) -> str:
+    return f"trip:{zone_id}:{services.hasher.hash(state).hex()}"

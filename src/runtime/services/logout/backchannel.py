@@ -10,15 +10,15 @@ from runtime.domain.oauth.logout import LogoutToken
 from runtime.services import epochs
 from runtime.services.authority import end_events, revocation
 from runtime.services.authority.end_events import Ending
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 
 _LEEWAY_SECONDS = 60  # as in the verification of times
 _REFUSED = "the logout token is not valid here"
 
 
-async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
+async def receive(services: Services, zone: CachedZone, token: str | None) -> int:
     """End the sessions that the provider's logout token means; how many there were.
 
     A token counts once. Raises InvalidRequest.
@@ -26,37 +26,37 @@ async def receive(parts: Parts, view: ZoneView, token: str | None) -> int:
     """
     if token is None:
         raise InvalidRequest("`logout_token` is missing")
-    provider = await view.user_provider()
+    provider = await zone.user_provider()
     if provider is None:
         raise InvalidRequest(_REFUSED, internal="the zone has no provider")
     settings = settings_of(provider, client_secret=None)
-    now = parts.clock()
+    now = services.clock()
     try:
-        said = await parts.openid.logout_token(settings, token, now=now)
+        said = await services.openid.logout_token(settings, token, now=now)
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         raise InvalidRequest(_REFUSED, internal=str(failure)) from None
-    mark = f"logout-token:{view.id}:{parts.hasher.hash(said.token_id).hex()}"
+    mark = f"logout-token:{zone.id}:{services.hasher.hash(said.token_id).hex()}"
     remembered = int((said.expires_at - now).total_seconds()) + _LEEWAY_SECONDS + 1
-    if not await parts.state.add(mark, b"1", ttl_seconds=remembered):
+    if not await services.state.add(mark, b"1", ttl_seconds=remembered):
         raise InvalidRequest(_REFUSED, internal="sent before")
     try:
-        return await _end(parts, view, settings.issuer, said)
+        return await _end(services, zone, settings.issuer, said)
     except (Exception, asyncio.CancelledError):
         # The provider is told that it failed, or has hung up before it was told: it may send it again.
-        await parts.state.delete(mark)
+        await services.state.delete(mark)
         raise
 
 
-async def _end(parts: Parts, view: ZoneView, issuer: str, said: LogoutToken) -> int:
-    async with epochs.transaction(parts) as (conn, bumped):
+async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutToken) -> int:
+    async with epochs.transaction(services) as (conn, bumped):
         meant = await sessions.of_provider(
-            conn, zone_id=view.id, issuer=issuer, subject=said.subject, session=said.session
+            conn, zone_id=zone.id, issuer=issuer, subject=said.subject, session=said.session
         )
         for session_id in meant:
-            bumped.update(await revocation.revoke(conn, parts, view.id, session_id))
+            bumped.update(await revocation.revoke(conn, services, zone.id, session_id))
         said_so = [
-            Ending("provider-sign-out", view.organization_id, view.id, session_id=each) for each in meant
+            Ending("provider-sign-out", zone.organization_id, zone.id, session_id=each) for each in meant
         ]
-        await end_events.record(conn, said_so, now=parts.clock())
-    parts.outbox.poke()
+        await end_events.record(conn, said_so, now=services.clock())
+    services.outbox.poke()
     return len(meant)

@@ -10,25 +10,25 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import NotFound
 from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.logout import LOGOUT_EVENT, LOGOUT_TOKEN_TYPE
+from runtime.services.client_types import ID_TOKEN_ALGORITHM
 from runtime.services.issuing.access_tokens import new_token_id
 from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
-from runtime.services.parties import ID_TOKEN_ALGORITHM
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 _LIFETIME = timedelta(seconds=120)
 
 
-async def deliver(parts: "Parts", letter: Letter) -> None:
+async def deliver(services: "Services", letter: Letter) -> None:
     """Post a logout token, which is made for this attempt. Raises NotDelivered, Undeliverable."""
     try:
-        view = await parts.zones.view(letter.zone_id or "")
+        zone = await services.zones.get(letter.zone_id or "")
     except NotFound:
         raise Undeliverable("the zone is gone") from None
-    now = parts.clock()
+    now = services.clock()
     claims = {
-        "iss": view.issuer,
+        "iss": zone.issuer,
         "aud": letter.payload["client_id"],
         "sub": letter.payload["subject"],
         "sid": letter.payload["session_id"],
@@ -37,13 +37,13 @@ async def deliver(parts: "Parts", letter: Letter) -> None:
         "jti": new_token_id(),
         "events": {LOGOUT_EVENT: {}},
     }
-    client = await view.client(letter.payload["client_id"])
+    client = await zone.client(letter.payload["client_id"])
     algorithm = client.id_token_algorithm if client else ID_TOKEN_ALGORITHM
-    token = view.signing(algorithm).sign(claims, typ=LOGOUT_TOKEN_TYPE)
+    token = zone.signing(algorithm).sign(claims, typ=LOGOUT_TOKEN_TYPE)
     # A client that does not answer holds up itself alone.
-    share = f"{view.sites_of_clients}, {letter.payload['client_id']}"
+    share = f"{zone.sites_of_clients}, {letter.payload['client_id']}"
     try:
-        status, _ = await parts.outbound.post_form(
+        status, _ = await services.outbound.post_form(
             letter.payload["address"], {"logout_token": token}, partition=share
         )
     except OutboundRefused as failure:

@@ -14,17 +14,17 @@ from runtime.services.authority import browser_sessions, end_events, revocation
 from runtime.services.authority.browser_sessions import Browser, SignedIn
 from runtime.services.authority.end_events import Ending
 from runtime.services.authorization.next_step import Step
+from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.logout import requests
 from runtime.services.logout.requests import SignOutRequest
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import Session
 
 
 async def whom_to_ask(
-    parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser
+    services: Services, zone: CachedZone, request: SignOutRequest, browser: Browser
 ) -> SignedIn | None:
     """The user who has to say yes first; None when nobody is signed in, or the ID token is of this sign-in.
 
@@ -32,38 +32,38 @@ async def whom_to_ask(
     other browser: only an application that signed them in here has one of this.
     Spec: OpenID Connect RP-Initiated Logout, section 2.
     """
-    signed_in = await browser_sessions.current(parts, view, browser.session)
-    if signed_in is None or await _is_of(parts, view, request, signed_in):
+    signed_in = await browser_sessions.current(services, zone, browser.session)
+    if signed_in is None or await _is_of(services, zone, request, signed_in):
         return None
     return signed_in
 
 
-async def end(parts: Parts, view: ZoneView, request: SignOutRequest, browser: Browser) -> Step:
+async def end(services: Services, zone: CachedZone, request: SignOutRequest, browser: Browser) -> Step:
     """End the browser's session; the step onward, which may lead to the provider.
 
     An application that registered itself could have registered any address: it is returned to only by who was
     its user until now, and nobody else is led there by a link through here. Spec: RFC 9700 section 4.11.2.
     """
-    signed_in = await browser_sessions.current(parts, view, browser.session)
-    if request.self_registered and not await _was_its_user(parts, view, request, signed_in):
+    signed_in = await browser_sessions.current(services, zone, browser.session)
+    if request.self_registered and not await _was_its_user(services, zone, request, signed_in):
         request = SignOutRequest()
     if signed_in is None:
-        return Step(destination(view, request))
-    onward = await _to_provider(parts, view, request, signed_in.session, browser)
-    ending = Ending("sign-out", view.organization_id, view.id, signed_in.user.id, signed_in.session.id)
-    async with epochs.transaction(parts) as (conn, bumped):
-        bumped.update(await revocation.revoke(conn, parts, view.id, signed_in.session.id))
-        await end_events.record(conn, [ending], now=parts.clock())
-    parts.outbox.poke()
-    return onward or Step(destination(view, request))
+        return Step(destination(zone, request))
+    onward = await _to_provider(services, zone, request, signed_in.session, browser)
+    ending = Ending("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
+    async with epochs.transaction(services) as (conn, bumped):
+        bumped.update(await revocation.revoke(conn, services, zone.id, signed_in.session.id))
+        await end_events.record(conn, [ending], now=services.clock())
+    services.outbox.poke()
+    return onward or Step(destination(zone, request))
 
 
-def destination(view: ZoneView, request: SignOutRequest) -> str:
+def destination(zone: CachedZone, request: SignOutRequest) -> str:
     """Where the browser ends up."""
-    return request.return_to or f"{view.issuer}/oauth/signed-out"
+    return request.return_to or f"{zone.issuer}/oauth/signed-out"
 
 
-async def _is_of(parts: Parts, view: ZoneView, request: SignOutRequest, signed_in: SignedIn) -> bool:
+async def _is_of(services: Services, zone: CachedZone, request: SignOutRequest, signed_in: SignedIn) -> bool:
     """Tell whether the request's ID token was issued in what the browser's sign-in has let in.
 
     An application's session may have ended before: who revokes its tokens first signs out afterwards. One for
@@ -71,8 +71,8 @@ async def _is_of(parts: Parts, view: ZoneView, request: SignOutRequest, signed_i
     """
     if request.session_id is None or request.subject != signed_in.user.identifier:
         return False
-    async with parts.database.querying() as conn:
-        found = await storage.find(conn, request.session_id, zone_id=view.id)
+    async with services.database.querying() as conn:
+        found = await storage.find(conn, request.session_id, zone_id=zone.id)
     if found is None or found.user_id != signed_in.user.id:
         return False
     if found.session_type == "offline":
@@ -82,38 +82,38 @@ async def _is_of(parts: Parts, view: ZoneView, request: SignOutRequest, signed_i
 
 
 async def _was_its_user(
-    parts: Parts, view: ZoneView, request: SignOutRequest, signed_in: SignedIn | None
+    services: Services, zone: CachedZone, request: SignOutRequest, signed_in: SignedIn | None
 ) -> bool:
     """Tell whether the client has signed that user in, or has an ID token that says so."""
     if signed_in is None:
         return False
     if request.subject == signed_in.user.identifier:
         return True
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         user_id, client_id = signed_in.user.id, request.client_id or ""
-        return await storage.has_let_in(conn, user_id, client_id, zone_id=view.id)
+        return await storage.has_let_in(conn, user_id, client_id, zone_id=zone.id)
 
 
 async def _to_provider(
-    parts: Parts, view: ZoneView, request: SignOutRequest, session: Session, browser: Browser
+    services: Services, zone: CachedZone, request: SignOutRequest, session: Session, browser: Browser
 ) -> Step | None:
     """The step on to sign out of the session's provider; None when that is not wanted, or not possible."""
-    provider = await view.provider(session.provider_id) if session.provider_id else None
+    provider = await zone.provider(session.provider_id) if session.provider_id else None
     if provider is None or not upstream.leaves_together(provider):
         return None
     pre_login = browser.pre_login or new_secret()
     query = {
-        "post_logout_redirect_uri": view.zone.protocols.oauth2.post_logout_redirect_uri,
-        "state": await requests.keep(parts, view.id, request, pre_login),
+        "post_logout_redirect_uri": zone.entity.protocols.oauth2.post_logout_redirect_uri,
+        "state": await requests.keep(services, zone.id, request, pre_login),
     }
     settings = settings_of(provider, client_secret=None)
     # What an issuer said of the user is for that issuer, also when the provider has another one by now.
-    id_token = browser_sessions.open_id_token(view, session) if session.issuer == settings.issuer else None
+    id_token = browser_sessions.open_id_token(zone, session) if session.issuer == settings.issuer else None
     if id_token is not None:
         query["id_token_hint"] = id_token
     try:
-        address = await parts.openid.end_session_address(settings, query)
+        address = await services.openid.end_session_address(settings, query)
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
-        log.warning("signed out of the zone alone", zone_id=view.id, reason=str(failure))
+        log.warning("signed out of the zone alone", zone_id=zone.id, reason=str(failure))
         return None
     return Step(address, pre_login=pre_login) if address is not None else None

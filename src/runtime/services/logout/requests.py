@@ -18,9 +18,9 @@ from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.domain.kinds.user_agent import Registration
 from runtime.services.authority.id_token_hints import read_hint
 from runtime.services.authorization.requests import Parameters
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.client_types import Client
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 KEPT_SECONDS = 900
 MAX_RETURN_CHARS = 8192  # of an address to return to: sealed, it travels in an address of ours
@@ -64,7 +64,7 @@ class _Kept(BaseModel):
     browser: str
 
 
-async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOutRequest:
+async def check(services: Services, zone: CachedZone, parameters: Parameters) -> SignOutRequest:
     """The request, once everything in it is in order. Raises BadLink.
 
     With an ID token that means nothing here, as one of a key that was withdrawn, it asks for the way out and
@@ -76,10 +76,10 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
         raise BadLink(failure.detail) from None
     if repeated := parameters.repeated():
         raise BadLink(f"`{repeated[0]}` was sent more than once")
-    hinted = read_hint(parts, view, hint, client_id=None) if hint is not None else {}
+    hinted = read_hint(services, zone, hint, client_id=None) if hint is not None else {}
     if hinted is None:
         return SignOutRequest()
-    client = await _client(view, hinted, client_id)
+    client = await _client(zone, hinted, client_id)
     if address is not None and (client is None or address not in client.post_logout_redirect_uris):
         raise BadLink("the address to return to is not one the application has registered")
     return SignOutRequest(
@@ -92,64 +92,64 @@ async def check(parts: Parts, view: ZoneView, parameters: Parameters) -> SignOut
     )
 
 
-def carried(view: ZoneView, request: SignOutRequest, now: datetime) -> str:
+def carried(zone: CachedZone, request: SignOutRequest, now: datetime) -> str:
     """A request as the address of this zone's page has it: only this zone can read it. Raises BadLink."""
     if request.return_to is not None and len(request.return_to) > MAX_RETURN_CHARS:
         raise BadLink("the request is too long")
     until = int(now.timestamp()) + KEPT_SECONDS
     plain = _Carried(request=request, until=until).model_dump_json().encode()
-    return urlsafe_b64encode(view.sealer.seal(plain, bound_to=_PLACE)).rstrip(b"=").decode("ascii")
+    return urlsafe_b64encode(zone.sealer.seal(plain, bound_to=_PLACE)).rstrip(b"=").decode("ascii")
 
 
-def read_carried(view: ZoneView, handle: str | None, now: datetime) -> SignOutRequest:
+def read_carried(zone: CachedZone, handle: str | None, now: datetime) -> SignOutRequest:
     """The request in such an address; one that asks for nothing but the way out when there is none."""
     try:
         sealed = urlsafe_b64decode(f"{handle or ''}{'=' * (-len(handle or '') % 4)}".encode("ascii"))
-        told = _Carried.model_validate_json(view.sealer.open(sealed, bound_to=_PLACE))
+        told = _Carried.model_validate_json(zone.sealer.open(sealed, bound_to=_PLACE))
     except (ValueError, SealBroken):
         return SignOutRequest()
     return told.request if now.timestamp() < told.until else SignOutRequest()
 
 
-async def keep(parts: Parts, zone_id: str, request: SignOutRequest, browser: str) -> str:
+async def keep(services: Services, zone_id: str, request: SignOutRequest, browser: str) -> str:
     """Keep a request until its browser is back from the provider; what the provider is to bring along.
 
     Args:
         browser: what recognises it, as a cookie of this zone has it.
     """
     state = new_secret()
-    kept = _Kept(request=request, browser=parts.hasher.hash(browser).hex())
-    await parts.state.put(
-        _key(parts, zone_id, state), kept.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS
+    kept = _Kept(request=request, browser=services.hasher.hash(browser).hex())
+    await services.state.put(
+        _key(services, zone_id, state), kept.model_dump_json().encode(), ttl_seconds=KEPT_SECONDS
     )
     return state
 
 
-async def take(parts: Parts, zone_id: str, state: str | None, browser: str | None) -> SignOutRequest:
+async def take(services: Services, zone_id: str, state: str | None, browser: str | None) -> SignOutRequest:
     """The request that was kept for that browser, once; to any other it is one that asks for nothing.
 
     A link with the state of somebody's own sign-out leads nobody else to where that was to end.
     """
     if state is None or browser is None:
         return SignOutRequest()
-    key = _key(parts, zone_id, state)
-    stored = await parts.state.get(key)
+    key = _key(services, zone_id, state)
+    stored = await services.state.get(key)
     if stored is None:
         return SignOutRequest()
     kept = _Kept.model_validate_json(stored)
-    if not parts.hasher.matches(browser, bytes.fromhex(kept.browser)):
+    if not services.hasher.matches(browser, bytes.fromhex(kept.browser)):
         return SignOutRequest()
-    return kept.request if await parts.state.take(key) is not None else SignOutRequest()
+    return kept.request if await services.state.take(key) is not None else SignOutRequest()
 
 
-async def _client(view: ZoneView, hinted: dict[str, Any], client_id: str | None) -> Client | None:
+async def _client(zone: CachedZone, hinted: dict[str, Any], client_id: str | None) -> Client | None:
     """Who sends the user. Raises BadLink when that is nobody known, or somebody else than the hint says."""
     issued_to = hinted.get("aud")
     if client_id is None:
-        return await view.client(issued_to) if isinstance(issued_to, str) else None
+        return await zone.client(issued_to) if isinstance(issued_to, str) else None
     if hinted and issued_to != client_id:
         raise BadLink("the ID token in the link belongs to another application")
-    client = await view.client(client_id)
+    client = await zone.client(client_id)
     if client is None:
         raise BadLink("the application is not known here")
     return client
@@ -161,5 +161,5 @@ def _with_state(address: str, state: str | None) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode({'state': state})}"
 
 
-def _key(parts: Parts, zone_id: str, state: str) -> str:
-    return f"sign-out:{zone_id}:{parts.hasher.hash(state).hex()}"
+def _key(services: Services, zone_id: str, state: str) -> str:
+    return f"sign-out:{zone_id}:{services.hasher.hash(state).hex()}"

@@ -12,11 +12,11 @@ from runtime.contract.changes import AuditActor, AuditEvent
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, Verb
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Actor
 from runtime.services.management.listing import Listed, ListQuery, Position
-from runtime.services.management.unit import Unit, chained, record_hash
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, chained, record_hash
 from runtime.storage.sql import audit as storage
 from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import ledger
@@ -48,7 +48,7 @@ class Verdict:
 # --- reading
 
 
-async def list_(unit: Unit, organization: str, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed:
     """One page of the caller's organization's audit records, newest first."""
     found = await entities.organization_of(unit, organization)
     entities.require(unit, SUBJECT, Verb.LIST, {})
@@ -127,14 +127,14 @@ async def record_migration(
 # --- proving
 
 
-async def verify(parts: Parts, organization: str | None = None) -> AsyncIterator[Verdict]:
+async def verify(services: Services, organization: str | None = None) -> AsyncIterator[Verdict]:
     """Prove the chain of one organization, by id or label, or of each in turn. Raises NotFound."""
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         wanted = await storage.organizations(conn)
         if organization is not None:
             wanted = [await _named(conn, organization, wanted)]
     for organization_id in wanted:
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             verdict = await _proven(conn, organization_id)
         yield verdict
 

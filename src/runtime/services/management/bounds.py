@@ -19,7 +19,7 @@ from runtime.domain.kinds import (
     Entity,
     Kind,
 )
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import ownership
 
 # What is a part of something else: the member that names it, and the kinds that it may be of. Whoever has the
@@ -54,19 +54,19 @@ LENT: Mapping[tuple[str, str], str] = {
 }
 
 
-def require_reach(unit: Unit, kind: Kind, zone_id: str) -> None:
+def require_reach(unit: UnitOfWork, kind: Kind, zone_id: str) -> None:
     """Raise NotFound for a zone out of the reach of the caller's credential, as for one that is not there."""
     if not unit.caller.bound.reaches(zone_id):
         raise NotFound(f"there is no {kind.name} `{zone_id}`")
 
 
-def refuse_bound(unit: Unit, what: str) -> None:
+def refuse_bound(unit: UnitOfWork, what: str) -> None:
     """Raise Forbidden for something that would outlive the bounds of a bound credential."""
     if unit.caller.bound:
         raise Forbidden(f"a credential that is bound to an owner or to zones {what}")
 
 
-async def refuse_others(unit: Unit, kind: Kind, entity: Entity) -> None:
+async def refuse_others(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
     """Raise Forbidden for what another configuration manages, to a caller who acts for one alone.
 
     So it does for part of that, and for kinds that no configuration has: people, and what they do.
@@ -78,7 +78,7 @@ async def refuse_others(unit: Unit, kind: Kind, entity: Entity) -> None:
     await refuse_part(unit, kind, entity)
 
 
-async def refuse_part(unit: Unit, kind: Kind, entity: Entity) -> None:
+async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
     """Raise Forbidden for an entity, new or nobody's, that is part of what another configuration manages."""
     own = unit.caller.bound.owner
     if own is None:
@@ -91,7 +91,7 @@ async def refuse_part(unit: Unit, kind: Kind, entity: Entity) -> None:
         raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
 
 
-async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str, *, why: str = "") -> None:
+async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "") -> None:
     """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone.
 
     Args:
@@ -108,7 +108,7 @@ async def refuse_others_of(unit: Unit, kind: Kind, entity_id: str, *, why: str =
         )
 
 
-async def refuse_references(unit: Unit, kind: Kind, member: str, of: Kind, ids: Iterable[str]) -> None:
+async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind, ids: Iterable[str]) -> None:
     """Raise Forbidden for references that a body sets anew, to what another configuration manages.
 
     What a part says of its whole is asked where the part is made or changed: `refuse_part`.
@@ -124,7 +124,7 @@ async def refuse_references(unit: Unit, kind: Kind, member: str, of: Kind, ids: 
         await refuse_others_of(unit, of, one, why=f"{why}: ")
 
 
-async def _owner_of(unit: Unit, kind: Kind, entity_id: str) -> str | None:
+async def _owner_of(unit: UnitOfWork, kind: Kind, entity_id: str) -> str | None:
     key = (kind.name, entity_id)
     if key not in unit.owners:
         found = await ownership.of_entities(unit.conn, unit.organization_id, kind, [entity_id])

@@ -25,7 +25,7 @@ from runtime.services import keys, stored_secrets
 from runtime.services.management import bounds, issued
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes, ownership
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.directory import any_text
@@ -45,7 +45,7 @@ def item_member(kind: Kind) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.name).lower() + "_id"
 
 
-async def organization_of(unit: Unit, id_or_label: str) -> Organization:
+async def organization_of(unit: UnitOfWork, id_or_label: str) -> Organization:
     """The caller's organization, by id or by label. Raises NotFound for any other."""
     organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
     organization = cast(Organization, organization)
@@ -54,7 +54,7 @@ async def organization_of(unit: Unit, id_or_label: str) -> Organization:
     return organization
 
 
-async def zone_of(unit: Unit, zone_id: str) -> Zone:
+async def zone_of(unit: UnitOfWork, zone_id: str) -> Zone:
     """The zone, if it belongs to the caller's organization. Raises NotFound."""
     if (known := unit.zones.get(zone_id)) is not None:
         return known
@@ -65,7 +65,7 @@ async def zone_of(unit: Unit, zone_id: str) -> Zone:
     return zone
 
 
-async def scope_of(unit: Unit, kind: Kind, parents: Parents) -> dict[str, str]:
+async def scope_of(unit: UnitOfWork, kind: Kind, parents: Parents) -> dict[str, str]:
     """What every query for entities of that kind is limited to: the ids of its parents, each seen to exist.
 
     Raises: NotFound, when a parent does not exist or is not the caller's, or when the caller's roles do
@@ -86,7 +86,7 @@ async def scope_of(unit: Unit, kind: Kind, parents: Parents) -> dict[str, str]:
     return {**scope, member: parents[member]}
 
 
-def require(unit: Unit, subject: Kind | str, verb: Verb, scope: Parents) -> None:
+def require(unit: UnitOfWork, subject: Kind | str, verb: Verb, scope: Parents) -> None:
     """Raise Forbidden when the caller may not do that with entities of that kind, in that scope.
 
     Args:
@@ -99,12 +99,12 @@ def require(unit: Unit, subject: Kind | str, verb: Verb, scope: Parents) -> None
     permissions.require(unit.caller.roles_in(zone), row, verb)
 
 
-async def require_in(unit: Unit, subject: Kind | str, verb: Verb, zone_id: str) -> None:
+async def require_in(unit: UnitOfWork, subject: Kind | str, verb: Verb, zone_id: str) -> None:
     """As `require`, for what was looked up without `scope_of`. Raises NotFound, Forbidden."""
     require(unit, subject, verb, {"zone_id": (await zone_of(unit, zone_id)).id})
 
 
-def require_for(unit: Unit, kind: Kind, entity: Entity, verb: Verb, scope: Parents) -> None:
+def require_for(unit: UnitOfWork, kind: Kind, entity: Entity, verb: Verb, scope: Parents) -> None:
     """Raise Forbidden when the caller may not do that with this entity: a zone is its own scope."""
     if isinstance(entity, Zone):
         bounds.require_reach(unit, kind, entity.id)
@@ -119,7 +119,9 @@ def refuse_platform_owned(kind: Kind, entity: Entity) -> None:
         raise Forbidden(f"{kind.name} `{entity.id}` is managed by the service and cannot be changed")
 
 
-async def require_in_zone(unit: Unit, kind: Kind, zone_id: str, ids: Collection[str], *, field: str) -> None:
+async def require_in_zone(
+    unit: UnitOfWork, kind: Kind, zone_id: str, ids: Collection[str], *, field: str
+) -> None:
     """Raise ValidationFailed unless all of these are entities of that kind in that zone.
 
     One text for what does not exist and for what belongs to somebody else.
@@ -137,7 +139,7 @@ async def require_in_zone(unit: Unit, kind: Kind, zone_id: str, ids: Collection[
 
 
 async def check_references(
-    unit: Unit, kind: Kind, zone_id: str, values: Mapping[str, Any], before: Entity | None = None
+    unit: UnitOfWork, kind: Kind, zone_id: str, values: Mapping[str, Any], before: Entity | None = None
 ) -> None:
     """Check the ids of other entities that a body sets. Raises ValidationFailed, Forbidden.
 
@@ -158,7 +160,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-async def free_slug(unit: Unit, kind: Kind, scope: Parents, name: str) -> str:
+async def free_slug(unit: UnitOfWork, kind: Kind, scope: Parents, name: str) -> str:
     """A slug for that name that nothing of the kind has yet in the scope.
 
     A unit that makes many entities asks for all the taken ones at once, and keeps the count itself.
@@ -183,12 +185,12 @@ def without_secrets(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **dict.fromkeys(_secrets(kind, values), _TO_SEAL)}
 
 
-async def with_secrets(unit: Unit, kind: Kind, entity: E_, values: Mapping[str, Any]) -> E_:
+async def with_secrets(unit: UnitOfWork, kind: Kind, entity: E_, values: Mapping[str, Any]) -> E_:
     """The entity with the secrets of a body, sealed for the place and the addresses that it has."""
     given = _secrets(kind, values)
     if not given:
         return entity
-    sealer = await keys.sealer(unit.parts, unit.conn, cast(ZoneEntity, entity).zone_id)
+    sealer = await keys.sealer(unit.services, unit.conn, cast(ZoneEntity, entity).zone_id)
     done = {name: stored_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()}
     return entity.model_copy(update=done)
 
@@ -204,7 +206,7 @@ def sealed_members(kind: Kind) -> frozenset[str]:
 
 
 async def new_entity(
-    unit: Unit, kind: Kind, scope: Parents, body: Mapping[str, Any], **decided: Any
+    unit: UnitOfWork, kind: Kind, scope: Parents, body: Mapping[str, Any], **decided: Any
 ) -> Entity:
     """The entity that a body describes, not stored yet: ids, times, slug and seals filled in.
 
@@ -243,7 +245,7 @@ async def new_entity(
     return await with_secrets(unit, kind, made, body)
 
 
-async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
+async def add(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
     """Store a new entity and record it.
 
     Raises: Conflict when a unique value is taken; Forbidden for a part of what another configuration manages.
@@ -253,7 +255,7 @@ async def add(unit: Unit, kind: Kind, entity: E_) -> E_:
     return await added(unit, kind, entity)
 
 
-async def added(unit: Unit, kind: Kind, entity: E_) -> E_:
+async def added(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
     """Record an entity that something else has stored in the unit."""
     if (zone_id := getattr(entity, "zone_id", None)) is not None:
         unit.known.add((zone_id, kind.name, entity.id))
@@ -262,7 +264,7 @@ async def added(unit: Unit, kind: Kind, entity: E_) -> E_:
 
 
 async def change(
-    unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update"
+    unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_, *, action: str = "update"
 ) -> E_:
     """Store another version of an entity and record it; nothing at all when nothing differs.
 
@@ -275,7 +277,7 @@ async def change(
     return after
 
 
-async def store(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
+async def store(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
     """Store another version of an entity, which the caller records.
 
     Raises: Conflict; ValidationFailed, also where a secret would follow an address that it was not given for.
@@ -287,26 +289,26 @@ async def store(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -
     return after
 
 
-async def take_away(unit: Unit, kind: Kind, scope: Parents, before: Entity) -> None:
+async def take_away(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -> None:
     """Remove an entity and record it; what was issued to it is told to be revoked."""
     await unit.revision()
     await issued.revoke(unit, kind, before)
-    await unit.bury(await storage.remove(unit.conn, kind, before.id, within=scope))
+    await unit.add_tombstones(await storage.remove(unit.conn, kind, before.id, within=scope))
     unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)
 
 
-async def archived(unit: Unit, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
+async def archived(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after: E_) -> E_:
     """Store what is archived by now and record it: no configuration manages it any more."""
     done = await change(unit, kind, scope, before, after, action="archive")
-    await unit.bury(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
+    await unit.add_tombstones(await ownership.give_up(unit.conn, unit.organization_id, kind, before.id))
     return done
 
 
 # --- the operations
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of the entities of that kind below these parents."""
     scope = await scope_of(unit, kind, parents)
     require(unit, kind, Verb.LIST, scope)
@@ -316,7 +318,11 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def page(
-    unit: Unit, kind: Kind, scope: Parents, query: ListQuery, *more: ColumnElement[bool] | storage.Condition
+    unit: UnitOfWork,
+    kind: Kind,
+    scope: Parents,
+    query: ListQuery,
+    *more: ColumnElement[bool] | storage.Condition,
 ) -> Listed:
     """One page of what a query admits, below a scope that has been checked."""
     where: list[storage.Condition] = [
@@ -340,7 +346,7 @@ async def page(
 
 
 async def _read_position(
-    unit: Unit, kind: Kind, scope: Parents, sort: str, position: Position | None, name: str
+    unit: UnitOfWork, kind: Kind, scope: Parents, sort: str, position: Position | None, name: str
 ) -> Position | None:
     """The position with its value, which a cursor leaves out when it is long."""
     if position is None or position.value is not UNREAD:
@@ -351,7 +357,7 @@ async def _read_position(
     return storage.position(found, sort)
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an entity from a checked body. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope = await scope_of(unit, kind, parents)
     require(unit, kind, Verb.CREATE, scope)
@@ -359,7 +365,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The entity with that id below these parents. Raises NotFound."""
     scope = await scope_of(unit, kind, parents)
@@ -369,7 +375,7 @@ async def retrieve(
 
 
 async def for_change(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, verb: Verb
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, verb: Verb
 ) -> tuple[dict[str, str], Entity]:
     """The scope, and an entity that the caller may change. Raises NotFound, Forbidden."""
     scope = await scope_of(unit, kind, parents)
@@ -381,14 +387,14 @@ async def for_change(
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change an entity as a checked patch says. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.UPDATE)
     return await change(unit, kind, scope, before, await patched(unit, kind, scope, before, patch))
 
 
-async def patched(unit: Unit, kind: Kind, scope: Parents, before: E_, patch: Mapping[str, Any]) -> E_:
+async def patched(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, patch: Mapping[str, Any]) -> E_:
     """What a checked patch makes of an entity, references checked and secrets sealed; not stored yet."""
     zone_id = scope.get("zone_id")
     if zone_id is not None:
@@ -397,7 +403,7 @@ async def patched(unit: Unit, kind: Kind, scope: Parents, before: E_, patch: Map
     return await with_secrets(unit, kind, after, patch)
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove an entity and what the database keeps below it. Raises NotFound, Forbidden."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.DELETE)
     await take_away(unit, kind, scope, before)

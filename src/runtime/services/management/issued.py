@@ -18,14 +18,14 @@ from runtime.domain.kinds.api_key import ApiKey
 from runtime.domain.kinds.application import Application, PublicCredential, TokenCredential, UrlCredential
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.resource import Resource
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import api_keys, entities, revocations
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 
 _Renamable = PublicCredential | TokenCredential | UrlCredential  # the others are called as at the beginning
 
 
-async def rename(unit: Unit, before: Entity, after: Entity) -> None:
+async def rename(unit: UnitOfWork, before: Entity, after: Entity) -> None:
     """Keep that tokens with the former name of an application, credential or resource are worth nothing.
 
     Another may have it next; and a credential that goes by another name is another workload's, or client's.
@@ -44,7 +44,7 @@ async def rename(unit: Unit, before: Entity, after: Entity) -> None:
         await keep(unit.conn, before.zone_id, before.identifier, now=unit.now)
 
 
-async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
+async def revoke(unit: UnitOfWork, kind: Kind, before: Entity) -> None:
     """Keep that tokens of a client, of one credential of it, or for a resource, are worth nothing without it.
 
     An API key lives no longer than what made it: it goes with the key that made it, or with the person.
@@ -64,11 +64,11 @@ async def revoke(unit: Unit, kind: Kind, before: Entity) -> None:
         await revocations.add_credential(unit.conn, zone_id, before.id, now=unit.now)
         return
     is_managed = kind is APPLICATION
-    party = Party(application_id=before.id) if is_managed else Party(user_agent_id=before.id)
-    await revocations.add_party(unit.conn, zone_id, party, now=unit.now)
+    client_ref = ClientRef(application_id=before.id) if is_managed else ClientRef(user_agent_id=before.id)
+    await revocations.add_party(unit.conn, zone_id, client_ref, now=unit.now)
 
 
-async def _remove_key(unit: Unit, key: ApiKey, *, with_those_it_made: bool = True) -> None:
+async def _remove_key(unit: UnitOfWork, key: ApiKey, *, with_those_it_made: bool = True) -> None:
     if with_those_it_made:
         await revoke(unit, API_KEY, key)
     await entities.remove(unit.conn, API_KEY, key.id, within={"organization_id": key.organization_id})

@@ -10,7 +10,7 @@ from runtime.domain.kinds import APPLICATION, BY_NAME, ORGANIZATION_USER, Entity
 from runtime.domain.kinds.base import ZoneEntity
 from runtime.domain.kinds.marks import members, part_of
 from runtime.services.management.access import permissions
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import applications
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users
@@ -18,7 +18,7 @@ from runtime.storage.sql import organization_users
 _BY_USER = "_user"  # `created_by_user` tells who `created_by` names
 
 
-async def embedded(unit: Unit, entity: Entity) -> Entity:
+async def embedded(unit: UnitOfWork, entity: Entity) -> Entity:
     """The entity with those whose ids it holds, where the caller may read such entities.
 
     Only a retrieve shows them: in a list of a hundred they cost as much again as the list.
@@ -31,14 +31,14 @@ async def embedded(unit: Unit, entity: Entity) -> Entity:
     return entity.model_copy(update=told) if told else entity
 
 
-async def _one(unit: Unit, name: str, kind: Kind, id_: str, *, zone_id: str) -> dict[str, Entity]:
+async def _one(unit: UnitOfWork, name: str, kind: Kind, id_: str, *, zone_id: str) -> dict[str, Entity]:
     found = await storage.find_by(unit.conn, kind, "id", id_, within={"zone_id": zone_id})
     if found is not None and kind is APPLICATION:
         (found,) = await applications.counted(unit, zone_id, [found])
     return {} if found is None else {name: found}
 
 
-async def with_people(unit: Unit, found: Sequence[BaseModel], expands: frozenset[str]) -> list[Any]:
+async def with_people(unit: UnitOfWork, found: Sequence[BaseModel], expands: frozenset[str]) -> list[Any]:
     """The entities with who made their changes, when that is asked: one query, however many there are.
 
     Keys and service accounts are nobody; nor is anybody told of people who may not see the organization's.

@@ -11,12 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.storage.sql import listeners
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 TOPIC = "backchannel-logout"
 
 
-async def put(conn: AsyncConnection, parts: "Parts", session_ids: Collection[str], *, zone_id: str) -> None:
+async def put(
+    conn: AsyncConnection, services: "Services", session_ids: Collection[str], *, zone_id: str
+) -> None:
     """Have the clients of these sessions told once the transaction stands; poke the outbox then."""
     for listener in await listeners.of(conn, session_ids, zone_id=zone_id):
         payload = {
@@ -25,11 +27,11 @@ async def put(conn: AsyncConnection, parts: "Parts", session_ids: Collection[str
             "subject": listener.subject,
             "session_id": listener.session_id,
         }
-        await parts.outbox.put(
+        await services.outbox.put(
             conn,
             TOPIC,
             payload,
-            now=parts.clock(),
+            now=services.clock(),
             organization_id=listener.organization_id,
             zone_id=zone_id,
             receiver=listener.client_id,

@@ -73,7 +73,7 @@ class Outbox(Attached):
 
     def poke(self) -> None:
         """Have what is due delivered soon, in the background. For after the commit; costs nothing."""
-        self.parts.jobs.poke(JOB)
+        self.services.jobs.poke(JOB)
 
     async def deliver_due(self) -> int:
         """Deliver everything that is due now; how many letters have left. Raises what the database raises.
@@ -91,9 +91,9 @@ class Outbox(Attached):
 
     async def _deliver_some(self, name: str) -> tuple[int, bool]:
         """Deliver a few letters of a topic: how many have left, and whether more may be due."""
-        parts, topic = self.parts, self._topics[name]
-        async with parts.database.transaction() as conn:
-            now = parts.clock()
+        services, topic = self.services, self._topics[name]
+        async with services.database.transaction() as conn:
+            now = services.clock()
             rows = await storage.due(conn, name, now=now, limit=_BATCH)
             await storage.postpone(conn, {row.id: now + _delay(topic, row.attempts + 1) for row in rows})
         delivered = sum(await asyncio.gather(*(self._deliver(topic, row) for row in rows)))
@@ -108,8 +108,8 @@ class Outbox(Attached):
 
         Of many that wait for one who never answers, only the first few are tried so often as to be given up.
         """
-        parts, now = self.parts, self.parts.clock()
-        async with parts.database.transaction() as conn:
+        services, now = self.services, self.services.clock()
+        async with services.database.transaction() as conn:
             parked = await storage.park_late(conn, before=now - LATE, now=now)
         if parked:
             log.error("given up", letters=parked, reason="not taken in a day")
@@ -117,16 +117,16 @@ class Outbox(Attached):
 
     async def forget_parked(self) -> int:
         """Remove what was given up long ago; how many rows."""
-        parts = self.parts
-        async with parts.database.transaction() as conn:
-            return await storage.remove_parked(conn, before=parts.clock() - PARKED_KEPT)
+        services = self.services
+        async with services.database.transaction() as conn:
+            return await storage.remove_parked(conn, before=services.clock() - PARKED_KEPT)
 
     async def _deliver(self, topic: Topic, row: Row) -> bool:
         """Try one letter that this process has claimed."""
         attempts = row.attempts + 1
         try:
             async with asyncio.timeout(topic.first_delay_seconds):
-                await topic.deliver(self.parts, self._opened(row, attempts))
+                await topic.deliver(self.services, self._opened(row, attempts))
         except Undeliverable as failure:
             await self._park(row, attempts, str(failure))
             return False
@@ -139,7 +139,7 @@ class Outbox(Attached):
                     "not delivered yet", topic=row.topic, letter=row.id, attempts=attempts, reason=reason
                 )
             return False
-        async with self.parts.database.transaction() as conn:
+        async with self.services.database.transaction() as conn:
             await storage.remove(conn, row.id)
         return True
 
@@ -152,8 +152,8 @@ class Outbox(Attached):
 
     async def _park(self, row: Row, attempts: int, reason: str) -> None:
         log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
-        async with self.parts.database.transaction() as conn:
-            await storage.park(conn, row.id, now=self.parts.clock())
+        async with self.services.database.transaction() as conn:
+            await storage.park(conn, row.id, now=self.services.clock())
 
 
 def _delay(topic: Topic, attempts: int) -> timedelta:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 
 class NotDelivered(Exception):
@@ -44,6 +44,6 @@ class Topic:
         first_delay_seconds: until the second attempt; each further delay is twice as long, six hours at most.
     """
 
-    deliver: "Callable[[Parts, Letter], Awaitable[None]]"
+    deliver: Callable[["Services", Letter], Awaitable[None]]
     attempts: int = 12
     first_delay_seconds: int = 60

@@ -8,31 +8,37 @@ from runtime.adapters.mail import MailFailed, MailRefused, compose
 from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 TOPIC = "mail"
 
 
 async def put(
-    conn: AsyncConnection, parts: "Parts", *, organization_id: str, recipient: str, subject: str, text: str
+    conn: AsyncConnection,
+    services: "Services",
+    *,
+    organization_id: str,
+    recipient: str,
+    subject: str,
+    text: str,
 ) -> None:
     """Have a message sent once the transaction stands; poke the outbox then."""
     payload = {"to": recipient, "subject": subject, "text": text}
-    await parts.outbox.put(conn, TOPIC, payload, now=parts.clock(), organization_id=organization_id)
+    await services.outbox.put(conn, TOPIC, payload, now=services.clock(), organization_id=organization_id)
 
 
-async def deliver(parts: "Parts", letter: Letter) -> None:
+async def deliver(services: "Services", letter: Letter) -> None:
     """Send a message. Raises NotDelivered, Undeliverable."""
     try:
         message = compose(
-            sender=parts.settings.mail_from,
+            sender=services.settings.mail_from,
             recipient=letter.payload["to"],
             subject=letter.payload["subject"],
             text=letter.payload["text"],
             reference=letter.id,
-            now=parts.clock(),
+            now=services.clock(),
         )
-        await parts.mail.send(message)
+        await services.mail.send(message)
     except MailFailed as failure:
         raise NotDelivered(str(failure)) from None
     except MailRefused as failure:

@@ -34,19 +34,19 @@ from runtime.services.authority.subject import (
     require_root,
     verified,
 )
+from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
 from runtime.services.clients.guessing import GUESSING
 from runtime.services.clients.single_use import one_request
+from runtime.services.container import Services
 from runtime.services.grants import refresh_token
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 
 INACTIVE = b'{"active":false}'
 
 
 async def respond(
-    parts: Parts, zone_id: str, form: Form, *, authorization: str | None, address: str
+    services: Services, zone_id: str, form: Form, *, authorization: str | None, address: str
 ) -> bytes:
     """The JSON object that answers the question; exactly `INACTIVE` whatever is wrong with the token.
 
@@ -54,21 +54,21 @@ async def respond(
         zone; Unavailable.
     """
 
-    async def attempt(view: ZoneView) -> bytes:
+    async def attempt(zone: CachedZone) -> bytes:
         client = await authenticate_client(
-            parts, view, form.values, authorization=authorization, address=address, guessing=GUESSING
+            services, zone, form.values, authorization=authorization, address=address, guessing=GUESSING
         )
         token = form.values.get("token")
         if token is None:
             raise InvalidRequest("`token` is missing")
         if client.is_public:
             raise InvalidClient(internal="a public client proves nothing")
-        parts.decisions.note_use(view.organization_id, view.id, client)
-        return await _told_of(parts, view, client, token, parts.clock())
+        services.decisions.note_use(zone.organization_id, zone.id, client)
+        return await _told_of(services, zone, client, token, services.clock())
 
     try:
         with one_request():
-            return await revalidation.on_current_zone(parts, zone_id, attempt, may_repeat=True)
+            return await revalidation.on_current_zone(services, zone_id, attempt, may_repeat=True)
     except _Inactive:
         return INACTIVE
 
@@ -77,36 +77,38 @@ class _Inactive(OAuthError):
     """The token is not active, as far as the caller may know."""
 
 
-async def _told_of(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+async def _told_of(services: Services, zone: CachedZone, client: Client, token: str, now: datetime) -> bytes:
     """What a token says. Raises _Inactive, StaleZone, Unavailable."""
     try:
         if token.count(".") == 2:
-            return await _access_token(parts, view, client, token, now)
-        return await _refresh_token(parts, view, client, token, now)
+            return await _access_token(services, zone, client, token, now)
+        return await _refresh_token(services, zone, client, token, now)
     except (InvalidGrant, AccessDenied, InsufficientAuthorization) as refusal:
         raise _Inactive(refusal.detail) from None
 
 
-async def _access_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+async def _access_token(
+    services: Services, zone: CachedZone, client: Client, token: str, now: datetime
+) -> bytes:
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
     try:
-        known = verified(view, token, now)
+        known = verified(zone, token, now)
     except MalformedToken as failure:
         raise refused(str(failure)) from None
     subject = known.subject
     root, _ = await revalidation.revalidate(
-        parts, view, await revalidation.cached_root(view, subject.session_id)
+        services, zone, await revalidation.cached_root(zone, subject.session_id)
     )
-    require_not_denied(view, subject.token_id)
-    if not await provides(view, client, subject):
+    require_not_denied(zone, subject.token_id)
+    if not await provides(zone, client, subject):
         raise refused("the caller is no audience of the token")
-    issued_to = await check_chain(view, subject)
+    issued_to = await check_chain(zone, subject)
     if subject.session_id is None:
-        await own_authority(view, subject)
+        await own_authority(zone, subject)
         return _told(known.claims)
     standing = require_root(root, subject, now)
-    await require_links(parts, view, subject, standing, now)
-    await require_basis(parts, view, subject, issued_to, standing, now)
+    await require_links(services, zone, subject, standing, now)
+    await require_basis(services, zone, subject, issued_to, standing, now)
     return _told(known.claims)
 
 
@@ -116,16 +118,18 @@ def _told(claims: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"active": True, "token_type": token_type, **claims})
 
 
-async def _refresh_token(parts: Parts, view: ZoneView, client: Client, token: str, now: datetime) -> bytes:
+async def _refresh_token(
+    services: Services, zone: CachedZone, client: Client, token: str, now: datetime
+) -> bytes:
     """What a refresh token of the caller stands for. Asking does not use it. Raises InvalidGrant."""
-    family = await refresh_token.find_family(parts, view, client, token)
-    if family is None or not refresh_token.is_usable(parts, family, token, now):
+    family = await refresh_token.find_family(services, zone, client, token)
+    if family is None or not refresh_token.is_usable(services, family, token, now):
         raise refused("unknown, or used up")
-    session, user = await refresh_token.standing(parts, view, family, now)
+    session, user = await refresh_token.standing(services, zone, family, now)
     authenticated_at = session.authenticated_at
     told = {
         "active": True,
-        "iss": view.issuer,
+        "iss": zone.issuer,
         "sub": user.identifier,
         "client_id": client.client_id,
         "scope": to_text(frozenset(family.scopes)),

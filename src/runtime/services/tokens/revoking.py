@@ -16,11 +16,11 @@ from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.services import epochs
 from runtime.services.authority import revocation
+from runtime.services.client_types import Client
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants import refresh_token
-from runtime.services.parties import Client
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 
 # Tokens the zone signs that nobody can take back: they are read once, or expire within minutes.
@@ -28,7 +28,7 @@ _OTHER_TYPES = ("JWT", "logout+jwt")
 
 
 async def revoke(
-    parts: Parts, view: ZoneView, client: Client, token: str, now: datetime, decision: Decision
+    services: Services, zone: CachedZone, client: Client, token: str, now: datetime, decision: Decision
 ) -> None:
     """End what a token of the client stands for; nothing for one that is unknown, foreign or over.
 
@@ -37,45 +37,45 @@ async def revoke(
     Raises: UnsupportedTokenType for a token of the zone that is neither of the two sorts; Unavailable.
     """
     if token.count(".") == 2:
-        ended = await _access_token(parts, view, client, token, now, decision)
+        ended = await _access_token(services, zone, client, token, now, decision)
     else:
-        ended = await _refresh_token(parts, view, client, token, decision)
+        ended = await _refresh_token(services, zone, client, token, decision)
     decision.outcome, decision.step = "revoked" if ended else "ignored", None
 
 
 async def _refresh_token(
-    parts: Parts, view: ZoneView, client: Client, token: str, decision: Decision
+    services: Services, zone: CachedZone, client: Client, token: str, decision: Decision
 ) -> bool:
-    family = await refresh_token.find_family(parts, view, client, token)
+    family = await refresh_token.find_family(services, zone, client, token)
     if family is None:
         return False
     decision.user_id = family.user_id
-    await revocation.end(parts, view.id, session_id=family.session_id, family_id=family.id)
+    await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
     return True
 
 
 async def _access_token(
-    parts: Parts, view: ZoneView, client: Client, token: str, now: datetime, decision: Decision
+    services: Services, zone: CachedZone, client: Client, token: str, now: datetime, decision: Decision
 ) -> bool:
-    claims = _claims(view, token, now)
-    issued_to = await view.client(claims["client_id"]) if claims else None
+    claims = _claims(zone, token, now)
+    issued_to = await zone.client(claims["client_id"]) if claims else None
     if claims is None or issued_to is None or issued_to.client_id != client.client_id:
         return False
     if "sid" in claims and "act" not in claims:
-        async with parts.database.querying() as conn:
-            session = await sessions.find(conn, claims["sid"], zone_id=view.id)
+        async with services.database.querying() as conn:
+            session = await sessions.find(conn, claims["sid"], zone_id=zone.id)
         if session is not None and session.session_type != "browser":
             decision.user_id = session.user_id
-            await revocation.end(parts, view.id, session_id=session.id)
+            await revocation.end(services, zone.id, session_id=session.id)
             return True
     # Kept until the token has ended on every clock.
     expires_at = datetime.fromtimestamp(claims["exp"] + LEEWAY_SECONDS, UTC)
-    async with epochs.transaction(parts) as (conn, bumped):
-        bumped.update(await epochs.revoke_token(conn, view.id, claims["jti"], now=now, expires_at=expires_at))
+    async with epochs.transaction(services) as (conn, bumped):
+        bumped.update(await epochs.revoke_token(conn, zone.id, claims["jti"], now=now, expires_at=expires_at))
     return bool(bumped)
 
 
-def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any] | None:
+def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any] | None:
     """The claims of an access token of the zone; None for one that is not. Raises UnsupportedTokenType.
 
     A token that seems not to have begun yet, or to have ended just now, is one that others may take.
@@ -84,9 +84,9 @@ def _claims(view: ZoneView, token: str, now: datetime) -> dict[str, Any] | None:
         try:
             claims = verify(
                 token,
-                view.keys,
+                zone.keys,
                 typ=typ,
-                issuer=view.issuer,
+                issuer=zone.issuer,
                 audience=None,
                 now=now,
                 leeway_seconds=LEEWAY_SECONDS,

@@ -1,13 +1,13 @@
-"""What the zone endpoints know about a zone: a view of it, made once an epoch and filled as it is asked.
+"""What the zone endpoints know about a zone: read when needed, cached until the zone's epoch moves.
 
-A view holds only what somebody asked for, so a zone with a hundred thousand entities costs no more than
-one with ten. A management write bumps the zone's epoch; the next look at the zone then starts a new view.
+A cached zone holds only what somebody asked for, so a zone with a hundred thousand entities costs no more
+than one with ten. A management write bumps the zone's epoch; the next look at it then starts a new one.
 Nothing that is missing is remembered, so what is new is seen at once wherever it was asked for before.
 """
 
-from runtime.services.zones.people import SessionRoot
+from runtime.services.zones.cache import Zones
+from runtime.services.zones.cached_zone import CachedZone
 from runtime.services.zones.policies import Policies
-from runtime.services.zones.view import ZoneView
-from runtime.services.zones.views import Zones
+from runtime.services.zones.principals import SessionRoot
 
-__all__ = ["Policies", "SessionRoot", "ZoneView", "Zones"]
+__all__ = ["CachedZone", "Policies", "SessionRoot", "Zones"]

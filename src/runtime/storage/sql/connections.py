@@ -8,7 +8,7 @@ from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds.values import ProviderType
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _applications = TABLES["Application"]
@@ -28,7 +28,7 @@ class GivenConsent:
         resource_name, resource_identifier: None for consent to signing in itself.
     """
 
-    party: Party
+    client_ref: ClientRef
     name: str
     resource_name: str | None
     resource_identifier: str | None
@@ -86,7 +86,7 @@ async def consents(conn: AsyncConnection, *, zone_id: str, user_id: str) -> list
     )
     return [
         GivenConsent(
-            party=Party(row.application_id, row.user_agent_id),
+            client_ref=ClientRef(row.application_id, row.user_agent_id),
             name=row.application_name or row.user_agent_name or "",
             resource_name=row.resource_name,
             resource_identifier=row.resource_identifier,
@@ -140,7 +140,7 @@ async def grants(conn: AsyncConnection, *, zone_id: str, user_id: str, now: date
     ]
 
 
-async def take_back(conn: AsyncConnection, *, zone_id: str, user_id: str, party: Party) -> None:
+async def take_back(conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef) -> None:
     """Forget what a user agreed to for one application or user agent.
 
     A grant of the zone's own tokens that it leaves without any consent is forgotten too. One that another
@@ -148,7 +148,7 @@ async def take_back(conn: AsyncConnection, *, zone_id: str, user_id: str, party:
     """
     of_user = (_consents.c.zone_id == zone_id, _consents.c.user_id == user_id)
     gone = await conn.execute(
-        delete(_consents).where(*of_user, party.owns(_consents)).returning(_consents.c.resource_id)
+        delete(_consents).where(*of_user, client_ref.owns(_consents)).returning(_consents.c.resource_id)
     )
     touched = set(gone.scalars())
     left = await conn.execute(select(_consents.c.resource_id).where(*of_user))

@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
 from runtime.storage.sql import revocations
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.roots import DelegatedGrantRow
 from runtime.storage.sql.tables import METADATA
 
@@ -81,14 +81,14 @@ _AGREED = {
 
 
 async def given(
-    conn: AsyncConnection, *, zone_id: str, user_id: str, party: Party
+    conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef
 ) -> dict[str, ConsentRecord]:
     """A user's consents for one application or user agent, by resource id."""
     found = await conn.execute(
         select(_consents.c.resource_id, _consents.c.scopes, _consents.c.redirect_host).where(
             _consents.c.zone_id == zone_id,
             _consents.c.user_id == user_id,
-            party.owns(_consents),
+            client_ref.owns(_consents),
         )
     )
     return {
@@ -103,7 +103,7 @@ async def record(
     *,
     zone_id: str,
     user_id: str,
-    party: Party,
+    client_ref: ClientRef,
     now: datetime,
 ) -> None:
     """Keep what a user agreed to, in place of what stood there for the same resource."""
@@ -111,7 +111,7 @@ async def record(
         of_this = (
             _consents.c.zone_id == zone_id,
             _consents.c.user_id == user_id,
-            party.owns(_consents),
+            client_ref.owns(_consents),
             _consents.c.resource_id == consent.resource_id,
         )
         values = {
@@ -126,7 +126,7 @@ async def record(
                     id=new_id(),
                     zone_id=zone_id,
                     user_id=user_id,
-                    **party.columns,
+                    **client_ref.columns,
                     resource_id=consent.resource_id,
                     created_at=now,
                     **values,
@@ -134,12 +134,12 @@ async def record(
             )
 
 
-async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, party: Party) -> Agreed:
+async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef) -> Agreed:
     """A user's word to one client, in one statement."""
-    statement = _AGREED["application_id" if party.application_id is not None else "user_agent_id"]
+    statement = _AGREED["application_id" if client_ref.application_id is not None else "user_agent_id"]
     given: dict[str, ConsentRecord] = {}
     grants = []
-    asked = {"zone": zone_id, "user": user_id, "party": party.id}
+    asked = {"zone": zone_id, "user": user_id, "party": client_ref.id}
     for provider_id, resource_id, scopes, said, expires_at in await conn.execute(statement, asked):
         may = frozenset(scopes or ())
         if provider_id is None:
@@ -236,10 +236,12 @@ async def withdraw(
     )
 
 
-async def withdraw_all(conn: AsyncConnection, *, zone_id: str, party: Party, now: datetime) -> int:
+async def withdraw_all(conn: AsyncConnection, *, zone_id: str, client_ref: ClientRef, now: datetime) -> int:
     """Take back what every user agreed to for one application or user agent; how many consents that were."""
-    await revocations.add_issued(conn, zone_id, party, now=now)
-    gone = await conn.execute(delete(_consents).where(_consents.c.zone_id == zone_id, party.owns(_consents)))
+    await revocations.add_issued(conn, zone_id, client_ref, now=now)
+    gone = await conn.execute(
+        delete(_consents).where(_consents.c.zone_id == zone_id, client_ref.owns(_consents))
+    )
     return gone.rowcount
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA
 
 _families = METADATA.tables["refresh_families"]
@@ -57,9 +57,9 @@ class RefreshFamily:
     jkt: str | None = None
 
     @property
-    def party(self) -> Party:
+    def client_ref(self) -> ClientRef:
         """Whose it is."""
-        return Party(self.application_id, self.user_agent_id)
+        return ClientRef(self.application_id, self.user_agent_id)
 
 
 async def add(conn: AsyncConnection, family: RefreshFamily) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _revocations = METADATA.tables["revocations"]
@@ -115,18 +115,18 @@ async def add_grant(
     )
 
 
-async def add_party(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
+async def add_party(conn: AsyncConnection, zone_id: str, client_ref: ClientRef, *, now: datetime) -> None:
     """Keep that a client goes: for what was issued to it, where it acted in a chain, and its sessions."""
-    issued = await _issued(conn, zone_id, party, now)
+    issued = await _issued(conn, zone_id, client_ref, now)
     acted = []
-    if party.application_id is not None:
+    if client_ref.application_id is not None:
         forget_at = await _longest(conn, zone_id, now)
-        named = await conn.execute(_identifier(_applications, zone_id, party.id))
+        named = await conn.execute(_identifier(_applications, zone_id, client_ref.id))
         acted = [Revocation(now, forget_at, {"actor": row.identifier}) for row in named]
         await _withdraw(conn, zone_id, [*acted, *issued])
     found = await conn.execute(
         select(_sessions.c.id, _sessions.c.expires_at).where(
-            _sessions.c.zone_id == zone_id, _sessions.c.status == "active", party.owns(_sessions)
+            _sessions.c.zone_id == zone_id, _sessions.c.status == "active", client_ref.owns(_sessions)
         )
     )
     ended = [Revocation(now, row.expires_at, {"sid": row.id}) for row in found]
@@ -148,14 +148,19 @@ async def add_resource(conn: AsyncConnection, zone_id: str, identifier: str, *, 
 
 
 async def add_between(
-    conn: AsyncConnection, zone_id: str, party: Party, sessions: Mapping[str, datetime], *, now: datetime
+    conn: AsyncConnection,
+    zone_id: str,
+    client_ref: ClientRef,
+    sessions: Mapping[str, datetime],
+    *,
+    now: datetime,
 ) -> None:
     """Keep that a client may not act for a user any more: for what it was issued in one of these sessions.
 
     Args:
         sessions: id -> when it ends.
     """
-    claims = await _claims_of(conn, zone_id, party)
+    claims = await _claims_of(conn, zone_id, client_ref)
     entries = [
         Revocation(now, ends_at, {"sid": session_id, **each})
         for session_id, ends_at in sessions.items()
@@ -164,14 +169,16 @@ async def add_between(
     await add(conn, zone_id, entries)
 
 
-async def add_issued(conn: AsyncConnection, zone_id: str, party: Party, *, now: datetime) -> None:
+async def add_issued(conn: AsyncConnection, zone_id: str, client_ref: ClientRef, *, now: datetime) -> None:
     """Keep that what was issued to a client itself is worth nothing any more."""
-    await add(conn, zone_id, await _issued(conn, zone_id, party, now))
+    await add(conn, zone_id, await _issued(conn, zone_id, client_ref, now))
 
 
-async def _issued(conn: AsyncConnection, zone_id: str, party: Party, now: datetime) -> list[Revocation]:
+async def _issued(
+    conn: AsyncConnection, zone_id: str, client_ref: ClientRef, now: datetime
+) -> list[Revocation]:
     forget_at = await _longest(conn, zone_id, now)
-    return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, party)]
+    return [Revocation(now, forget_at, each) for each in await _claims_of(conn, zone_id, client_ref)]
 
 
 async def add_credential(
@@ -250,11 +257,11 @@ def _identifier(table: Table, zone_id: str, entity_id: str) -> Select[Any]:
     return select(table.c.identifier).where(table.c.zone_id == zone_id, table.c.id == entity_id)
 
 
-async def _claims_of(conn: AsyncConnection, zone_id: str, party: Party) -> list[dict[str, str]]:
+async def _claims_of(conn: AsyncConnection, zone_id: str, client_ref: ClientRef) -> list[dict[str, str]]:
     """What a client goes by in its tokens."""
-    if party.application_id is not None:
-        return await _client_ids(conn, zone_id, _credentials.c.application_id == party.id)
-    named = await conn.execute(_identifier(_user_agents, zone_id, party.id))
+    if client_ref.application_id is not None:
+        return await _client_ids(conn, zone_id, _credentials.c.application_id == client_ref.id)
+    named = await conn.execute(_identifier(_user_agents, zone_id, client_ref.id))
     return [{"client_id": row.identifier} for row in named]
 
 

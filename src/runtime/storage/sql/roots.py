@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.parties import Party
 from runtime.storage.sql.sessions import Session, read_session
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -201,11 +201,11 @@ _CONSENTS = {
 
 
 async def consent(
-    conn: AsyncConnection, zone_id: str, user_id: str, party: Party, resource_id: str
+    conn: AsyncConnection, zone_id: str, user_id: str, client_ref: ClientRef, resource_id: str
 ) -> frozenset[str] | None:
     """The scopes a user allowed a client at a resource; None when nothing was allowed."""
-    statement = _CONSENTS["application_id" if party.application_id is not None else "user_agent_id"]
+    statement = _CONSENTS["application_id" if client_ref.application_id is not None else "user_agent_id"]
     scopes = await conn.scalar(
-        statement, {"zone": zone_id, "user": user_id, "party": party.id, "resource": resource_id}
+        statement, {"zone": zone_id, "user": user_id, "party": client_ref.id, "resource": resource_id}
     )
     return frozenset(scopes) if scopes is not None else None

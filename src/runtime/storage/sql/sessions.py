@@ -25,7 +25,7 @@ from sqlalchemy.engine import CursorResult, RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.storage.sql import revocations
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.revocations import Revocation
 from runtime.storage.sql.tables import METADATA
 
@@ -93,9 +93,9 @@ class Session:
     cookie_hash: bytes | None = None
 
     @property
-    def party(self) -> Party:
+    def client_ref(self) -> ClientRef:
         """Whose session it is; of a browser session, nobody's."""
-        return Party(self.application_id, self.user_agent_id)
+        return ClientRef(self.application_id, self.user_agent_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ Each belongs to a zone and a user, and goes with them.
 
 from sqlalchemy import Boolean, Column, Index, Table
 
+from runtime.storage.sql.client_refs import one_party
 from runtime.storage.sql.columns import METADATA, belongs, binary, instant, json, number, primary_key, text
-from runtime.storage.sql.parties import one_party
 
 sessions = Table(
     "sessions",

@@ -33,8 +33,8 @@ from tests.support.openid_server import OpenIDServer, openid_server
 
 from runtime.domain.identifiers import new_id
 from runtime.services.authority import users
+from runtime.services.container import Services
 from runtime.services.management.access.caller import TOKEN_TYPE
-from runtime.services.parts import Parts
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ class TestApplications:
         """Of their own they do; another's invitation stays for the person with the service's own client."""
         email, zone_id = address("eve"), home.own_zone().id
         home.server.call(
-            lambda parts: users.create_local_user(parts, zone_id, email, PASSWORD, verified=True)
+            lambda services: users.create_local_user(services, zone_id, email, PASSWORD, verified=True)
         )
         ada, credential = someone(home), application(home)
         eve = replace(ada, email=email, browser=Browser())
@@ -273,9 +273,9 @@ class TestApplications:
             said = {**claims(swapped(mine, organization).json()["access_token"]), **changes, "jti": new_id()}
             zone_id = organization.own_zone().id
 
-            async def sign(parts: Parts) -> str:
-                view = await parts.zones.view(zone_id)
-                return view.signing(view.access_token_algorithm).sign(said, typ=TOKEN_TYPE)
+            async def sign(services: Services) -> str:
+                zone = await services.zones.get(zone_id)
+                return zone.signing(zone.access_token_algorithm).sign(said, typ=TOKEN_TYPE)
 
             return caller(home.server, home.server.call(sign), organization.organization_id)
 

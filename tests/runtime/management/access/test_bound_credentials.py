@@ -13,7 +13,7 @@ from tests.runtime.management.conftest import Api, Zone, caller
 from tests.support.applying import app, create, on, update
 
 from runtime.domain.identifiers import new_id
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
 
@@ -515,10 +515,10 @@ class TestServiceAccounts:
         its.ok("GET", "/zones")
         credential_id = place.rpartition("/")[2]
 
-        async def let_end(parts: Parts) -> None:
-            async with parts.database.transaction() as conn:
+        async def let_end(services: Services) -> None:
+            async with services.database.transaction() as conn:
                 rows = TABLES["ServiceAccountCredential"]
-                ended_at = parts.clock() - timedelta(seconds=1)
+                ended_at = services.clock() - timedelta(seconds=1)
                 await conn.execute(
                     sql_update(rows).where(rows.c.id == credential_id).values(expires_at=ended_at)
                 )

@@ -201,10 +201,10 @@ def test_refused_attempts_leave_no_trace_and_changes_do(api: Api, zone: Zone) ->
     made = zone.make("providers", client_secret="top-secret-value")
     api.refused(400, "PATCH", zone.path(f"/providers/{made['id']}"), {"owner_type": "platform"})
 
-    async def read(parts: Any) -> list[dict[str, Any]]:
+    async def read(services: Any) -> list[dict[str, Any]]:
         from runtime.storage.sql.tables import audit_events
 
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             query = audit_events.select().where(audit_events.c.entity_id == made["id"])
             return [dict(row) for row in (await conn.execute(query)).mappings()]
 

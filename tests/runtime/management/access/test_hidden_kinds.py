@@ -69,7 +69,7 @@ def statements(api: Api) -> Iterator[set[str]]:
         if any(name in statement for name in _TABLES) and not of_key_in_use:
             asked.add(statement)
 
-    engine = api.server.parts.database.engine.sync_engine
+    engine = api.server.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", note)
     try:
         yield asked

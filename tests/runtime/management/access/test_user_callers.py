@@ -97,9 +97,9 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     assert status(ada.with_token(tokens["access_token"])) == 200
     server = api.server
     acting = operator(api.organization_id)
-    made = Company(server.parts, acting, api.organization_id, "")
+    made = Company(server.services, acting, api.organization_id, "")
 
-    async def wrong(_parts: Any) -> dict[str, str]:
+    async def wrong(_services: Any) -> dict[str, str]:
         zone = await made.zone("customer")
         resource = await made.resource(zone, server.url)
         app = await made.app(zone, "imitation", dependencies=[resource])
@@ -120,7 +120,7 @@ def test_tokens_that_are_for_something_else_are_refused(api: Api) -> None:
     refused["signature"] = f"{header}.{body}.{'A' * len(signature)}"
 
     async def signed(typ: str) -> str:
-        view = await server.parts.zones.view(ada.client.zone.id)
+        view = await server.services.zones.get(ada.client.zone.id)
         return view.signing(view.access_token_algorithm).sign(claims(tokens["access_token"]), typ=typ)
 
     assert status(ada.with_token(server.call(lambda _: signed("at+jwt")))) == 200
@@ -210,7 +210,7 @@ def test_what_a_person_takes_back_from_an_application_is_over_here_too(api: Api,
 @pytest.mark.threat("26k")
 def test_a_person_of_one_organization_is_a_stranger_to_another(api: Api, other: Api) -> None:
     """Every route with ids of another organization: 404 with either token, one's own first."""
-    if api.server.parts.database.dialect != "sqlite":
+    if api.server.services.database.dialect != "sqlite":
         pytest.skip("who is let in does not depend on the database")
     theirs = fill(other.zone())
     ada = someone(api, "org_admin")

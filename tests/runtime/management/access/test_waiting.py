@@ -19,13 +19,13 @@ from runtime.domain.errors import Conflict, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ROLE, Verb
 from runtime.services.clients.dpop import Presented
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.packed import packed
 from runtime.services.management.operations import OPERATIONS
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 
 Ending = Callable[[], object]
 Scene = tuple[Api, Ending]
@@ -92,7 +92,7 @@ def let_in(its: Api) -> Caller:
     """Whom the service takes a request for, before the request does anything."""
     token = str(its.client.headers["Authorization"]).split()[1]
     presented = Presented(token, is_bound=False, proof=None, method="POST", uri=its.server.url)
-    return its.server.call(lambda parts: authenticate(parts, presented))
+    return its.server.call(lambda services: authenticate(services, presented))
 
 
 def write(api: Api, acting: Caller, zone_id: str, *, whole: bool) -> None:
@@ -101,11 +101,11 @@ def write(api: Api, acting: Caller, zone_id: str, *, whole: bool) -> None:
     step = {"op": "create", "kind": "Role", "name": name, "zone": {"id": zone_id}}
     body = changeset(api, {**step, "spec": {"identifier": name}, "fields": ["identifier"]})
 
-    async def run(parts: Parts) -> Any:
+    async def run(services: Services) -> Any:
         if whole:
             sent = packed(Changeset.model_validate(body))
-            return await changesets.apply(parts, acting, api.organization_id, sent, request_id=new_id())
-        async with unit_of_work(parts, acting, new_id()) as unit:
+            return await changesets.apply(services, acting, api.organization_id, sent, request_id=new_id())
+        async with unit_of_work(services, acting, new_id()) as unit:
             create = OPERATIONS[ROLE.name, Verb.CREATE]
             return await create(unit, ROLE, {"zone_id": zone_id}, {"identifier": name})
 

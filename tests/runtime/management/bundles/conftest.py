@@ -8,18 +8,18 @@ from tests.runtime.management.conftest import Api
 from tests.support.factories import Company, operator
 
 from runtime.domain.kinds.zone import Zone
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 @pytest.fixture(scope="module")
 def company(api: Api) -> Company:
     acting = operator(api.organization_id)
-    return Company(api.server.parts, acting, api.organization_id, api.server.api_key)
+    return Company(api.server.services, acting, api.organization_id, api.server.api_key)
 
 
 @pytest.fixture(scope="module")
 def shared(api: Api, company: Company) -> Zone:
-    return api.server.call(lambda parts: company.zone(api.named("zone")))
+    return api.server.call(lambda services: company.zone(api.named("zone")))
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def make(api: Api, company: Company, shared: Zone) -> Callable[..., Holder]:
     """Somebody new, in the zone that all share unless another is given."""
 
     def of(zone: Zone = shared) -> Holder:
-        async def build(parts: Parts) -> Holder:
+        async def build(services: Services) -> Holder:
             app = await company.app(zone, api.named("app"))
             person = await company.person(zone, f"{api.named('ann')}@acme.test")
             return Holder(api, company, zone, app, person, await company.policy_token(zone, app, person))

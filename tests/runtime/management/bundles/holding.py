@@ -13,7 +13,7 @@ from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import Archive, read, write
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 T = TypeVar("T")
 PATH = "/policy/bundle"
@@ -36,7 +36,7 @@ class Holder:
     def run(self, ask: Callable[[Company], Awaitable[T]]) -> T:
         """Something done beside the API, on the server's own loop."""
 
-        async def inside(parts: Parts) -> T:
+        async def inside(services: Services) -> T:
             return await ask(self.company)
 
         return self.api.server.call(inside)

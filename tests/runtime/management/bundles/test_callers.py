@@ -11,7 +11,7 @@ from tests.runtime.management.conftest import Zone as Zone_
 from tests.support.factories import POLICY_SCOPES, Company
 
 from runtime.contract.routes import ROUTES
-from runtime.storage.sql.parties import Party
+from runtime.storage.sql.client_refs import ClientRef
 
 
 class TestWhoMayAsk:
@@ -27,13 +27,13 @@ class TestWhoMayAsk:
 
         async def others(company: Company) -> dict[str, str]:
             resource = await company.resource(ann.zone, "https://api.test")
-            view = await company.parts.zones.view(ann.zone.id)
-            now = company.parts.clock()
-            claims = {"iss": view.issuer, "aud": view.issuer, "sub": ann.person.user.identifier}
+            zone = await company.services.zones.get(ann.zone.id)
+            now = company.services.clock()
+            claims = {"iss": zone.issuer, "aud": zone.issuer, "sub": ann.person.user.identifier}
             claims |= {"iat": int(now.timestamp()), "exp": int(now.timestamp()) + 60, "jti": "j"}
             claims |= {"client_id": ann.app.client_id, "sid": ann.person.session_id}
             claims |= {"scope": " ".join(POLICY_SCOPES)}
-            key = view.signing(view.access_token_algorithm)
+            key = zone.signing(zone.access_token_algorithm)
             return {
                 "right": key.sign(claims, typ="at+jwt"),
                 "resource": await company.token(ann.zone, ann.app, ann.person, audience=resource.identifier),
@@ -72,8 +72,8 @@ class TestWhoMayAsk:
         assert bob.bundle() == before
 
         async def forge(company: Company) -> str:
-            mine, other = [await company.parts.zones.view(each.zone.id) for each in (ann, eve)]
-            now = int(company.parts.clock().timestamp())
+            mine, other = [await company.services.zones.get(each.zone.id) for each in (ann, eve)]
+            now = int(company.services.clock().timestamp())
             claims = {"iss": mine.issuer, "aud": mine.issuer, "sub": ann.person.user.identifier, "iat": now}
             claims |= {
                 "client_id": ann.app.client_id,
@@ -92,8 +92,8 @@ class TestWhoMayAsk:
         before = ann.bundle()
         agent = Zone_(ann.api, ann.api.ok("GET", f"/zones/{ann.zone.id}")).user_agent()
         other = replace(ann.app, client_id=agent["identifier"])
-        party, scopes = Party(user_agent_id=agent["id"]), POLICY_SCOPES
-        ann.run(lambda company: company.agree(ann.zone, party, ann.person.user, *scopes))
+        client_ref, scopes = ClientRef(user_agent_id=agent["id"]), POLICY_SCOPES
+        ann.run(lambda company: company.agree(ann.zone, client_ref, ann.person.user, *scopes))
         token = ann.run(lambda company: company.token(ann.zone, other, ann.person, scopes=scopes))
         assert self.both(ann, token) == {403}
         assert ann.bundle() == before
@@ -101,7 +101,7 @@ class TestWhoMayAsk:
     def test_what_has_ended_is_refused(self, make: Callable[..., Holder]) -> None:
         """A token that is over, a session that was revoked, a user who is disabled, an application gone."""
         ann = make()
-        before = ann.api.server.parts.clock() - timedelta(hours=2)
+        before = ann.api.server.services.clock() - timedelta(hours=2)
         expired = ann.run(
             lambda company: company.token(ann.zone, ann.app, ann.person, now=before, scopes=POLICY_SCOPES)
         )

@@ -9,7 +9,7 @@ from tests.support.applying import Git, create
 from tests.support.factories import found_company, opened_parts
 from tests.support.postgres import PostgresServer
 
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -24,7 +24,7 @@ def storage(request: pytest.FixtureRequest) -> str | PostgresServer:
 @pytest.fixture(scope="module")
 async def shared_parts(
     storage: str | PostgresServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[Services]:
     """Parts over a new database: a module's tests look each at its own company."""
     folder = tmp_path_factory.mktemp("changes")
     if isinstance(storage, PostgresServer):
@@ -32,14 +32,14 @@ async def shared_parts(
     else:
         await asyncio.to_thread(shutil.copy, storage, folder / "zonewright.db")
         url = f"sqlite+aiosqlite:///{folder / 'zonewright.db'}"
-    async with opened_parts(folder, database_url=url, public_url="https://zones.test") as parts:
-        yield parts
+    async with opened_parts(folder, database_url=url, public_url="https://zones.test") as services:
+        yield services
     if isinstance(storage, PostgresServer):
         await storage.drop(url)
 
 
 @pytest.fixture
-async def git(shared_parts: Parts) -> Git:
+async def git(shared_parts: Services) -> Git:
     """A configuration for a new company, beside those of the module's other tests."""
     return Git(await found_company(shared_parts, "Example"))
 

@@ -244,7 +244,7 @@ async def test_creates_cost_about_one_statement_each(git: Git, zone: str) -> Non
         nonlocal statements
         statements += 1
 
-    engine = git.company.parts.database.engine.sync_engine
+    engine = git.company.services.database.engine.sync_engine
     event.listen(engine, "before_cursor_execute", count)
     try:
         await git.apply(
@@ -254,7 +254,7 @@ async def test_creates_cost_about_one_statement_each(git: Git, zone: str) -> Non
     finally:
         event.remove(engine, "before_cursor_execute", count)
     # The name of an application is a statement of its own on SQLite, where no statement is a trip.
-    of_names = 200 if git.company.parts.database.dialect == "sqlite" else 0
+    of_names = 200 if git.company.services.database.dialect == "sqlite" else 0
     assert statements < 400 * 1.2 + of_names
 
 

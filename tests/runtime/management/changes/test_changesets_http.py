@@ -188,7 +188,7 @@ def test_who_is_nobody_any_more_when_the_body_has_come(api: Any, monkeypatch: py
         sender = ada.calling()
         body = json.dumps(changeset(api, a_zone(name))).encode()
 
-        def parts() -> Iterator[bytes]:
+        def services() -> Iterator[bytes]:
             known.clear()
             yield body[:10]
             assert known.wait(30)
@@ -197,7 +197,7 @@ def test_who_is_nobody_any_more_when_the_body_has_come(api: Any, monkeypatch: py
             yield body[10:]
 
         headers = {"Content-Type": "application/json"}
-        response = sender.client.post(f"{path}/changesets", content=parts(), headers=headers)
+        response = sender.client.post(f"{path}/changesets", content=services(), headers=headers)
         return int(response.status_code)
 
     stays, ends = api.named("stays"), api.named("ends")

@@ -13,9 +13,9 @@ from tests.support.applying import app
 from runtime.contract.changes import Changeset
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION
+from runtime.services.container import Services
 from runtime.services.management.changes import changesets
 from runtime.services.management.changes.packed import packed
-from runtime.services.parts import Parts
 from runtime.storage.sql import entities
 
 
@@ -32,18 +32,18 @@ def test_it_ends_as_what_it_is(api: Api, *, dry_run: bool) -> None:
         async def told(_done: int, _total: int) -> None:
             progress()
 
-        async def run(parts: Parts) -> None:
+        async def run(services: Services) -> None:
             await asyncio.create_task(
                 changesets.apply(
-                    parts, acting, organization, sent, request_id=request, dry_run=dry_run, progress=told
+                    services, acting, organization, sent, request_id=request, dry_run=dry_run, progress=told
                 )
             )
 
         api.server.call(run)
 
     def written() -> int:
-        async def count(parts: Parts) -> int:
-            async with parts.database.querying() as conn:
+        async def count(services: Services) -> int:
+            async with services.database.querying() as conn:
                 return await entities.count(conn, APPLICATION, within={"zone_id": zone.id})
 
         return api.server.call(count)

@@ -56,7 +56,7 @@ async def test_a_role_waits_for_its_user(git: Git, zone: str, known: bool) -> No
     found = await git.found("RoleAssignment", "x")
     assert found["spec"]["principal"] == {"user": "ann@example.org"}
     if ann is not None:
-        async with git.company.parts.database.reading() as conn:
+        async with git.company.services.database.reading() as conn:
             assert (await roots.memberships(conn, zone, ann.id)).roles == ()
     again = {"role_id": git.id("Role", "auditor"), "principal": {"user": "ANN@example.org"}}
     with pytest.raises(Conflict, match="assigned already"):

@@ -119,7 +119,7 @@ def test_nothing_is_looked_up_of_what_is_not_seen(
         if "service_accounts" in statement or "ownerships" in statement:
             counted.append(statement)
 
-    database = api.server.parts.database
+    database = api.server.services.database
     engines = [database.engine.sync_engine, database._dry_runs._engine.sync_engine]
     name, id_ = next(iter(accounts.ids.items()))
     body, counts = changeset(api, OPERATIONS[op](id_, name)), []

@@ -9,7 +9,7 @@ from tests.support.applying import Git, create
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.identifiers import new_id
 from runtime.services import keys
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 
 
 @pytest.mark.threat("41l")
@@ -18,13 +18,13 @@ async def test_others_write_while_the_keys_of_new_zones_are_made(
 ) -> None:
     """Each key takes long to make: the organization's other writers do not wait for sixty of them."""
     others: list[int] = []
-    parts, caller, make = git.company.parts, git.company.caller, keys.make
+    services, caller, make = git.company.services, git.company.caller, keys.make
 
     async def while_another_writes(
         algorithms: Sequence[Algorithm] = keys.ALGORITHMS,
     ) -> dict[Algorithm, SigningKey]:
         if tuple(algorithms) == keys.ALGORITHMS:  # for zones that stay
-            async with asyncio.timeout(5), unit_of_work(parts, caller, new_id()) as unit:
+            async with asyncio.timeout(5), unit_of_work(services, caller, new_id()) as unit:
                 others.append(await unit.revision())
         return await make(algorithms)
 
@@ -36,6 +36,6 @@ async def test_others_write_while_the_keys_of_new_zones_are_made(
     answer = await git.apply(*made)
 
     assert others == [base + 1, base + 2]
-    zones = [await parts.zones.view(done["id"]) for done in answer["operations"]]
-    assert [{jwk["alg"] for jwk in view.jwks} for view in zones] == [{"RS256", "ES256"}] * 2
-    assert len({jwk["kid"] for view in zones for jwk in view.jwks}) == 4
+    zones = [await services.zones.get(done["id"]) for done in answer["operations"]]
+    assert [{jwk["alg"] for jwk in zone.jwks} for zone in zones] == [{"RS256", "ES256"}] * 2
+    assert len({jwk["kid"] for zone in zones for jwk in zone.jwks}) == 4

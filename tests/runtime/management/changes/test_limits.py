@@ -22,10 +22,10 @@ from runtime.api.management.changeset_bodies import READERS, WRITERS
 from runtime.api.shared import arrival
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
+from runtime.services.container import Services
 from runtime.services.limits import Meter
 from runtime.services.management.changes import budget, changesets
 from runtime.services.management.changes.places import BESIDE_BYTES, BYTES, OF_CALLER, OF_ORGANIZATION
-from runtime.services.parts import Parts
 from runtime.storage.sql.database import DRY_RUNS
 from runtime.storage.sql.tables import METADATA
 
@@ -106,8 +106,8 @@ def memory_mib() -> float:
 def rows(api: Api) -> dict[str, int]:
     """How many rows each table has."""
 
-    async def count(parts: Parts) -> dict[str, int]:
-        async with parts.database.reading() as conn:
+    async def count(services: Services) -> dict[str, int]:
+        async with services.database.reading() as conn:
             return {
                 name: int((await conn.execute(select(func.count()).select_from(table))).scalar_one())
                 for name, table in METADATA.tables.items()

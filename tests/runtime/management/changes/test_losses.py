@@ -25,7 +25,7 @@ async def tried(git: Git, *operations: Any) -> list[dict[str, Any]]:
 
 async def entity(git: Git, zone_id: str) -> Zone:
     """The zone."""
-    async with git.company.parts.database.reading() as conn:
+    async with git.company.services.database.reading() as conn:
         found = await entities.get(conn, ZONE, zone_id, within={})
     assert isinstance(found, Zone)
     return found
@@ -33,7 +33,7 @@ async def entity(git: Git, zone_id: str) -> Zone:
 
 async def refresh_token(git: Git, zone: str, application_id: str, person: Person, **more: Any) -> None:
     """A refresh token of an application."""
-    parts, now = git.company.parts, git.company.parts.clock()
+    services, now = git.company.services, git.company.services.clock()
     family = RefreshFamily(
         id=new_id(),
         zone_id=zone,
@@ -43,11 +43,11 @@ async def refresh_token(git: Git, zone: str, application_id: str, person: Person
         user_id=person.user.id,
         scopes=["openid"],
         resources={},
-        current_hash=parts.hasher.hash(new_id()),
+        current_hash=services.hasher.hash(new_id()),
         created_at=now,
         **({"expires_at": now + timedelta(hours=1)} | more),
     )
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         await refresh.add(conn, family)
 
 
@@ -55,12 +55,12 @@ async def token_issued(
     git: Git, zone: str, application_id: str, *, ago: timedelta, credential_id: str | None = None
 ) -> None:
     """A token that an application got some time ago; by which credential is known since that is recorded."""
-    parts = git.company.parts
-    decision = Decision(git.company.organization_id, zone, parts.clock() - ago, new_id())
+    services = git.company.services
+    decision = Decision(git.company.organization_id, zone, services.clock() - ago, new_id())
     decision.application_id, decision.credential_id = application_id, credential_id
     decision.issue()
-    parts.decisions.record(decision)
-    await parts.decisions.flush()
+    services.decisions.record(decision)
+    await services.decisions.flush()
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def test_what_goes_with_an_application(git: Git, zone: str, agent: str) ->
     """What belongs to it, and what it holds for users; of what has ended nothing is said."""
     ann = await git.company.person(await entity(git, zone), "ann@acme.test")
     await refresh_token(git, zone, agent, ann)
-    await refresh_token(git, zone, agent, ann, expires_at=git.company.parts.clock() - timedelta(hours=1))
+    await refresh_token(git, zone, agent, ann, expires_at=git.company.services.clock() - timedelta(hours=1))
     (done,) = await tried(git, on("delete", "Application", agent))
     assert done["takes_along"] == {
         "application_credentials": 1,
@@ -173,7 +173,7 @@ async def test_what_refreshes_without_a_trace_may_be_any(git: Git, zone: str, ag
 
 async def test_another_company_s_entity_is_not_counted(git: Git, zone: str) -> None:
     """Its id is refused like any that is not there."""
-    async with git.company.parts.database.reading() as conn:
+    async with git.company.services.database.reading() as conn:
         assert await losses.owned(conn, ZONE, git.company.organization_id, [zone]) == {zone: {zone}}
         assert await losses.owned(conn, ZONE, new_id(), [zone]) == {}
 
@@ -191,7 +191,7 @@ async def test_what_is_told_is_what_goes(git: Git, zone: str, agent: str) -> Non
 
 async def rows(git: Git, zone: str, tables: Any) -> dict[str, int]:
     """How many rows of a zone some tables have."""
-    async with git.company.parts.database.reading() as conn:
+    async with git.company.services.database.reading() as conn:
         return {
             name: int(
                 await conn.scalar(

@@ -12,7 +12,7 @@ from runtime.storage.sql import entities
 @pytest.fixture
 async def product(git: Git, zone: str) -> Zone:
     """The zone, in which a user is called `ann`."""
-    async with git.company.parts.database.reading() as conn:
+    async with git.company.services.database.reading() as conn:
         found = await entities.get(conn, ZONE, zone, within={})
     assert isinstance(found, Zone)
     user = await git.company.user(found, "ann@example.com")
@@ -87,6 +87,6 @@ async def test_no_resource_is_made_or_renamed_like_its_zone(git: Git, product: Z
 
 async def identifiers(git: Git, zone: Zone) -> set[str]:
     """What the applications of a zone are called."""
-    async with git.company.parts.database.transaction() as conn:
+    async with git.company.services.database.transaction() as conn:
         within = {"zone_id": zone.id}
         return {one.identifier async for one in entities.all_of(conn, APPLICATION, within=within)}  # type: ignore[attr-defined]

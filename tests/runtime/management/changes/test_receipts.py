@@ -9,10 +9,10 @@ from tests.support.applying import OWNER, Git, app
 from tests.support.factories import found_company
 
 from runtime.domain.errors import Conflict, NotFound
-from runtime.services.management import unit
+from runtime.services.management import unit_of_work
 from runtime.services.management.changes import receipts
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit import record_hash
+from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import ledger
 
 
@@ -46,7 +46,7 @@ async def test_receipt(git: Git, zone: str) -> None:
     answer = await git.apply(app("a", zone), app("b", zone), source={"commit": "abc"})
     company = git.company
     receipt = await receipts.retrieve(
-        company.parts, company.caller, company.organization_id, answer["id"], request_id="r"
+        company.services, company.caller, company.organization_id, answer["id"], request_id="r"
     )
     assert receipt.base_revision == base
     assert receipt.revision == base + 1 == answer["revision"]
@@ -63,9 +63,9 @@ async def test_audit_records_belong_to_the_changeset(
     git: Git, zone: str, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     """One record an operation, in a chain that can be checked, however many are written at once."""
-    monkeypatch.setattr(unit, "_TOGETHER", together)
+    monkeypatch.setattr(unit_of_work, "_TOGETHER", together)
     answer = await git.apply(*(app(name, zone) for name in "abc"))
-    async with git.company.parts.database.reading() as conn:
+    async with git.company.services.database.reading() as conn:
         records = await ledger.audit_range(conn, git.company.organization_id, **answer["audit"])
     assert [record["action"] for record in records] == ["applications.create"] * 3
     assert [record["entity_id"] for record in records] == [git.id("Application", name) for name in "abc"]
@@ -85,7 +85,7 @@ async def test_history_is_newest_first(git: Git, zone: str) -> None:
 
     async def page(**query: Any) -> tuple[list[str], bool, bool]:
         listed = await receipts.history(
-            company.parts,
+            company.services,
             company.caller,
             company.organization_id,
             ListQuery(limit=2, **query),
@@ -104,12 +104,12 @@ async def test_history_is_newest_first(git: Git, zone: str) -> None:
 async def test_receipts_stay_in_the_organization(git: Git, zone: str) -> None:
     """Another organization's changeset is not there."""
     answer = await git.apply(app("a", zone))
-    other = await found_company(git.company.parts, "Other")
+    other = await found_company(git.company.services, "Other")
     with pytest.raises(NotFound):
         await receipts.retrieve(
-            other.parts, other.caller, other.organization_id, answer["id"], request_id="r"
+            other.services, other.caller, other.organization_id, answer["id"], request_id="r"
         )
     with pytest.raises(NotFound):
         await receipts.retrieve(
-            other.parts, other.caller, git.company.organization_id, answer["id"], request_id="r"
+            other.services, other.caller, git.company.organization_id, answer["id"], request_id="r"
         )

@@ -185,7 +185,7 @@ async def test_permissions_are_those_of_single_calls(git: Git, zone: str) -> Non
 async def test_other_organizations_entities_are_not_there(git: Git, zone: str) -> None:
     """Ids of another organization are unknown, whatever the operation."""
     await git.apply(app("a", zone))
-    other = Git(await found_company(git.company.parts, "Other"))
+    other = Git(await found_company(git.company.services, "Other"))
     agent = git.id("Application", "a")
     for operation in (
         update("Application", agent, "a", zone, name="x"),

@@ -25,7 +25,7 @@ APPLICATIONS = 2_500
 @pytest.fixture(scope="module")
 def large(server: Server) -> Api:
     """The administrator of an organization of its own, whose snapshot is large."""
-    made, key = server.call(lambda parts: organizations.create_organization(parts, "Large company"))
+    made, key = server.call(lambda services: organizations.create_organization(services, "Large company"))
     admin = caller(server, key, made.id)
     admin.client.timeout = httpx.Timeout(120)
     apps = [app(f"a{number}", {"local_id": "z"}, description="x" * 2000) for number in range(APPLICATIONS)]
@@ -40,7 +40,7 @@ def snapshot(api: Api) -> httpx.Response:
 
 def held(api: Api) -> int:
     """How many connections of the database are in use."""
-    pool = api.server.parts.database.engine.pool
+    pool = api.server.services.database.engine.pool
     assert isinstance(pool, QueuePool)
     return pool.checkedout()
 

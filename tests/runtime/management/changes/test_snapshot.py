@@ -123,7 +123,7 @@ async def test_what_concerns_an_owner(git: Git) -> None:
 
 async def test_unknown_zone(git: Git) -> None:
     """A zone of nobody, and a zone of somebody else, are both not there."""
-    other = await found_company(git.company.parts, "Other")
+    other = await found_company(git.company.services, "Other")
     elsewhere = await other.zone("Elsewhere")
     for zone in ("nowhere", elsewhere.id, "elsewhere"):
         with pytest.raises(NotFound):
@@ -132,12 +132,12 @@ async def test_unknown_zone(git: Git) -> None:
 
 async def test_other_organizations_are_not_in_it(git: Git) -> None:
     """A snapshot is of one organization, by id or label, and only by its own callers."""
-    other = Git(await found_company(git.company.parts, "Other"))
+    other = Git(await found_company(git.company.services, "Other"))
     await other.apply(create("Zone", "hidden", name="Hidden"))
     assert "Hidden" not in str(await git.snapshot())
     label = await label_of(other.company)
     with pytest.raises(NotFound):
-        async with open_snapshot(git.company.parts, git.company.caller, label, Wanted(), "r"):
+        async with open_snapshot(git.company.services, git.company.caller, label, Wanted(), "r"):
             pass
 
 
@@ -160,7 +160,7 @@ async def test_only_what_the_role_sees(git: Git, role: str, hidden: set[str]) ->
 
 async def test_cost_does_not_grow_with_entities(git: Git) -> None:
     """The number of statements is the same for one entity and for many."""
-    engine = git.company.parts.database.engine.sync_engine
+    engine = git.company.services.database.engine.sync_engine
     counted: list[int] = []
 
     async def statements() -> int:
@@ -190,7 +190,7 @@ async def test_stream_is_one_instant(git: Git) -> None:
     """What is written while a snapshot is read is not in it."""
     company = git.company
     label = await label_of(company)
-    async with open_snapshot(company.parts, company.caller, label, Wanted(), "r") as opened:
+    async with open_snapshot(company.services, company.caller, label, Wanted(), "r") as opened:
         revision = opened.revision
         await git.apply(create("Zone", "late", name="Late"))
         text = b"".join([chunk async for chunk in opened.chunks])

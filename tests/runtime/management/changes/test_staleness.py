@@ -6,7 +6,7 @@ from tests.support.applying import Git, api, app, create, on, update
 from runtime.domain.errors import PreconditionFailed as Stale
 from runtime.domain.kinds import APPLICATION, RESOURCE, ZONE, Verb
 from runtime.services.management.people import groups
-from runtime.services.management.unit import unit_of_work
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 
 
@@ -30,7 +30,7 @@ async def test_stale_members_and_dependencies(git: Git, zone: str) -> None:
     group, agent = git.id("Group", "staff"), git.id("Application", "agent")
     there = await git.company.run(ZONE, Verb.RETRIEVE, {}, zone)
     ann = await git.company.user(there, "ann@example.org")
-    async with unit_of_work(git.company.parts, git.company.caller, "r") as unit:
+    async with unit_of_work(git.company.services, git.company.caller, "r") as unit:
         await groups.add_member(unit, parents, group, ann.id)
         await applications.add_dependency(unit, parents, agent, git.id("Resource", "calendar"), ())
     with pytest.raises(Stale, match="group_members"):

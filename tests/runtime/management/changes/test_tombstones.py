@@ -152,13 +152,13 @@ async def test_what_the_owner_wrote_last_has_no_other_writer(git: Git, zone: str
 
 async def test_old_graves_are_forgotten(git: Git, zone: str) -> None:
     """A configuration that nobody applies any more does not keep them for ever."""
-    async with git.company.parts.database.transaction() as conn:
-        soon = git.company.parts.clock() + timedelta(seconds=1)
+    async with git.company.services.database.transaction() as conn:
+        soon = git.company.services.clock() + timedelta(seconds=1)
         await tombstones.forget(conn, before=soon, limit=1000)  # those of other tests
     await git.apply(create("Group", "a", zone, name="a"))
     await git.company.delete(GROUP, zone, git.id("Group", "a"))
-    now = git.company.parts.clock()
-    async with git.company.parts.database.transaction() as conn:
+    now = git.company.services.clock()
+    async with git.company.services.database.transaction() as conn:
         kept = timedelta(days=retention.TOMBSTONE_DAYS)
         assert await tombstones.forget(conn, before=now - kept, limit=10) == 0
         assert await tombstones.forget(conn, before=now + timedelta(seconds=1), limit=10) == 1

@@ -9,7 +9,7 @@ from tests.runtime.management.conftest import Api
 from tests.support.mail import delivered
 
 from runtime.domain.identifiers import new_id
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 def address(stem: str = "ada") -> str:
@@ -40,14 +40,14 @@ def accept(api: Api, token: str, **headers: str) -> httpx.Response:
 def expire(api: Api, invitation_id: str) -> None:
     """Let the time of an invitation have run out."""
 
-    async def work(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
-            past = parts.clock() - timedelta(seconds=1)
+    async def work(services: Services) -> None:
+        async with services.database.transaction() as conn:
+            past = services.clock() - timedelta(seconds=1)
             await conn.execute(
                 text("UPDATE invitations SET expires_at = :past WHERE id = :id"),
                 {
                     "past": past.isoformat(timespec="microseconds")
-                    if parts.database.dialect == "sqlite"
+                    if services.database.dialect == "sqlite"
                     else past,
                     "id": invitation_id,
                 },

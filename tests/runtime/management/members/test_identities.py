@@ -5,15 +5,15 @@ from sqlalchemy import event
 from tests.runtime.management.conftest import Api, caller, query
 from tests.runtime.management.members.inviting import accept, expire, token_of
 
+from runtime.services.container import Services
 from runtime.services.management.organizations import organizations
-from runtime.services.parts import Parts
 
 
 @pytest.fixture
 def mine(api: Api) -> Api:
     """An organization without anybody."""
     made, key = api.server.call(
-        lambda parts: organizations.create_organization(parts, api.named("identities"))
+        lambda services: organizations.create_organization(services, api.named("identities"))
     )
     return caller(api.server, key, made.id)
 
@@ -123,8 +123,8 @@ def test_the_number_of_statements_does_not_grow(mine: Api) -> None:
     def count(_conn: object, _cursor: object, statement: str, *_: object) -> None:
         counted.append(statement)
 
-    async def engine(parts: Parts) -> object:
-        return parts.database.engine.sync_engine
+    async def engine(services: Services) -> object:
+        return services.database.engine.sync_engine
 
     watched = mine.server.call(engine)
     numbers = []

@@ -12,8 +12,8 @@ from tests.runtime.management.members.inviting import accept, address, expire, p
 from tests.runtime.management.signing_in import Someone, someone
 from tests.support.mail import delivered
 
+from runtime.services.container import Services
 from runtime.services.management.members import invitations
-from runtime.services.parts import Parts
 
 
 def test_an_invitation_goes_by_mail(api: Api) -> None:
@@ -201,11 +201,11 @@ def test_the_token_is_in_the_mail_alone(api: Api, capfd: pytest.CaptureFixture[s
     token = token_of(api, email)
     accept(api, token)
 
-    async def everything(parts: Parts) -> str:
-        async with parts.database.reading() as conn:
+    async def everything(services: Services) -> str:
+        async with services.database.reading() as conn:
             names = (
                 "SELECT name FROM sqlite_master WHERE type = 'table'"
-                if parts.database.dialect == "sqlite"
+                if services.database.dialect == "sqlite"
                 else "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
             )
             tables = list(await conn.scalars(text(names)))

@@ -10,7 +10,7 @@ from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page
 
 from runtime.domain.identifiers import new_id
 from runtime.services.authority import users
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -47,8 +47,8 @@ def test_an_account_that_was_there_before_the_invitation(api: Api) -> None:
     bob = address("bob")
     zone_id = api.own_zone().id
 
-    async def make(parts: Parts) -> str:
-        return (await users.create_local_user(parts, zone_id, bob, PASSWORD, verified=True)).id
+    async def make(services: Services) -> str:
+        return (await users.create_local_user(services, zone_id, bob, PASSWORD, verified=True)).id
 
     user_id = api.server.call(make)
     visitor = Someone(api, bob, ada.user, ada.client)

@@ -10,17 +10,19 @@ from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.authority.admission import JoiningAccount, ManagementToken
+from runtime.services.container import Services
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import organizations
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import users
 
 
 @pytest.fixture
 def company(api: Api) -> Api:
     """An organization that nobody acts for yet but its key."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named("org")))
+    made, key = api.server.call(
+        lambda services: organizations.create_organization(services, api.named("org"))
+    )
     return caller(api.server, key, made.id)
 
 
@@ -95,16 +97,16 @@ def test_of_two_demotions_at_once_one_is_refused(company: Api) -> None:
     """Each administrator demotes the other at the same moment: one stays."""
     pair = [company.person("org_admin"), company.person("org_admin")]
 
-    async def demote(parts: Parts, person_id: str) -> bool:
+    async def demote(services: Services, person_id: str) -> bool:
         acting = operator(company.organization_id)
         parents = {"organization_id": company.organization_id}
-        async with unit_of_work(parts, acting, new_id()) as unit:
+        async with unit_of_work(services, acting, new_id()) as unit:
             kind = organization_users.ORGANIZATION_USER
             await organization_users.update(unit, kind, parents, person_id, {"role": "org_member"})
         return True
 
-    async def both(parts: Parts) -> list[bool | BaseException]:
-        return await asyncio.gather(*(demote(parts, one.id) for one in pair), return_exceptions=True)
+    async def both(services: Services) -> list[bool | BaseException]:
+        return await asyncio.gather(*(demote(services, one.id) for one in pair), return_exceptions=True)
 
     results = company.server.call(both)
     assert sorted(isinstance(one, Conflict) for one in results) == [False, True]
@@ -142,14 +144,14 @@ def test_an_account_joins_an_organization_once(company: Api, api: Api) -> None:
     at_home = api.person()
     home = api.own_zone()
 
-    async def admit(parts: Parts) -> str:
-        view = await parts.zones.view(home.id)
-        async with parts.database.reading() as conn:
+    async def admit(services: Services) -> str:
+        zone = await services.zones.get(home.id)
+        async with services.database.reading() as conn:
             user = await users.get(conn, at_home.id, zone_id=home.id)
-        token = ManagementToken(user.id, home.id, view.issuer, source=None, by_platform=True)
-        joining = JoiningAccount(token, view.zone, user, provider=None)
+        token = ManagementToken(user.id, home.id, zone.issuer, source=None, by_platform=True)
+        joining = JoiningAccount(token, zone.entity, user, provider=None)
         acting = operator(company.organization_id)
-        async with unit_of_work(parts, acting, new_id()) as unit:
+        async with unit_of_work(services, acting, new_id()) as unit:
             made = await organization_users.admit(unit, OrganizationRole.MEMBER, joining)
         return made.zone_user_id
 

@@ -217,7 +217,7 @@ _HARMLESS = [
 )
 def test_cells_of_a_person(api: Api, organization_role: str, zone_role: str | None) -> None:
     """Cell by cell for people: in a zone both roles together, in the next one the organization's alone."""
-    if api.server.parts.database.dialect != "sqlite":
+    if api.server.services.database.dialect != "sqlite":
         pytest.skip("the table does not depend on the database")
     tenant, next_door = fill(api.zone()), fill(api.zone())
     person = someone(api, organization_role)

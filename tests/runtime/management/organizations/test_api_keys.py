@@ -16,11 +16,11 @@ from tests.support.server import serve
 from runtime.domain.errors import Forbidden, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.services.clock import system_time
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import callers
 from runtime.services.management.organizations import api_keys, organizations
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import api_keys as stored_keys
 from runtime.storage.sql.database import Database
 
@@ -55,7 +55,7 @@ def ago(**duration: float) -> datetime:
 @pytest.fixture
 def company(api: Api) -> Api:
     """A new organization."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named()))
+    made, key = api.server.call(lambda services: organizations.create_organization(services, api.named()))
     return caller(api.server, key, made.id)
 
 
@@ -64,13 +64,13 @@ class TestMaking:
     def test_only_a_hash_is_kept(self, api: Api) -> None:
         """The database has no secret: what differs by one character is another one."""
         clear = api.server.call(
-            lambda parts: api_keys.create_for(parts, api.organization_id, name="k", role="org_viewer")
+            lambda services: api_keys.create_for(services, api.organization_id, name="k", role="org_viewer")
         )
         key_id, secret = clear.removeprefix("zwk_").split("_", 1)
         caller(api.server, clear, api.organization_id).ok("GET", "/zones")
 
-        async def find(parts: Parts) -> stored_keys.Found | None:
-            async with parts.database.reading() as conn:
+        async def find(services: Services) -> stored_keys.Found | None:
+            async with services.database.reading() as conn:
                 return await stored_keys.find(conn, key_id)
 
         found = api.server.call(find)
@@ -103,10 +103,10 @@ class TestMaking:
 
         its.ok("GET", "/zones")
 
-        async def noted(parts: Parts) -> None:
+        async def noted(services: Services) -> None:
             async with asyncio.timeout(10):
                 while True:
-                    async with parts.database.reading() as conn:
+                    async with services.database.reading() as conn:
                         found = await stored_keys.find(conn, key_id)
                     if found is not None and found.key.last_used_at is not None:
                         return
@@ -119,12 +119,12 @@ class TestMaking:
         """The request has its answer all the same; nobody waits for what comes behind it."""
         key_id, _ = api.key("org_viewer")
 
-        async def record(parts: Parts) -> list[Any]:
+        async def record(services: Services) -> list[Any]:
             away = Database.open(f"postgresql+asyncpg://postgres@/nothing?host={tmp_path}")
             told = []
-            for database in (parts.database, away):
+            for database in (services.database, away):
                 with logged_lines() as lines:
-                    await callers.record_use(replace(parts, database=database), key_id)
+                    await callers.record_use(replace(services, database=database), key_id)
                 told.append([(line["event"], line["reason"]) for line in lines])
             await away.close()
             return told
@@ -160,13 +160,13 @@ class TestMaking:
         """The rule stands where keys are made, whichever way somebody comes there."""
         member = Caller(new_id(), "user", api.organization_id, "org_member", "somebody")
 
-        async def make(parts: Parts, role: str) -> str:
-            async with unit_of_work(parts, member, new_id()) as unit:
+        async def make(services: Services, role: str) -> str:
+            async with unit_of_work(services, member, new_id()) as unit:
                 return (await api_keys.add(unit, name="k", role=role)).role
 
-        assert api.server.call(lambda parts: make(parts, "org_member")) == "org_member"
+        assert api.server.call(lambda services: make(services, "org_member")) == "org_member"
         with pytest.raises(Forbidden, match="`org_member` may not make an API key with the role `org_admin`"):
-            api.server.call(lambda parts: make(parts, "org_admin"))
+            api.server.call(lambda services: make(services, "org_admin"))
 
     def test_an_organization_has_so_many(self, company: Api, monkeypatch: pytest.MonkeyPatch) -> None:
         """One more is refused, until one is revoked, or has expired: that one is forgotten for it."""
@@ -286,8 +286,8 @@ class TestRevoking:
         assert its.key("org_viewer")
         acting = Caller(key_id, "api_key", api.organization_id, "org_admin", "key")
 
-        async def make(parts: Parts) -> None:
-            async with unit_of_work(parts, acting, new_id()) as unit:
+        async def make(services: Services) -> None:
+            async with unit_of_work(services, acting, new_id()) as unit:
                 await api_keys.add(unit, name="k", role="org_viewer")
 
         api.server.call(make)
@@ -415,7 +415,7 @@ class TestThePersonBehindAKey:
     def test_is_nobody_for_an_operators_key(self, api: Api, ada: Someone) -> None:
         """What an operator has made ends by its time or by being revoked."""
         clear = api.server.call(
-            lambda parts: api_keys.create_for(parts, api.organization_id, name="ops", role="org_admin")
+            lambda services: api_keys.create_for(services, api.organization_id, name="ops", role="org_admin")
         )
         its = caller(api.server, clear, api.organization_id)
         its.ok("DELETE", ada.path, status=204)
@@ -428,7 +428,7 @@ class TestOperators:
         key_id, _ = api.key("org_viewer", expires_in_seconds=600)
         label = api.ok("GET", f"/organizations/{api.organization_id}")["label"]
 
-        found = api.server.call(lambda parts: api_keys.every(parts, label))
+        found = api.server.call(lambda services: api_keys.every(services, label))
 
         assert [key.id for key in found] == list(listed(api))
         assert key_id in {key.id for key in found}
@@ -440,7 +440,7 @@ class TestOperators:
         _, made = its.key()
         clear = its.client.headers["Authorization"].split()[1]
 
-        ended = api.server.call(lambda parts: api_keys.revoke(parts, clear if whole else key_id))
+        ended = api.server.call(lambda services: api_keys.revoke(services, clear if whole else key_id))
 
         assert ended == 2
         assert [status(its), status(made)] == [401, 401]

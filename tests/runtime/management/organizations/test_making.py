@@ -15,7 +15,7 @@ from runtime.storage.sql.tables import METADATA
 
 def company(api: Api, name: str = "company") -> Api:
     """A new organization."""
-    made, key = api.server.call(lambda parts: organizations.create_organization(parts, api.named(name)))
+    made, key = api.server.call(lambda services: organizations.create_organization(services, api.named(name)))
     return caller(api.server, key, made.id)
 
 
@@ -106,15 +106,15 @@ def test_an_organization_ends_when_it_is_empty(api: Api) -> None:
     for one in (mine, other):
         one.refused(401, "GET", path)
 
-    async def left(parts: Any) -> tuple[dict[str, int], list[Any]]:
+    async def left(services: Any) -> tuple[dict[str, int], list[Any]]:
         counts = {}
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             for table in METADATA.tables.values():
                 for column, value in (("organization_id", other.organization_id), ("zone_id", own.id)):
                     if column in table.c:
                         query = select(func.count()).where(table.c[column] == value)
                         counts[f"{table.name}.{column}"] = await conn.scalar(query) or 0
-        return counts, [one async for one in audit.verify(parts, other.organization_id)]
+        return counts, [one async for one in audit.verify(services, other.organization_id)]
 
     counts, (verdict,) = api.server.call(left)
     kept = {name.partition(".")[0] for name, count in counts.items() if count}

@@ -23,20 +23,20 @@ PASSWORD = "correct horse battery"
 @pytest.fixture
 async def company(sqlite_url: str, tmp_path: Path) -> AsyncIterator[Company]:
     """An organization in a database of its own."""
-    async with opened_parts(tmp_path / "data", database_url=sqlite_url) as parts:
-        yield await found_company(parts)
+    async with opened_parts(tmp_path / "data", database_url=sqlite_url) as services:
+        yield await found_company(services)
 
 
 async def test_another_public_address_gets_a_resource_of_its_own(company: Company) -> None:
     """The client depends on it besides; a second start finds nothing to do."""
-    settings = company.parts.settings.model_copy(update={"public_url": "http://moved.test"})
-    moved = replace(company.parts, settings=settings)
+    settings = company.services.settings.model_copy(update={"public_url": "http://moved.test"})
+    moved = replace(company.services, settings=settings)
     for _ in range(2):
         await organizations.complete_own_zones(moved)
-    ((organization, issuer),) = await organizations.every(company.parts)
+    ((organization, issuer),) = await organizations.every(company.services)
     assert issuer.startswith("http://zones.test/")
     within = {"zone_id": str(organization.zone_id)}
-    async with company.parts.database.reading() as conn:
+    async with company.services.database.reading() as conn:
         there = [one async for one in entities.all_of(conn, RESOURCE, within=within)]
         client = await entities.find_by(conn, APPLICATION, "identifier", "zonectl", within=within)
         assert client is not None
@@ -47,17 +47,19 @@ async def test_another_public_address_gets_a_resource_of_its_own(company: Compan
 
 async def test_the_operator_brings_in_the_first_person(company: Company) -> None:
     """By label or id, with a password or as somebody whom the zone knows; and refusals by name."""
-    parts = company.parts
-    ((organization, _),) = await organizations.every(parts)
+    services = company.services
+    ((organization, _),) = await organizations.every(services)
 
     async def add(email: str, *, password: str | None = None, to: str = organization.label) -> str:
-        made = await first_people.add(parts, to, email=email, role=OrganizationRole.ADMIN, password=password)
+        made = await first_people.add(
+            services, to, email=email, role=OrganizationRole.ADMIN, password=password
+        )
         return made.zone_user_id
 
     ada = await add("ada@acme.example", password=PASSWORD)
     assert ada
     bob = await users.create_local_user(
-        parts, str(organization.zone_id), "bob@acme.example", PASSWORD, verified=True
+        services, str(organization.zone_id), "bob@acme.example", PASSWORD, verified=True
     )
     assert await add("Bob@acme.example", to=organization.id) == bob.id
     refusals: list[tuple[type[ServiceError], dict[str, str]]] = [
@@ -75,11 +77,11 @@ async def test_the_operator_brings_in_the_first_person(company: Company) -> None
 
 async def test_the_operator_brings_in_somebody_wholly_or_not_at_all(company: Company) -> None:
     """Where the second half fails, nobody is left behind with a password, and it can be tried again."""
-    ((organization, _),) = await organizations.every(company.parts)
+    ((organization, _),) = await organizations.every(company.services)
 
     async def add(role: OrganizationRole) -> None:
         await first_people.add(
-            company.parts, organization.id, email="dan@acme.example", role=role, password=PASSWORD
+            company.services, organization.id, email="dan@acme.example", role=role, password=PASSWORD
         )
 
     with pytest.raises(PydanticError):

@@ -4,10 +4,10 @@ from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import Group
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.people import groups
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 
 
 class TestGroups:
@@ -82,19 +82,19 @@ class TestGroups:
         )
         stranger = f"{new_id()}@example.com"
 
-        async def set_to(parts: Parts, emails: list[str]) -> list[str]:
+        async def set_to(services: Services, emails: list[str]) -> list[str]:
             caller = Caller("test", "system", api.organization_id, "org_admin", "test")
-            async with unit_of_work(parts, caller, "r") as unit:
+            async with unit_of_work(services, caller, "r") as unit:
                 group = Group.model_validate(made)
                 await groups.set_members(unit, group, emails)
                 return await groups.emails(unit, group)
 
         wanted = [known.email.upper(), unverified.email, stranger]
-        told = api.server.call(lambda parts: set_to(parts, wanted))
+        told = api.server.call(lambda services: set_to(services, wanted))
         assert told == sorted(email.lower() for email in wanted)
         members = api.ok("GET", zone.path(f"/groups/{made['id']}/members"))["items"]
         assert [one["user_id"] for one in members] == [known.id]
-        assert api.server.call(lambda parts: set_to(parts, [stranger])) == [stranger]
+        assert api.server.call(lambda services: set_to(services, [stranger])) == [stranger]
         assert api.ok("GET", zone.path(f"/groups/{made['id']}/members"))["items"] == []
 
     def test_deleting_takes_memberships_and_roles_along(self, api: Api, zone: Zone) -> None:
@@ -110,11 +110,11 @@ class TestGroups:
 
 
 def _make_external(zone: Zone, group_id: str) -> None:
-    async def write(parts: Parts) -> None:
+    async def write(services: Services) -> None:
         from runtime.storage.sql.tables import TABLES
 
         table = TABLES["Group"]
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             await conn.execute(
                 table.update().where(table.c.zone_id == zone.id, table.c.id == group_id).values(external=True)
             )

@@ -16,10 +16,10 @@ from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql import consents, entities, refresh
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.consents import ConsentRecord
-from runtime.storage.sql.parties import Party
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.tables import delegated_grants
 
@@ -67,8 +67,8 @@ class Place:
         family_id = new_id()
         token = f"{family_id}.{new_secret()}"
 
-        async def add(parts: Parts) -> None:
-            now = parts.clock()
+        async def add(services: Services) -> None:
+            now = services.clock()
             family = RefreshFamily(
                 id=family_id,
                 zone_id=self.entity.id,
@@ -78,11 +78,11 @@ class Place:
                 user_id=self.ann.user.id,
                 scopes=["openid"],
                 resources={},
-                current_hash=parts.hasher.hash(token),
+                current_hash=services.hasher.hash(token),
                 expires_at=now + timedelta(hours=1),
                 created_at=now,
             )
-            async with parts.database.transaction() as conn:
+            async with services.database.transaction() as conn:
                 await refresh.add(conn, family)
 
         self.api.server.call(add)
@@ -112,9 +112,9 @@ class Place:
 @pytest.fixture
 def place(api: Api) -> Place:
     caller = operator(api.organization_id)
-    company = Company(api.server.parts, caller, api.organization_id, api.server.api_key)
+    company = Company(api.server.services, caller, api.organization_id, api.server.api_key)
 
-    async def make(parts: Parts) -> Place:
+    async def make(services: Services) -> Place:
         zone = await company.zone(api.named("zone"))
         resource = await company.resource(zone, "https://api.test", scopes=["read"])
         agent = await company.app(zone, "agent", consent="required", dependencies=[resource])
@@ -128,22 +128,24 @@ def place(api: Api) -> Place:
             agent,
             ann,
             await company.token(zone, agent, ann),
-            await _agree(parts, zone, resource, agent, of_this),
+            await _agree(services, zone, resource, agent, of_this),
         )
 
     return api.server.call(make)
 
 
-async def _agree(parts: Parts, zone: Zone, resource: Resource, agent: App, of_this: dict[str, str]) -> str:
-    now = parts.clock()
-    async with parts.database.transaction() as conn:
+async def _agree(
+    services: Services, zone: Zone, resource: Resource, agent: App, of_this: dict[str, str]
+) -> str:
+    now = services.clock()
+    async with services.database.transaction() as conn:
         provider = await entities.find_by(conn, PROVIDER, "type", "service-sts", within={"zone_id": zone.id})
         assert provider is not None
         agreed = [
             ConsentRecord(consents.SIGN_IN, frozenset({"openid"}), "agent.test"),
             ConsentRecord(resource.id, frozenset({"read"}), "agent.test"),
         ]
-        await consents.record(conn, agreed, party=Party(application_id=agent.id), now=now, **of_this)
+        await consents.record(conn, agreed, client_ref=ClientRef(application_id=agent.id), now=now, **of_this)
         grant_id, _ = await consents.grant(
             conn,
             organization_id=zone.organization_id,
@@ -196,7 +198,7 @@ class TestSessions:
 
     def test_an_end_that_has_come_shows(self, place: Place) -> None:
         """`expired` follows from the clock, in the answer and in the filter."""
-        over = place.session(expires_at=place.api.server.parts.clock() - timedelta(hours=1))
+        over = place.session(expires_at=place.api.server.services.clock() - timedelta(hours=1))
         found = place.api.ok("GET", place.path(f"/sessions/{over}"))
         assert (found["status"], found["active"]) == ("expired", False)
         assert place.ids("/sessions?status=expired") == {over}
@@ -222,8 +224,8 @@ class TestSessions:
         assert place.ids("/sessions?include_nested=true&status=revoked") == {place.ann.session_id, child}
         assert place.ids("/sessions?status=active") == {beside}
 
-        async def look(parts: Parts) -> str:
-            async with parts.database.reading() as conn:
+        async def look(services: Services) -> str:
+            async with services.database.reading() as conn:
                 kept = await refresh.find(conn, family.partition(".")[0], zone_id=place.entity.id)
             return kept.status if kept else "gone"
 
@@ -315,9 +317,9 @@ class TestGrants:
 
 
 def _end_grant(place: Place) -> None:
-    async def write(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
-            ended = parts.clock() - timedelta(minutes=1)
+    async def write(services: Services) -> None:
+        async with services.database.transaction() as conn:
+            ended = services.clock() - timedelta(minutes=1)
             mine = delegated_grants.c.id == place.grant_id
             await conn.execute(delegated_grants.update().where(mine).values(expires_at=ended))
 
@@ -357,7 +359,7 @@ class TestNextRequest:
         """A chain that starts at a session below the browser's ends with the browser's."""
         child = Person(place.ann.user, place.child())
         place.token = place.api.server.call(
-            lambda _parts: place.company.token(place.entity, place.agent, child)
+            lambda _services: place.company.token(place.entity, place.agent, child)
         )
         assert place.exchange().status_code == 200
 

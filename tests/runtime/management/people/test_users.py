@@ -4,7 +4,7 @@ from tests.runtime.management.conftest import Api, Zone
 
 from runtime.domain.identifiers import new_id
 from runtime.services import epochs
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import sessions
 
 
@@ -37,11 +37,11 @@ class TestUsers:
         session_id = zone.session(user.id)
         assert api.ok("PATCH", zone.path(f"/users/{user.id}"), {"status": "disabled"})["status"] == "disabled"
 
-        async def look(parts: Parts) -> tuple[str, list[bytes | None]]:
-            async with parts.database.reading() as conn:
+        async def look(services: Services) -> tuple[str, list[bytes | None]]:
+            async with services.database.reading() as conn:
                 row = (await conn.execute(sessions.select().where(sessions.c.id == session_id))).one()
             keys = [epochs.user_key(user.id), epochs.session_key(session_id)]
-            return row.status, await parts.state.fetch(keys)
+            return row.status, await services.state.fetch(keys)
 
         status, published = api.server.call(look)
         assert status == "revoked"

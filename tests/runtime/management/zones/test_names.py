@@ -113,12 +113,12 @@ class TestOrganizations:
     def test_a_label_is_not_given_again(self, api: Api) -> None:
         """An organization made under the name of one that is gone has another label, and other keys."""
         name = api.named("company")
-        first, key = api.server.call(lambda parts: organizations.create_organization(parts, name))
+        first, key = api.server.call(lambda services: organizations.create_organization(services, name))
         gone = caller(api.server, key, first.id)
         gone.ok("GET", f"/organizations/{first.label}")
         gone.ok("DELETE", f"/organizations/{first.label}")
 
-        second, new_key = api.server.call(lambda parts: organizations.create_organization(parts, name))
+        second, new_key = api.server.call(lambda services: organizations.create_organization(services, name))
 
         assert second.label != first.label
         caller(api.server, new_key, second.id).refused(404, "GET", f"/organizations/{first.label}")

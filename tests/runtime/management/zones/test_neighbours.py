@@ -10,7 +10,7 @@ from tests.runtime.management.conftest import Api, Zone
 from tests.support.applying import create, on, update
 
 from runtime.cli import setting_up
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
 OTHERS = "belongs to the configuration `"
@@ -37,9 +37,9 @@ def otherwise(identifier: str) -> list[str]:
     ]
 
 
-async def alike(parts: Parts) -> str:
+async def alike(services: Services) -> str:
     """What `zoned doctor` says of resources."""
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         return await setting_up._resources(conn)
 
 
@@ -115,9 +115,9 @@ class TestOneAddress:
         zone.make("resources", identifier=f"{address}/api")
         other = zone.make("resources", identifier=f"{address}/b")
 
-        async def twin(parts: Parts) -> None:
+        async def twin(services: Services) -> None:
             table = TABLES["Resource"]
-            async with parts.database.transaction() as conn:
+            async with services.database.transaction() as conn:
                 where = table.c.id == other["id"]
                 await conn.execute(sql_update(table).where(where).values(identifier=f"{address}/api/"))
 

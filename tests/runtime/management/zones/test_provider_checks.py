@@ -17,8 +17,8 @@ from tests.runtime.management.conftest import Api, Zone
 from runtime.adapters.identity_providers.settings import ProviderSettings
 from runtime.adapters.outbound import Outbound
 from runtime.contract.answers import ValidationResult
+from runtime.services.container import Services
 from runtime.services.management.zones import provider_checks
-from runtime.services.parts import Parts
 
 NAMES = [
     "issuer_reachability",
@@ -266,15 +266,15 @@ class TestUnreachable:
             token_endpoint=f"{told.issuer}/token",
         )
         inside = server.call(
-            lambda parts: provider_checks.run(parts, "p", replace(settings, issuer=told.issuer))
+            lambda services: provider_checks.run(services, "p", replace(settings, issuer=told.issuer))
         )
         assert inside.status == "pass"
         told.asked.clear()
 
-        async def guarded(parts: Parts) -> ValidationResult:
+        async def guarded(services: Services) -> ValidationResult:
             outbound = Outbound(allow_private_addresses=False)
             try:
-                return await provider_checks.run(replace(parts, outbound=outbound), "p", settings)
+                return await provider_checks.run(replace(services, outbound=outbound), "p", settings)
             finally:
                 await outbound.aclose()
 

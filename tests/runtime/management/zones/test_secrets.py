@@ -10,8 +10,8 @@ from tests.runtime.management.conftest import Api, Zone
 
 from runtime.adapters.keys.sealing import SealBroken
 from runtime.services import keys
+from runtime.services.container import Services
 from runtime.services.management.zones import secrets
-from runtime.services.parts import Parts
 from runtime.storage.sql.tables import METADATA, TABLES
 
 CANARY = "canary-of-a-secret-value"
@@ -148,11 +148,11 @@ def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, c
     ]
     assert not [each for each in told if CANARY in each]
 
-    async def open_each_in_the_others_place(parts: Parts) -> None:
+    async def open_each_in_the_others_place(services: Services) -> None:
         table = TABLES["Secret"]
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             stored = {row.id: row.data for row in await conn.execute(select(table))}
-            sealer = await keys.sealer(parts, conn, zone.id)
+            sealer = await keys.sealer(services, conn, zone.id)
         for mine, theirs in ((first["id"], second["id"]), (second["id"], first["id"])):
             assert CANARY.encode() in sealer.open(stored[mine], bound_to=f"secrets/{mine}/data")
             with pytest.raises(SealBroken):
@@ -169,9 +169,9 @@ def test_who_has_seen_a_secret_is_on_record(api: Api, zone: Zone, owner: str) ->
         path = f"/organizations/{api.organization_id}/audit-events?filter[entity_id]={made['id']}"
         yield from api.ok("GET", path)["items"]
 
-    async def stand(parts: Parts) -> tuple[int, int]:
+    async def stand(services: Services) -> tuple[int, int]:
         heads, internals = METADATA.tables["organization_heads"], METADATA.tables["zone_internals"]
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             revision = select(heads.c.revision).where(heads.c.organization_id == api.organization_id)
             epoch = select(internals.c.epoch).where(internals.c.zone_id == zone.id)
             return int(await conn.scalar(revision)), int(await conn.scalar(epoch))

@@ -9,7 +9,7 @@ from tests.runtime.management.conftest import Api, Zone
 from tests.runtime.management.zones.test_provider_checks import SECRET, Told, scripted
 
 from runtime.domain.kinds import PROVIDER
-from runtime.services.parts import Parts
+from runtime.services.container import Services
 from runtime.storage.sql.tables import TABLES
 
 TABLE = TABLES[PROVIDER.name]
@@ -92,8 +92,8 @@ def test_a_row_that_was_changed_by_hand_opens_no_secret(zone: Zone, good: Told, 
     path = made(zone, good)
     entity_id = path.rpartition("/")[2]
 
-    async def move(parts: Parts) -> None:
-        async with parts.database.transaction() as conn:
+    async def move(services: Services) -> None:
+        async with services.database.transaction() as conn:
             await conn.execute(update(TABLE).where(TABLE.c.id == entity_id).values(identifier=evil.issuer))
 
     zone.api.server.call(move)
@@ -110,10 +110,10 @@ def test_a_secret_from_before_still_opens(zone: Zone, good: Told) -> None:
     path = made(zone, good)
     entity_id = path.rpartition("/")[2]
 
-    async def as_before(parts: Parts) -> None:
-        view = await parts.zones.view(zone.id)
+    async def as_before(services: Services) -> None:
+        view = await services.zones.get(zone.id)
         sealed = view.sealer.seal(SECRET.encode(), bound_to=f"providers/{entity_id}/client_secret")
-        async with parts.database.transaction() as conn:
+        async with services.database.transaction() as conn:
             await conn.execute(update(TABLE).where(TABLE.c.id == entity_id).values(client_secret=sealed))
             assert (await conn.execute(select(TABLE.c.id).where(TABLE.c.client_secret == sealed))).first()
 

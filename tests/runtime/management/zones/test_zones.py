@@ -160,11 +160,11 @@ def test_slugs_are_unique_everywhere_when_addresses_are_made_of_them(tmp_path: P
     async def issuers() -> list[str]:
         made = []
         template = "https://{slug}.zones.test"
-        async with opened_parts(tmp_path, database_url=sqlite_url, zone_url_template=template) as parts:
+        async with opened_parts(tmp_path, database_url=sqlite_url, zone_url_template=template) as services:
             for name in ("Twin", "Twin"):
-                organization, _ = await organizations.create_organization(parts, name)
-                view = await parts.zones.view(str(organization.zone_id))
-                made.append(view.issuer)
+                organization, _ = await organizations.create_organization(services, name)
+                zone = await services.zones.get(str(organization.zone_id))
+                made.append(zone.issuer)
         return made
 
     first, second = asyncio.run(issuers())
@@ -183,21 +183,21 @@ async def test_an_issuer_made_of_a_slug_is_never_given_again(database_url: str, 
     """
     public_url = "https://id.example"
     template = {"public_url": public_url, "zone_url_template": "{public_url}/z/{slug}"}
-    async with opened_parts(tmp_path, database_url=database_url, **template) as parts:
-        first, second = [await found_company(parts, name) for name in ("First", "Second")]
+    async with opened_parts(tmp_path, database_url=database_url, **template) as services:
+        first, second = [await found_company(services, name) for name in ("First", "Second")]
         zone = await first.zone("Shop")
         assert zone.protocols.oauth2.issuer == f"{public_url}/z/shop"
-        assert await parts.zones.locate("shop") == zone.id
-        view = await parts.zones.view(zone.id)
+        assert await services.zones.locate("shop") == zone.id
+        view = await services.zones.get(zone.id)
         await first.run(ZONE, Verb.DELETE, {}, zone.id)
 
         for company in (second, first):
             again = await company.zone("Shop")
             issuer = again.protocols.oauth2.issuer
             assert issuer.startswith(f"{public_url}/z/shop-")
-            assert await parts.zones.locate(again.slug) == again.id
-            assert (await parts.zones.view(again.id)).keys.keys().isdisjoint(view.keys)
+            assert await services.zones.locate(again.slug) == again.id
+            assert (await services.zones.get(again.id)).keys.keys().isdisjoint(view.keys)
         with pytest.raises(NotFound):
-            await parts.zones.view(zone.id)
+            await services.zones.get(zone.id)
         with pytest.raises(NotFound):
-            await parts.zones.locate("shop")
+            await services.zones.locate("shop")

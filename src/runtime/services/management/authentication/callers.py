@@ -17,10 +17,10 @@ from runtime.domain.kinds.values import ServiceAccountRole, rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
 from runtime.services.clients.dpop import Presented
+from runtime.services.container import Services
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Binding, Caller
 from runtime.services.management.authentication import unverified, user_tokens, verified
-from runtime.services.parts import Parts
 from runtime.storage.sql import api_keys, entities
 
 _KEY_ID_CHARS = 26
@@ -32,35 +32,35 @@ _noted: dict[str, datetime] = {}  # key id -> when this process last had its use
 _background: set[asyncio.Task[None]] = set()
 
 
-async def authenticate(parts: Parts, presented: Presented | None) -> Caller:
+async def authenticate(services: Services, presented: Presented | None) -> Caller:
     """The caller whose credential a request presents. Raises Unauthorized."""
     if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an API key or a token")
     credential = presented.token
     if credential.startswith(KEY_PREFIX) and not presented.is_bound:
-        return await _by_api_key(parts, credential)
+        return await _by_api_key(services, credential)
     if unverified.is_of_type(credential, ACCESS_TOKEN_TYPE):
-        return await user_tokens.by_access_token(parts, presented)
+        return await user_tokens.by_access_token(services, presented)
     if unverified.claim(credential, "sid") is not None:
-        return await user_tokens.by_organization_token(parts, presented)
+        return await user_tokens.by_organization_token(services, presented)
     if presented.is_bound:
         raise Unauthorized(REFUSED, internal="a credential that is bound to no key, presented as one that is")
-    return await _by_token(parts, credential)
+    return await _by_token(services, credential)
 
 
-async def _by_api_key(parts: Parts, credential: str) -> Caller:
+async def _by_api_key(services: Services, credential: str) -> Caller:
     key_id, separator, secret = credential[len(KEY_PREFIX) :].partition("_")
     if not separator or len(key_id) != _KEY_ID_CHARS or len(secret) != _SECRET_CHARS:
         raise Unauthorized(REFUSED)
 
     async def look_up(conn: AsyncConnection) -> Caller:
         found = await api_keys.find(conn, key_id)
-        if found is None or not parts.hasher.matches(secret, found.key.secret_hash):
+        if found is None or not services.hasher.matches(secret, found.key.secret_hash):
             raise Unauthorized(REFUSED)
         key, role = found.key, _role_of(found)
-        if key.expires_at is not None and key.has_expired(parts.clock()):
+        if key.expires_at is not None and key.has_expired(services.clock()):
             raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
-        _note_use(parts, key)
+        _note_use(services, key)
         bound = Binding.of(key.owner, key.zones)
         return Caller(
             key.id,
@@ -72,8 +72,8 @@ async def _by_api_key(parts: Parts, credential: str) -> Caller:
             looked_up=look_up,
         )
 
-    await parts.epochs.recent()  # whether it has expired is asked of a clock that is right
-    async with parts.database.querying() as conn:
+    await services.epochs.recent()  # whether it has expired is asked of a clock that is right
+    async with services.database.querying() as conn:
         return await look_up(conn)
 
 
@@ -86,30 +86,30 @@ def _role_of(found: api_keys.Found) -> str:
     return found.key.role if permissions.reaches(found.person_role, found.key.role) else found.person_role
 
 
-def _note_use(parts: Parts, key: ApiKey) -> None:
+def _note_use(services: Services, key: ApiKey) -> None:
     """Have it recorded that the key is in use, at most once a minute and behind the answer."""
-    now = parts.clock()
+    now = services.clock()
     noted = max((each for each in (key.last_used_at, _noted.get(key.id)) if each), default=None)
     if noted is not None and now - noted < _USE_RECORDED_EVERY:
         return
     if len(_noted) >= MAX_NOTED:
         _noted.clear()
     _noted[key.id] = now
-    task = asyncio.get_running_loop().create_task(record_use(parts, key.id))
+    task = asyncio.get_running_loop().create_task(record_use(services, key.id))
     _background.add(task)
     task.add_done_callback(_background.discard)
 
 
-async def record_use(parts: Parts, key_id: str) -> None:
+async def record_use(services: Services, key_id: str) -> None:
     """Record that a key is in use. Where that cannot be, the log says so: its request is answered already."""
     try:
-        async with parts.database.transaction() as conn:
-            await api_keys.record_use(conn, key_id, now=parts.clock(), every=_USE_RECORDED_EVERY)
+        async with services.database.transaction() as conn:
+            await api_keys.record_use(conn, key_id, now=services.clock(), every=_USE_RECORDED_EVERY)
     except (SQLAlchemyError, Unavailable) as failure:
         log.warning("use of an API key not recorded", key_id=key_id, reason=type(failure).__name__)
 
 
-async def _by_token(parts: Parts, token: str) -> Caller:
+async def _by_token(services: Services, token: str) -> Caller:
     """The service account a token was issued to.
 
     Its claims say where to look; nothing of them counts before the signature is verified. The credential
@@ -119,26 +119,26 @@ async def _by_token(parts: Parts, token: str) -> Caller:
     if organization_id is None:
         raise Unauthorized(REFUSED)
     try:
-        async with parts.database.reading() as conn:
+        async with services.database.reading() as conn:
             organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
         organization = cast(Organization, organization)
         if organization.zone_id is None:
             raise Unauthorized(REFUSED)
-        view = await parts.zones.view(organization.zone_id)
-        claims = verified.claims(parts, view, token, typ=TOKEN_TYPE)
+        zone = await services.zones.get(organization.zone_id)
+        claims = verified.claims(services, zone, token, typ=TOKEN_TYPE)
         account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
     async def look_up(conn: AsyncConnection) -> Caller:
-        return await _service_account(parts, conn, organization.id, account_id, credential_id, look_up)
+        return await _service_account(services, conn, organization.id, account_id, credential_id, look_up)
 
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         return await look_up(conn)
 
 
 async def _service_account(
-    parts: Parts,
+    services: Services,
     conn: AsyncConnection,
     organization_id: str,
     account_id: str,
@@ -154,7 +154,7 @@ async def _service_account(
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     credential = cast(ServiceAccountCredential, credential)
-    if credential.has_expired(parts.clock()):
+    if credential.has_expired(services.clock()):
         raise Unauthorized(REFUSED, internal="the credential has expired")
     bound = Binding.of(credential.owner, credential.zones)
     role = bound.role((credential.role or ServiceAccountRole.WHOLE).value)

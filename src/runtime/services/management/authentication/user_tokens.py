@@ -33,15 +33,15 @@ from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
 from runtime.services.authority.subject import bound_to
+from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import dpop, recognition
 from runtime.services.clients.dpop import Presented
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.issuing.access_tokens import confirmation
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
 from runtime.services.management.authentication import unverified, verified
-from runtime.services.parties import ApplicationClient
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, exchange, organizations, sessions, users
 from runtime.storage.sql import organization_users as people
 from runtime.storage.sql.sessions import Session
@@ -60,7 +60,7 @@ class SignedIn:
         jkt: thumbprint of the key that was proved.
     """
 
-    view: ZoneView
+    zone: CachedZone
     session: Session
     user: User
     client: ApplicationClient
@@ -71,26 +71,26 @@ class SignedIn:
         """What admission knows of it."""
         source = self.session.issuer
         return ManagementToken(
-            self.user.id, self.view.id, self.view.issuer, source, _is_platforms(self.client)
+            self.user.id, self.zone.id, self.zone.issuer, source, _is_platforms(self.client)
         )
 
 
-async def by_access_token(parts: Parts, presented: Presented) -> Caller:
+async def by_access_token(services: Services, presented: Presented) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
-    found = await signed_in(parts, presented)
+    found = await signed_in(services, presented)
 
     async def look_up(conn: AsyncConnection) -> Caller:
-        await _still_standing(parts, conn, found.view, found.session.id)
-        caller = await _caller(parts, conn, found.view, _sign_in(found, at_home=True))
+        await _still_standing(services, conn, found.zone, found.session.id)
+        caller = await _caller(services, conn, found.zone, _sign_in(found, at_home=True))
         return replace(caller, looked_up=look_up)
 
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         return replace(
-            await _caller(parts, conn, found.view, _sign_in(found, at_home=True)), looked_up=look_up
+            await _caller(services, conn, found.zone, _sign_in(found, at_home=True)), looked_up=look_up
         )
 
 
-async def signed_in(parts: Parts, presented: Presented) -> SignedIn:
+async def signed_in(services: Services, presented: Presented) -> SignedIn:
     """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
@@ -99,37 +99,39 @@ async def signed_in(parts: Parts, presented: Presented) -> SignedIn:
     zone; a click must not be enough to hand it an organization.
     """
     try:
-        view = await _zone_of_key(parts, presented.token)
-        claims = verified.claims(parts, view, presented.token, typ=ACCESS_TOKEN_TYPE)
+        zone = await _zone_of_key(services, presented.token)
+        claims = verified.claims(services, zone, presented.token, typ=ACCESS_TOKEN_TYPE)
         if "act" in claims:
             raise Unauthorized(REFUSED, internal="an actor besides the user")
-        jkt = await _possessed(parts, view, presented, claims)
-        client = await _application(parts, view, str(claims["sid"]), str(claims["client_id"]))
-        async with parts.database.reading() as conn:
-            await _owner(conn, view)
-            session, user = await _standing(parts, conn, view, str(claims["sid"]))
+        jkt = await _possessed(services, zone, presented, claims)
+        client = await _application(services, zone, str(claims["sid"]), str(claims["client_id"]))
+        async with services.database.reading() as conn:
+            await _owner(conn, zone)
+            session, user = await _standing(services, conn, zone, str(claims["sid"]))
         if user.identifier != claims["sub"]:
             raise Unauthorized(REFUSED, internal="the session is another user's")
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return SignedIn(view, session, user, client, jkt)
+    return SignedIn(zone, session, user, client, jkt)
 
 
-async def _application(parts: Parts, view: ZoneView, session_id: str, client_id: str) -> ApplicationClient:
+async def _application(
+    services: Services, zone: CachedZone, session_id: str, client_id: str
+) -> ApplicationClient:
     """The application, if it may call the management API, for an administrator and for the user.
 
     Raises: Unauthorized.
     """
-    client, target = await view.client(client_id), await view.resource(parts.settings.public_url)
+    client, target = await zone.client(client_id), await zone.resource(services.settings.public_url)
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if not await recognition.may_ask(view, client, target):
+    if not await recognition.may_ask(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
-    root = await view.read_root(session_id)
+    root = await zone.read_root(session_id)
     if root is None:
         raise Unauthorized(REFUSED, internal="the session is gone")
     try:
-        await require_allowance(parts, view, client, root, target, wanted=None, now=parts.clock())
+        await require_allowance(services, zone, client, root, target, wanted=None, now=services.clock())
     except OAuthError as failure:
         raise Unauthorized(REFUSED, internal=failure.internal) from None
     return client
@@ -140,66 +142,68 @@ def _is_platforms(client: ApplicationClient) -> bool:
     return client.application.owner_type is OwnerType.PLATFORM
 
 
-async def by_organization_token(parts: Parts, presented: Presented) -> Caller:
+async def by_organization_token(services: Services, presented: Presented) -> Caller:
     """The user whom a token of one organization was issued to. Raises Unauthorized."""
     try:
-        view = await _zone_of_key(parts, presented.token)
-        claims = verified.claims(parts, view, presented.token, typ=TOKEN_TYPE)
-        jkt = await _possessed(parts, view, presented, claims)
-        home = await parts.zones.view(str(claims[_HOME]))
-        client = await _application(parts, home, str(claims["sid"]), str(claims["client_id"]))
-        async with parts.database.reading() as conn:
-            organization = await _owner(conn, view)
+        zone = await _zone_of_key(services, presented.token)
+        claims = verified.claims(services, zone, presented.token, typ=TOKEN_TYPE)
+        jkt = await _possessed(services, zone, presented, claims)
+        home = await services.zones.get(str(claims[_HOME]))
+        client = await _application(services, home, str(claims["sid"]), str(claims["client_id"]))
+        async with services.database.reading() as conn:
+            organization = await _owner(conn, zone)
             await _owner(conn, home)
-            session, user = await _standing(parts, conn, home, str(claims["sid"]))
+            session, user = await _standing(services, conn, home, str(claims["sid"]))
             sign_in = _sign_in(SignedIn(home, session, user, client, jkt), at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
-            caller = await _away(parts, conn, view, home, sign_in)
+            caller = await _away(services, conn, zone, home, sign_in)
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
     async def look_up(conn: AsyncConnection) -> Caller:
-        await _still_standing(parts, conn, home, sign_in.session_id)
-        return await _away(parts, conn, view, home, sign_in)
+        await _still_standing(services, conn, home, sign_in.session_id)
+        return await _away(services, conn, zone, home, sign_in)
 
     return replace(caller, looked_up=look_up)
 
 
 async def _away(
-    parts: Parts, conn: AsyncConnection, view: ZoneView, home: ZoneView, sign_in: SignIn
+    services: Services, conn: AsyncConnection, zone: CachedZone, home: CachedZone, sign_in: SignIn
 ) -> Caller:
     """Who somebody is in an organization, at home or elsewhere. Raises Unauthorized."""
-    if view.id != home.id:  # an account ends where it is at home
-        await _caller(parts, conn, home, sign_in)
-    return await _caller(parts, conn, view, sign_in)
+    if zone.id != home.id:  # an account ends where it is at home
+        await _caller(services, conn, home, sign_in)
+    return await _caller(services, conn, zone, sign_in)
 
 
-async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request_id: str) -> TokenResponse:
+async def exchange_token(
+    services: Services, caller: Caller, id_or_label: str, request_id: str
+) -> TokenResponse:
     """A token for one of the organizations that a user acts for.
 
     Raises: Forbidden for callers that are no user with a token of their own organization's zone; NotFound
         for an organization they do not act for, or where what they have signed in with does not count.
     """
     unknown = NotFound(f"there is no Organization `{id_or_label}`")
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         found = await organizations.named(conn, id_or_label)
     if found is None or not (caller.at_home or found.id == caller.organization_id):
         raise unknown
     sign_in = own_sign_in(caller, "exchange a token for an organization")
-    view = await parts.zones.view(cast(str, found.zone_id))
+    zone = await services.zones.get(cast(str, found.zone_id))
     try:
-        async with parts.database.reading() as conn:
-            person = await _caller(parts, conn, view, sign_in)
+        async with services.database.reading() as conn:
+            person = await _caller(services, conn, zone, sign_in)
     except Unauthorized:
         raise unknown from None
-    now = parts.clock()
+    now = services.clock()
     expires_at = min(now + TOKEN_LIFETIME, sign_in.expires_at)
-    token = view.signing(view.access_token_algorithm).sign(
+    token = zone.signing(zone.access_token_algorithm).sign(
         {
-            "iss": view.issuer,
+            "iss": zone.issuer,
             "sub": person.id,
-            "aud": parts.settings.public_url,
+            "aud": services.settings.public_url,
             "organization_id": found.id,
             "sid": sign_in.session_id,
             "client_id": sign_in.client_id,
@@ -211,9 +215,9 @@ async def exchange_token(parts: Parts, caller: Caller, id_or_label: str, request
         | ({"cnf": confirmation(sign_in.jkt)} if sign_in.jkt else {}),
         typ=TOKEN_TYPE,
     )
-    decision = Decision(found.id, view.id, now, request_id, event="organization-token")
+    decision = Decision(found.id, zone.id, now, request_id, event="organization-token")
     decision.issue()
-    parts.decisions.record(decision)
+    services.decisions.record(decision)
     return TokenResponse(
         access_token=token,
         token_type="DPoP" if sign_in.jkt else "Bearer",
@@ -230,50 +234,52 @@ def own_sign_in(caller: Caller, what: str) -> SignIn:
     return caller.sign_in
 
 
-async def _zone_of_key(parts: Parts, token: str) -> ZoneView:
+async def _zone_of_key(services: Services, token: str) -> CachedZone:
     """The zone whose key a token names; nothing it says counts before that key has verified it."""
     kid = unverified.key_id(token)
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         zone_id = None if kid is None else await exchange.zone_of_key(conn, kid)
     if zone_id is None:
         raise Unauthorized(REFUSED, internal="no key of that id")
-    return await parts.zones.view(zone_id)
+    return await services.zones.get(zone_id)
 
 
-async def _owner(conn: AsyncConnection, view: ZoneView) -> Organization:
+async def _owner(conn: AsyncConnection, zone: CachedZone) -> Organization:
     """The organization whose own zone this is. Raises Unauthorized for any other zone."""
-    found = await entities.get(conn, ORGANIZATION, view.organization_id, within={})
+    found = await entities.get(conn, ORGANIZATION, zone.organization_id, within={})
     organization = cast(Organization, found)
-    if organization.zone_id != view.id:
+    if organization.zone_id != zone.id:
         raise Unauthorized(REFUSED, internal="a token of another zone than an organization's own")
     return organization
 
 
 async def _standing(
-    parts: Parts, conn: AsyncConnection, view: ZoneView, session_id: str
+    services: Services, conn: AsyncConnection, zone: CachedZone, session_id: str
 ) -> tuple[Session, User]:
     """A session that stands, and its user, who is not disabled. Raises Unauthorized, NotFound."""
-    session = await sessions.find(conn, session_id, zone_id=view.id)
+    session = await sessions.find(conn, session_id, zone_id=zone.id)
     if session is None or session.user_id is None:
         raise Unauthorized(REFUSED, internal="the session is gone, or nobody's")
-    user = await users.get(conn, session.user_id, zone_id=view.id)
+    user = await users.get(conn, session.user_id, zone_id=zone.id)
     try:
-        active.require_active(session, user, parts.clock())
+        active.require_active(session, user, services.clock())
     except NotActive as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     return session, user
 
 
-async def _still_standing(parts: Parts, conn: AsyncConnection, view: ZoneView, session_id: str) -> None:
+async def _still_standing(
+    services: Services, conn: AsyncConnection, zone: CachedZone, session_id: str
+) -> None:
     """Raise Unauthorized unless a session and its user stand."""
     try:
-        await _standing(parts, conn, view, session_id)
+        await _standing(services, conn, zone, session_id)
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
 
 async def _possessed(
-    parts: Parts, view: ZoneView, presented: Presented, claims: dict[str, Any]
+    services: Services, zone: CachedZone, presented: Presented, claims: dict[str, Any]
 ) -> str | None:
     """The key that a verified token is bound to, once the request has proved possession of it.
 
@@ -281,7 +287,7 @@ async def _possessed(
     """
     try:
         jkt = bound_to(claims.get("cnf"))
-        await dpop.require(parts, view, presented, jkt)
+        await dpop.require(services, zone, presented, jkt)
     except NonceRequired as failure:
         raise Unauthorized(REFUSED, internal=failure.detail, nonce=failure.nonce) from None
     except (ValueError, OAuthError) as failure:
@@ -298,9 +304,9 @@ def way_of(sign_in: SignIn) -> ManagementToken:
 def _sign_in(found: SignedIn, *, at_home: bool) -> SignIn:
     token = found.token
     return SignIn(
-        Account(found.user.id, found.view.issuer, found.user.identifier),
-        found.view.organization_id,
-        found.view.id,
+        Account(found.user.id, found.zone.issuer, found.user.identifier),
+        found.zone.organization_id,
+        found.zone.id,
         found.session.id,
         found.client.client_id,
         found.session.expires_at,
@@ -312,10 +318,10 @@ def _sign_in(found: SignedIn, *, at_home: bool) -> SignIn:
     )
 
 
-async def _caller(parts: Parts, conn: AsyncConnection, view: ZoneView, sign_in: SignIn) -> Caller:
+async def _caller(services: Services, conn: AsyncConnection, zone: CachedZone, sign_in: SignIn) -> Caller:
     """Who somebody is in the organization whose own zone it is. Raises Unauthorized."""
     try:
-        admitted = await admission.admit(conn, view.zone, way_of(sign_in), now=parts.clock())
+        admitted = await admission.admit(conn, zone.entity, way_of(sign_in), now=services.clock())
     except SignInRefused as refusal:
         raise Unauthorized(REFUSED, internal=refusal.internal or refusal.detail) from None
     person = cast(OrganizationUser, admitted.member)
@@ -325,6 +331,6 @@ async def _caller(parts: Parts, conn: AsyncConnection, view: ZoneView, sign_in: 
         person.organization_id,
         person.role.value,
         person.email or admitted.user.email,
-        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=view.id),
+        zone_roles=await people.zone_roles(conn, person.zone_user_id, zone_id=zone.id),
         sign_in=sign_in,
     )

@@ -3,17 +3,17 @@
 from typing import Any
 
 from runtime.adapters.keys.signing import verify
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.container import Services
+from runtime.services.zones import CachedZone
 
 
-def claims(parts: Parts, view: ZoneView, token: str, *, typ: str) -> dict[str, Any]:
+def claims(services: Services, zone: CachedZone, token: str, *, typ: str) -> dict[str, Any]:
     """What a token of that class says, which one of the zone's keys has signed. Raises InvalidToken."""
     return verify(
         token,
-        view.keys,
+        zone.keys,
         typ=typ,
-        issuer=view.issuer,
-        audience=parts.settings.public_url,
-        now=parts.clock(),
+        issuer=zone.issuer,
+        audience=services.settings.public_url,
+        now=services.clock(),
     )

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from runtime.domain.errors import RateLimited
+from runtime.services.container import Services
 from runtime.services.limits import Limit, Meter
 from runtime.services.management.access.caller import Caller
-from runtime.services.parts import Parts
 
 # Half an hour of every hour. The plan of a large configuration takes some seconds, at each push.
 SPENT = Meter(
@@ -18,21 +18,21 @@ SPENT = Meter(
 )
 
 
-def require(parts: Parts, caller: Caller) -> None:
+def require(services: Services, caller: Caller) -> None:
     """Raise RateLimited for whoever has nothing left."""
-    if seconds := SPENT.count(parts, caller.organization_id, caller.kind, caller.id, by=0):
-        minutes = SPENT.limit.number(parts.settings) // 60_000
+    if seconds := SPENT.count(services, caller.organization_id, caller.kind, caller.id, by=0):
+        minutes = SPENT.limit.number(services.settings) // 60_000
         raise RateLimited(
             f"dry runs of this caller took {minutes} minutes of this hour; try again in {seconds} seconds"
         )
 
 
 @contextmanager
-def spending(parts: Parts, caller: Caller) -> Iterator[None]:
+def spending(services: Services, caller: Caller) -> Iterator[None]:
     """Count how long the block takes, however it ends."""
     began = perf_counter()
     try:
         yield
     finally:
         spent = round((perf_counter() - began) * 1000) + 1
-        SPENT.count(parts, caller.organization_id, caller.kind, caller.id, by=spent)
+        SPENT.count(services, caller.organization_id, caller.kind, caller.id, by=spent)

@@ -23,6 +23,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, APPLICATION, BY_NAME, ZONE
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes import budget, losses, receipts, rights
@@ -33,13 +34,12 @@ from runtime.services.management.changes.packed import PackedChangeset, PackedOp
 from runtime.services.management.changes.pointers import has_pointers, resolved, stand_in
 from runtime.services.management.changes.references import Target
 from runtime.services.management.changes.refusals import Refusals
-from runtime.services.management.changes.specs import located, take_apart
+from runtime.services.management.changes.specs import located, split_spec
 from runtime.services.management.changes.staleness import require_base, standing_of
 from runtime.services.management.changes.steps import Steps
 from runtime.services.management.operations import zones_made
-from runtime.services.management.unit import Unit, reading_unit, unit_of_work
-from runtime.services.management.unit import dry_run as dry_run_unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, read_only, unit_of_work
+from runtime.services.management.unit_of_work import dry_run as dry_run_unit
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql import pending
 from runtime.storage.sql.changes import Applied
@@ -69,7 +69,7 @@ class _AppliedBefore(Exception):
 
 
 async def apply(
-    parts: Parts,
+    services: Services,
     caller: Caller,
     organization: str,
     changeset: PackedChangeset,
@@ -95,15 +95,15 @@ async def apply(
     acting = rights.acting(caller, dry_run=dry_run)
     rights.require_bound(acting, changeset)
     if dry_run:
-        budget.require(parts, caller)
+        budget.require(services, caller)
     checked = await _check(acting, changeset, dry_run=dry_run)
     if dry_run:
-        return await _tried(parts, acting, organization, changeset, checked, request_id, progress)
-    digest = await body_digest(parts.hasher, changeset)
+        return await _tried(services, acting, organization, changeset, checked, request_id, progress)
+    digest = await body_digest(services.hasher, changeset)
     try:
-        new_zones = await _new_zones(parts, acting, organization, changeset, request_id)
+        new_zones = await _new_zones(services, acting, organization, changeset, request_id)
         async with unit_of_work(
-            parts, acting, request_id, changeset_id=new_id(), new_zones=new_zones
+            services, acting, request_id, changeset_id=new_id(), new_zones=new_zones
         ) as unit:
             found = await entities.organization_of(unit, organization)
             await unit.revision()  # from here on nobody else of the organization writes
@@ -117,7 +117,7 @@ async def apply(
 
 
 async def _tried(
-    parts: Parts,
+    services: Services,
     acting: Caller,
     organization: str,
     changeset: PackedChangeset,
@@ -129,14 +129,14 @@ async def _tried(
     seconds = DRY_RUN_SECONDS + OPERATION_SECONDS * len(changeset.operations)
     try:
         async with asyncio.timeout(seconds):
-            async with reading_unit(parts, acting, request_id) as unit:
+            async with read_only(services, acting, request_id) as unit:
                 own_zone = (await entities.organization_of(unit, organization)).zone_id
                 zone_ids = await _zones_of(unit, changeset) | ({own_zone} if own_zone else set())
                 gone = await losses.of(unit, changeset)
             names = _names_in(changeset)
             try:
-                async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
-                    with budget.spending(parts, acting):
+                async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+                    with budget.spending(services, acting):
                         async with pending.together(unit.conn):
                             results = await _run(unit, changeset, checked, progress)
                         answer = await _answer(unit, changeset, results)
@@ -144,8 +144,8 @@ async def _tried(
             except (ValidationFailed, Conflict, NotFound, pending.Refused):
                 pass
             # One by one: somebody is going to mend it, and hears of everything at once.
-            async with dry_run_unit(parts, acting, request_id, zone_ids, names) as unit:
-                with budget.spending(parts, acting):
+            async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
+                with budget.spending(services, acting):
                     results = await _run(unit, changeset, checked, None, Refusals())
                     answer = await _answer(unit, changeset, results)
                 return Outcome(losses.told(answer, gone))
@@ -157,18 +157,18 @@ async def _tried(
 
 
 async def _new_zones(
-    parts: Parts, acting: Caller, organization: str, changeset: PackedChangeset, request_id: str
+    services: Services, acting: Caller, organization: str, changeset: PackedChangeset, request_id: str
 ) -> int:
     """How many zones a changeset makes. Raises _AppliedBefore, for which none have to be ready."""
     created = sum(each.op == "create" and each.kind == ZONE.name for each in changeset.operations)
     if created:
-        async with reading_unit(parts, acting, request_id) as unit:
+        async with read_only(services, acting, request_id) as unit:
             found = await entities.organization_of(unit, organization)
             await _stop_if_applied(unit.conn, found.id, changeset)
     return zones_made(acting, ZONE, create=created)
 
 
-async def _zones_of(unit: Unit, changeset: PackedChangeset) -> set[str]:
+async def _zones_of(unit: UnitOfWork, changeset: PackedChangeset) -> set[str]:
     """The ids of the zones that a changeset is about, as far as they are there."""
     zone_ids = {
         operation.id if operation.kind == ZONE.name else operation.zone and operation.zone.id
@@ -258,7 +258,7 @@ def _check_spec(index: int, operation: PackedOperation, checked: dict[int, bytes
         spec = resolved(spec, stand_in)
     if BY_NAME[operation.kind].variants and operation.op != "create":
         return  # which variant it is, only the entity knows
-    parts = take_apart(operation, spec, dry_run=dry_run)
+    parts = split_spec(operation, spec, dry_run=dry_run)
     if not points:
         checked[index] = parts.packed()
 
@@ -278,7 +278,7 @@ def _replayed(applied: Applied, digest: str) -> Outcome:
 
 
 async def _run(
-    unit: Unit,
+    unit: UnitOfWork,
     changeset: PackedChangeset,
     checked: dict[int, bytes],
     progress: Progress | None,
@@ -367,7 +367,7 @@ def _placed(
     return type(refused)(detail, problems=problems, internal=refused.internal)
 
 
-async def _answer(unit: Unit, changeset: PackedChangeset, results: list[Target]) -> dict[str, Any]:
+async def _answer(unit: UnitOfWork, changeset: PackedChangeset, results: list[Target]) -> dict[str, Any]:
     """What a changeset is answered with. It may be long: others are served in between."""
     pace, head = Pace(), unit.head
     revision = head.revision if head else changeset.base_revision
@@ -390,7 +390,7 @@ async def _answer(unit: Unit, changeset: PackedChangeset, results: list[Target])
     return answer
 
 
-def _with_secrets(unit: Unit, answer: dict[str, Any]) -> dict[str, Any]:
+def _with_secrets(unit: UnitOfWork, answer: dict[str, Any]) -> dict[str, Any]:
     """The answer with what is shown once; nothing of that is kept."""
     for done in answer["operations"]:
         if done["op"] == "create" and (secrets := unit.shown_once.get(done["id"])):

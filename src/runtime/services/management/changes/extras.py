@@ -12,7 +12,7 @@ from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.references import Target, entity_of
 from runtime.services.management.people import groups
 from runtime.services.management.policies import composition, policy_versions
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import applications
 from runtime.storage.sql import bindings, changes, directory
 
@@ -35,7 +35,7 @@ class Later:
 class Extras:
     """The extras of a changeset: texts are written at once; what joins entities, when all are there."""
 
-    unit: Unit
+    unit: UnitOfWork
     _pairs: list[Later] = field(default_factory=list)
     _contents: list[Later] = field(default_factory=list)
     _gone: set[str | None] = field(default_factory=set)

@@ -7,7 +7,7 @@ from runtime.contract.bodies import settable
 from runtime.domain.kinds import ALL, BY_NAME, Kind, Verb
 from runtime.domain.names import canonical
 from runtime.services.management.changes.packed import PackedOperation
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import parked
 from runtime.storage.sql.changes import Standing
 
@@ -24,7 +24,7 @@ Place = tuple[str, str | None, str]  # kind, zone, handle as it is compared
 class Handles:
     """Who holds a handle that another takes in the same changeset, and gives it up later in it."""
 
-    unit: Unit
+    unit: UnitOfWork
     _holders: dict[Place, tuple[str, str]] = field(default_factory=dict)  # -> entity, its handle
     _places: dict[tuple[str, str], Place] = field(default_factory=dict)  # kind, entity -> the same
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runtime.domain.kinds import POLICY, POLICY_SET, Kind
 from runtime.domain.kinds.values import rfc3339
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings, changes
 from runtime.storage.sql.bindings import Deciding, PolicyText
 
@@ -17,7 +17,7 @@ InForce = Mapping[str, dict[str, Any]]
 """Entity -> the version of it that is in force, and what `spec` would say of that where it says otherwise."""
 
 
-async def in_force_of(unit: Unit, kind: Kind, zone_ids: Collection[str], *, names: bool) -> InForce:
+async def in_force_of(unit: UnitOfWork, kind: Kind, zone_ids: Collection[str], *, names: bool) -> InForce:
     """What is in force of the entities of a kind; only policies and policy sets have versions.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime.domain.kinds import BY_NAME, Verb
 from runtime.services.management.changes.packed import PackedChangeset
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import losses as storage
 
 
@@ -19,7 +19,7 @@ class Loss:
     in_use: bool
 
 
-async def of(unit: Unit, changeset: PackedChangeset) -> dict[int, Loss]:
+async def of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[int, Loss]:
     """Index of each deletion -> what goes with what it deletes. What is archived takes nothing along."""
     by_kind: dict[str, dict[str, int]] = {}
     for index, operation in enumerate(changeset.operations):

@@ -14,14 +14,14 @@ from runtime.domain.kinds import Kind
 from runtime.services.management.changes.pace import Pace
 from runtime.services.management.policies import policy_names
 from runtime.services.management.policies.policy_names import Name
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings, changes
 
 MissingNames = Mapping[str, list[dict[str, Any]]]
 """Zone -> the names that it lacks, each with the policy and its place in the text that is in force."""
 
 
-async def missing_names(unit: Unit, zone_ids: Collection[str], seen: Collection[Kind]) -> MissingNames:
+async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Collection[Kind]) -> MissingNames:
     """The names that these zones lack: as many questions for one zone as for many.
 
     Args:
@@ -63,7 +63,7 @@ def _place(text: bindings.PolicyText, one: Named) -> dict[str, Any]:
     return {"policy_id": text.policy_id, "policy": text.name, "type": one.type, "id": one.id, **at}
 
 
-async def _existing(unit: Unit, wanted: Collection[tuple[str, Name]]) -> set[tuple[str, Name]]:
+async def _existing(unit: UnitOfWork, wanted: Collection[tuple[str, Name]]) -> set[tuple[str, Name]]:
     """Those that something in their zones has."""
     ids: dict[str, set[str]] = defaultdict(set)
     zone_ids: dict[str, set[str]] = defaultdict(set)

@@ -8,7 +8,7 @@ from runtime.domain.errors import Conflict
 from runtime.domain.kinds import BY_NAME, ZONE, Kind
 from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.entities import sealed_members
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import ownership as storage
 from runtime.storage.sql import tombstones
 from runtime.storage.sql.ownership import Record
@@ -34,7 +34,7 @@ class Owners:
     _secrets: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # kind, entity -> what was written
     _named: dict[tuple[str | None, str, str], list[Key]] = field(default_factory=dict)
 
-    async def load(self, unit: Unit, operations: Sequence[PackedOperation]) -> None:
+    async def load(self, unit: UnitOfWork, operations: Sequence[PackedOperation]) -> None:
         """Look up the records of all entities and all names that the operations mention, kind by kind."""
         ids: dict[str, set[str]] = {}
         names: dict[str, set[str]] = {}
@@ -92,7 +92,7 @@ class Owners:
                 f" release it there before you {to} it"
             )
 
-    async def require_name(self, unit: Unit, kind: Kind, entity_id: str) -> None:
+    async def require_name(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
         """Raise Conflict when another entity of the kind has the same name in git; after all operations."""
         record = self.of(kind, entity_id)
         if record is None:
@@ -114,7 +114,7 @@ class Owners:
                 f" in the manifests of `{self.owner}`"
             )
 
-    async def refuse_losses(self, unit: Unit, kind: Kind, entity_id: str) -> None:
+    async def refuse_losses(self, unit: UnitOfWork, kind: Kind, entity_id: str) -> None:
         """Raise Conflict when the deletion of an entity has taken something protected along."""
         self._protected.pop((kind.name, entity_id), None)
         if not self._protected:
@@ -197,14 +197,14 @@ class Owners:
         """What was shown of an entity has arrived."""
         self.put(replace(record, undelivered=False))
 
-    async def flush(self, unit: Unit, *, base: int) -> None:
+    async def flush(self, unit: UnitOfWork, *, base: int) -> None:
         """Write what has changed, and forget what the owner has heard of: what was gone when it planned.
 
         A dry run has nothing after it that would ask for the records: that names are free was asked before.
         """
         if unit.dry_run:
             return
-        unit.spare(self.owner)
+        unit.omit_tombstones(self.owner)
         await tombstones.acknowledge(unit.conn, unit.organization_id, self.owner, until=base)
         await self._stamp(unit)
         gone = sorted((self._gone | self._new.keys()) & self._records.keys())
@@ -219,7 +219,7 @@ class Owners:
             batch = records[start : start + _BATCH]
             await storage.add(unit.conn, unit.organization_id, batch, revision=revision, now=unit.now)
 
-    async def _stamp(self, unit: Unit) -> None:
+    async def _stamp(self, unit: UnitOfWork) -> None:
         """Note which write of a secret was this one."""
         for name, written in self._secrets.items():
             kind = BY_NAME[name]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from runtime.domain.errors import RateLimited
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
-from runtime.services.parts import Parts
 from runtime.storage.sql.database import Database
 
 OF_ORGANIZATION = 8  # that are applied, and as many that are tried out; in one process
@@ -40,7 +40,7 @@ class _Share:
 
 
 @contextmanager
-def place(parts: Parts, caller: Caller, size: int, largest: int, *, dry_run: bool) -> Iterator[None]:
+def place(services: Services, caller: Caller, size: int, largest: int, *, dry_run: bool) -> Iterator[None]:
     """A place for one changeset, from before its body is read until it is answered. Raises RateLimited.
 
     Args:
@@ -60,12 +60,12 @@ def place(parts: Parts, caller: Caller, size: int, largest: int, *, dry_run: boo
             _Share((*whose, caller.id, "bytes"), largest + BESIDE_BYTES, f"the caller has {large}", size),
             _Share((*whose, "bytes"), BYTES, f"the organization has {large}", size),
         ]
-    with _taking(parts, shares):
+    with _taking(services, shares):
         yield
 
 
 @contextmanager
-def snapshot_place(parts: Parts, caller: Caller) -> Iterator[None]:
+def snapshot_place(services: Services, caller: Caller) -> Iterator[None]:
     """A place for one snapshot, until it is sent. Raises RateLimited."""
     whose = (caller.organization_id, "snapshots")
     of_caller, of_organization = SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
@@ -74,13 +74,13 @@ def snapshot_place(parts: Parts, caller: Caller) -> Iterator[None]:
         _Share(whose, of_organization, f"the organization reads {of_organization} snapshots already"),
         _Share(("snapshots",), SNAPSHOTS, "many snapshots are read just now"),
     )
-    with _taking(parts, shares):
+    with _taking(services, shares):
         yield
 
 
 @contextmanager
-def _taking(parts: Parts, shares: Collection[_Share]) -> Iterator[None]:
-    taken = _taken.setdefault(parts.database, Counter())
+def _taking(services: Services, shares: Collection[_Share]) -> Iterator[None]:
+    taken = _taken.setdefault(services.database, Counter())
     for each in shares:
         if taken[each.key] + each.takes > each.most:
             raise RateLimited(f"{each.refusal}; try again when one has ended")

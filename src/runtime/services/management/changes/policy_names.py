@@ -15,7 +15,7 @@ from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.references import Target
 from runtime.services.management.policies import policy_names
 from runtime.services.management.policies.policy_names import Name
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings, changes
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.changes import Standing
@@ -46,7 +46,7 @@ class _Touched:
 class PolicyNames:
     """The operations of a changeset that have to do with names in policies."""
 
-    unit: Unit
+    unit: UnitOfWork
     _written: list[_Written] = field(default_factory=list)
     _touched: list[_Touched] = field(default_factory=list)
 

@@ -6,12 +6,12 @@ from typing import Any
 from runtime.contract.changes import Receipt, Source
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Verb
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.changes.packed import PackedChangeset
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit, reading_unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, read_only
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Applied
 from runtime.storage.sql.paging import Position
@@ -20,7 +20,7 @@ SUBJECT = "changesets"
 
 
 async def keep(
-    unit: Unit, changeset: PackedChangeset, digest: str, answer: dict[str, Any], caller: Caller
+    unit: UnitOfWork, changeset: PackedChangeset, digest: str, answer: dict[str, Any], caller: Caller
 ) -> None:
     """Keep what was applied, with the answer for whoever sends the same plan again."""
     audit = answer.get("audit", {})
@@ -46,10 +46,10 @@ async def keep(
 
 
 async def history(
-    parts: Parts, caller: Caller, organization: str, query: ListQuery, *, request_id: str
+    services: Services, caller: Caller, organization: str, query: ListQuery, *, request_id: str
 ) -> Listed:
     """One page of receipts, newest first."""
-    async with reading_unit(parts, caller, request_id) as unit:
+    async with read_only(services, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, SUBJECT, Verb.LIST, {})
         applied, has_next, has_previous = await storage.history(
@@ -67,10 +67,10 @@ async def history(
 
 
 async def retrieve(
-    parts: Parts, caller: Caller, organization: str, changeset_id: str, *, request_id: str
+    services: Services, caller: Caller, organization: str, changeset_id: str, *, request_id: str
 ) -> Receipt:
     """The receipt of one changeset. Raises NotFound."""
-    async with reading_unit(parts, caller, request_id) as unit:
+    async with read_only(services, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, SUBJECT, Verb.RETRIEVE, {})
         applied = await storage.find(unit.conn, found.id, changeset_id)

@@ -11,7 +11,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import entities
 from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.pointers import is_pointer, resolved
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.selecting import Equals
 
@@ -24,19 +24,19 @@ class Target:
     zone_id: str | None
 
 
-def parents_of(unit: Unit, kind: Kind, zone_id: str | None) -> dict[str, str]:
+def parents_of(unit: UnitOfWork, kind: Kind, zone_id: str | None) -> dict[str, str]:
     """What stands before an entity's collection in its path."""
     if zone_id is not None:
         return {"zone_id": zone_id}
     return {"organization_id": unit.organization_id} if kind is SERVICE_ACCOUNT else {}
 
 
-async def entity_of(unit: Unit, kind: Kind, target: Target) -> Entity:
+async def entity_of(unit: UnitOfWork, kind: Kind, target: Target) -> Entity:
     """The entity that an operation is about, as it is now. Raises NotFound."""
     return await storage.get(unit.conn, kind, target.id, within=_within(unit, kind, target.zone_id))
 
 
-def _within(unit: Unit, kind: Kind, zone_id: str | None) -> dict[str, str]:
+def _within(unit: UnitOfWork, kind: Kind, zone_id: str | None) -> dict[str, str]:
     return parents_of(unit, kind, zone_id) or {"organization_id": unit.organization_id}
 
 
@@ -44,7 +44,7 @@ def _within(unit: Unit, kind: Kind, zone_id: str | None) -> dict[str, str]:
 class References:
     """What a changeset has created so far, by its name there, and what it has looked up."""
 
-    unit: Unit
+    unit: UnitOfWork
     _created: dict[str, Target] = field(default_factory=dict)
     _external: dict[tuple[str | None, str, str, str | None], str] = field(default_factory=dict)
 

@@ -14,6 +14,7 @@ from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, POLICY_SET, ZONE, 
 from runtime.domain.kinds.marks import Mark, members
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType, rfc3339
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
@@ -22,8 +23,7 @@ from runtime.services.management.changes.entity_specs import extras_of, is_named
 from runtime.services.management.changes.in_force import in_force_of, last_change
 from runtime.services.management.changes.names_in_force import MissingNames, missing_names
 from runtime.services.management.changes.undescribable import undescribable_in
-from runtime.services.management.unit import Unit, reading_unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, read_only
 from runtime.storage.sql import changes, ledger, ownership, tombstones
 
 KINDS = tuple(kind for kind in ALL if kind.manifest)
@@ -69,7 +69,7 @@ class Wanted:
 
 @asynccontextmanager
 async def open_snapshot(
-    parts: Parts, caller: Caller, organization: str, wanted: Wanted, request_id: str
+    services: Services, caller: Caller, organization: str, wanted: Wanted, request_id: str
 ) -> AsyncIterator[Snapshot]:
     """The organization at one instant.
 
@@ -77,7 +77,7 @@ async def open_snapshot(
         organization: id or label.
     Raises: NotFound, for an organization or a zone that the caller does not see; Forbidden.
     """
-    async with reading_unit(parts, caller, request_id) as unit:
+    async with read_only(services, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, "snapshot", Verb.RETRIEVE, {})
         revision = await ledger.revision(unit.conn, found.id)
@@ -87,7 +87,7 @@ async def open_snapshot(
         yield Snapshot(found.id, found.label, revision, missing, chunks)
 
 
-async def _missing_names(unit: Unit, zone_ids: Collection[str]) -> MissingNames:
+async def _missing_names(unit: UnitOfWork, zone_ids: Collection[str]) -> MissingNames:
     """What is told to those who see the policies, of the kinds that they see."""
     if not _sees(unit, POLICY_SET):
         return {}
@@ -102,7 +102,7 @@ class _Zones:
     inside: Mapping[str, str]
 
 
-async def _zones(unit: Unit, organization_id: str, wanted: Wanted) -> _Zones:
+async def _zones(unit: UnitOfWork, organization_id: str, wanted: Wanted) -> _Zones:
     found = await changes.zones(unit.conn, organization_id)
     known = {zone_id: slug for zone_id, slug in found.items() if unit.caller.bound.reaches(zone_id)}
     if wanted.owner is not None:
@@ -126,7 +126,7 @@ async def _zones(unit: Unit, organization_id: str, wanted: Wanted) -> _Zones:
 
 
 async def _chunks(
-    unit: Unit,
+    unit: UnitOfWork,
     organization: Organization,
     revision: int,
     zones: _Zones,
@@ -162,15 +162,15 @@ async def _chunks(
     yield b"\n".join(lines) + b"\n"
 
 
-def _sees(unit: Unit, kind: Kind) -> bool:
+def _sees(unit: UnitOfWork, kind: Kind) -> bool:
     return permissions.allows(unit.caller.roles_in(None), kind.operations, Verb.LIST)
 
 
-def _reads_audit(unit: Unit) -> bool:
+def _reads_audit(unit: UnitOfWork) -> bool:
     return permissions.allows(unit.caller.roles_in(None), AUDIT, Verb.LIST)
 
 
-async def _gone(unit: Unit, organization_id: str, slugs: Mapping[str, str]) -> AsyncIterator[bytes]:
+async def _gone(unit: UnitOfWork, organization_id: str, slugs: Mapping[str, str]) -> AsyncIterator[bytes]:
     """What is gone and was managed; by whom is told to those who may read the audit log."""
     names = _reads_audit(unit)
     seen = {kind.name for kind in KINDS if _sees(unit, kind)}
@@ -200,7 +200,7 @@ def _tombstone(gone: tombstones.Tombstone, *, names: bool) -> dict[str, Any]:
 
 
 async def _lines(
-    unit: Unit, kind: Kind, organization_id: str, slugs: Mapping[str, str], missing: MissingNames
+    unit: UnitOfWork, kind: Kind, organization_id: str, slugs: Mapping[str, str], missing: MissingNames
 ) -> AsyncIterator[bytes]:
     conn, names = unit.conn, _reads_audit(unit)
     whole = None if not kind.zoned and kind is not ZONE else slugs

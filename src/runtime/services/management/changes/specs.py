@@ -20,7 +20,7 @@ _SOME_SECRET = "secret"  # in place of one that a plan does not know
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SpecFields:
     """A spec taken apart, checked.
 
     Attributes:
@@ -40,14 +40,14 @@ class Parts:
         return to_json((self.body, self.late, self.cleared, self.extras))
 
     @classmethod
-    def unpacked(cls, text: bytes) -> "Parts":
+    def unpacked(cls, text: bytes) -> "SpecFields":
         """What was packed."""
         return cls(*from_json(text))
 
 
-def take_apart(
+def split_spec(
     operation: PackedOperation, spec: Mapping[str, Any], *, dry_run: bool, type_: str | None = None
-) -> Parts:
+) -> SpecFields:
     """The parts of a spec whose pointers are resolved.
 
     Args:
@@ -73,7 +73,7 @@ def _with_secrets(kind: Kind, spec: Mapping[str, Any], *, dry_run: bool) -> dict
     return given
 
 
-def _for_create(kind: Kind, operation: PackedOperation, given: dict[str, Any]) -> Parts:
+def _for_create(kind: Kind, operation: PackedOperation, given: dict[str, Any]) -> SpecFields:
     extra_names = kind.extras.model_fields if kind.extras else {}
     extras = {name: given.pop(name) for name in list(given) if name in extra_names}
     named = _settable(kind, Verb.CREATE)
@@ -90,7 +90,7 @@ def _for_create(kind: Kind, operation: PackedOperation, given: dict[str, Any]) -
         model = kind.extras
         extras = {**_meaning_something(model), **_collect(problems, lambda: read(model, extras))}
     _raise(problems)
-    return Parts(body, {name: value for name, value in late.items() if value is not None}, {}, extras)
+    return SpecFields(body, {name: value for name, value in late.items() if value is not None}, {}, extras)
 
 
 def _meaning_something(model: type[BaseModel]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _meaning_something(model: type[BaseModel]) -> dict[str, Any]:
     return {name: found.default for name, found in model.model_fields.items() if found.default is True}
 
 
-def _for_update(kind: Kind, given: dict[str, Any], type_: str | None) -> Parts:
+def _for_update(kind: Kind, given: dict[str, Any], type_: str | None) -> SpecFields:
     extra_names = kind.extras.model_fields if kind.extras else {}
     extras = {name: given.pop(name) for name in list(given) if name in extra_names}
     cleared = _defaulted(kind, given)
@@ -112,7 +112,7 @@ def _for_update(kind: Kind, given: dict[str, Any], type_: str | None) -> Parts:
         read_extras = _collect(problems, lambda: read(model, extras))
         extras = {name: defaults[name] if value is None else value for name, value in read_extras.items()}
     _raise(problems)
-    return Parts(body, {}, cleared, extras)
+    return SpecFields(body, {}, cleared, extras)
 
 
 def _defaulted(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:

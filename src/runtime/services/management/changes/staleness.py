@@ -11,12 +11,12 @@ from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.access import permissions
 from runtime.services.management.audit import SUBJECT as AUDIT
 from runtime.services.management.changes.packed import PackedChangeset, PackedOperation
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes as storage
 from runtime.storage.sql.changes import Standing
 
 
-async def standing_of(unit: Unit, changeset: PackedChangeset) -> dict[tuple[str, str], Standing]:
+async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tuple[str, str], Standing]:
     """What stands under the ids that the operations name, asked kind by kind."""
     ids: dict[str, set[str]] = {}
     for operation in changeset.operations:
@@ -34,7 +34,7 @@ async def standing_of(unit: Unit, changeset: PackedChangeset) -> dict[tuple[str,
 
 
 async def require_base(
-    unit: Unit, changeset: PackedChangeset, standing: Mapping[tuple[str, str], Standing]
+    unit: UnitOfWork, changeset: PackedChangeset, standing: Mapping[tuple[str, str], Standing]
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 
@@ -80,7 +80,7 @@ async def require_base(
     raise PreconditionFailed(f"changed since revision {base}: {problems[0].message}{more}", problems=problems)
 
 
-async def _refuse_two_runs(unit: Unit, changeset: PackedChangeset) -> None:
+async def _refuse_two_runs(unit: UnitOfWork, changeset: PackedChangeset) -> None:
     """Raise PreconditionFailed when the same configuration was applied after the base revision."""
     base, owner = changeset.base_revision, changeset.owner
     other = await storage.applied_since(unit.conn, unit.organization_id, owner, base)
@@ -95,7 +95,7 @@ async def _refuse_two_runs(unit: Unit, changeset: PackedChangeset) -> None:
         )
 
 
-async def _made_meanwhile(unit: Unit, changeset: PackedChangeset) -> dict[int, str]:
+async def _made_meanwhile(unit: UnitOfWork, changeset: PackedChangeset) -> dict[int, str]:
     """What creations would make, and was made after the base revision: index -> id of what is there now."""
     wanted: dict[tuple[str, str | None], dict[str, int]] = {}
     for index, operation in enumerate(changeset.operations):
@@ -129,7 +129,7 @@ def _handle(kind: Kind, operation: PackedOperation) -> str | None:
     return slug_of(value) if kind is ZONE else value
 
 
-async def _changed_inside(unit: Unit, zone_id: str, base: int) -> str | None:
+async def _changed_inside(unit: UnitOfWork, zone_id: str, base: int) -> str | None:
     for kind in ALL:
         if kind.zoned and (changed := await storage.changed_in_zone(unit.conn, kind, zone_id, base)):
             return changed[0]

@@ -29,11 +29,11 @@ from runtime.services.management.changes.packed import PackedOperation
 from runtime.services.management.changes.pointers import has_pointers
 from runtime.services.management.changes.policy_names import PolicyNames
 from runtime.services.management.changes.references import References, Target, entity_of, parents_of
-from runtime.services.management.changes.specs import Parts, take_apart
+from runtime.services.management.changes.specs import SpecFields, split_spec
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.people import assignments
 from runtime.services.management.policies import deciding
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import credentials
 from runtime.storage.sql.changes import Standing
 
@@ -50,7 +50,7 @@ class Steps:
         standing: (kind, id) -> what stood there when the changeset began.
     """
 
-    unit: Unit
+    unit: UnitOfWork
     owners: Owners
     checked: dict[int, bytes]
     standing: Mapping[tuple[str, str], Standing]
@@ -119,11 +119,11 @@ class Steps:
             raise NotFound(f"there is no {kind.name} `{operation.id}`")
         return Target(found.id, found.zone_id)
 
-    async def _parts(
+    async def _fields(
         self, index: int, operation: PackedOperation, kind: Kind, target: Target | None
-    ) -> Parts:
+    ) -> SpecFields:
         if (checked := self.checked.pop(index, None)) is not None:  # it is asked for once
-            return Parts.unpacked(checked)
+            return SpecFields.unpacked(checked)
         type_ = None
         if kind.variants and target is not None:
             found = await entity_of(self.unit, kind, target)
@@ -134,7 +134,7 @@ class Steps:
             if kind is ZONE and target is not None:
                 zone_id = target.id
             spec = await self._references.resolved(spec, zone_id)
-        return take_apart(operation, spec, dry_run=self.unit.dry_run, type_=type_)
+        return split_spec(operation, spec, dry_run=self.unit.dry_run, type_=type_)
 
     # --- create
 
@@ -144,20 +144,20 @@ class Steps:
             raise ValidationFailed("a create needs the `name` it has in git")
         self._references.require_new(operation.local_id)
         zone_id = self._references.zone_id(operation, kind)
-        parts = await self._parts(index, operation, kind, None)
+        fields = await self._fields(index, operation, kind, None)
         if kind is ROLE_ASSIGNMENT:
-            made: Entity = await self._assign(str(zone_id), parts.extras)
+            made: Entity = await self._assign(str(zone_id), fields.extras)
         else:
             parents = parents_of(unit, kind, zone_id)
             await self.handles.make_way(kind, zone_id, None, handle_in(kind, operation))
-            made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, parents, parts.body)
-            if parts.late:
-                made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, parts.late)
+            made = await OPERATIONS[kind.name, Verb.CREATE](unit, kind, parents, fields.body)
+            if fields.late:
+                made = await OPERATIONS[kind.name, Verb.UPDATE](unit, kind, parents, made.id, fields.late)
         target = Target(made.id, zone_id)
         self._references.add(operation.local_id, target)
         self._own[made.id] = made if kind in JOINED else None
-        await self._take(Later(index, operation, kind, target, parts.extras), made)
-        written = {**parts.body, **parts.late, **parts.extras}
+        await self._take(Later(index, operation, kind, target, fields.extras), made)
+        written = {**fields.body, **fields.late, **fields.extras}
         shown = made.id in unit.shown_once
         self.owners.claim(kind, made.id, zone_id, operation, written, {}, shown=shown)
         return target
@@ -184,9 +184,9 @@ class Steps:
         unit = self.unit
         if target.id not in self._own:
             self._may_change(operation, kind, target)
-        parts = await self._parts(index, operation, kind, target)
+        fields = await self._fields(index, operation, kind, target)
         changed: Entity | None = None
-        if patch := {**parts.body, **parts.cleared}:
+        if patch := {**fields.body, **fields.cleared}:
             update = OPERATIONS.get((kind.name, Verb.UPDATE))
             if update is None:
                 raise ValidationFailed(f"{kind.one} cannot change; replace it")
@@ -196,8 +196,8 @@ class Steps:
             changed = await update(unit, kind, parents, target.id, patch)
             if handle is not None:
                 self.handles.settle(kind, target.id)
-        await self._take(Later(index, operation, kind, target, parts.extras), changed)
-        written = {**_pruned(operation.spec), **patch, **parts.extras}
+        await self._take(Later(index, operation, kind, target, fields.extras), changed)
+        written = {**_pruned(operation.spec), **patch, **fields.extras}
         known = self.owners.fields_of(kind, target.id)
         # What was created just now is what was written.
         is_known = target.id in self._own or known.issuperset(operation.fields)

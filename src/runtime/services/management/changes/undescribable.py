@@ -11,7 +11,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.services.management.access import permissions
 from runtime.services.management.changes.in_force import last_change
 from runtime.services.management.members.zone_members import MEMBER, MEMBERS
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes
 from runtime.storage.sql import undescribable as storage
 from runtime.storage.sql.undescribable import Undescribable
@@ -20,7 +20,7 @@ AT_MOST = 500  # of each kind in a snapshot
 
 
 async def undescribable_in(
-    unit: Unit, organization: Organization, slugs: Mapping[str, str], owner: str | None, *, names: bool
+    unit: UnitOfWork, organization: Organization, slugs: Mapping[str, str], owner: str | None, *, names: bool
 ) -> dict[str, Any]:
     """Members for the last line: `undescribable`, and in `undescribable_truncated` the kinds with more of it.
 
@@ -47,7 +47,7 @@ async def undescribable_in(
 
 
 async def _found(
-    unit: Unit, organization: Organization, zone_ids: Collection[str], owner: str | None
+    unit: UnitOfWork, organization: Organization, zone_ids: Collection[str], owner: str | None
 ) -> dict[str, list[Undescribable]]:
     """Kind -> what the caller may list of it, one more than is told where there is more."""
     conn, limit = unit.conn, AT_MOST + 1
@@ -62,7 +62,7 @@ async def _found(
     return found
 
 
-def _lists(unit: Unit, subject: str) -> bool:
+def _lists(unit: UnitOfWork, subject: str) -> bool:
     return permissions.allows(unit.caller.roles_in(None), subject, Verb.LIST)
 
 

@@ -23,15 +23,15 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import admission
 from runtime.services.authority.admission import InvitedMember, JoiningAccount
 from runtime.services.clients.dpop import Presented
+from runtime.services.container import Services
 from runtime.services.limits import Limit, count, place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import user_tokens
 from runtime.services.management.authentication.user_tokens import SignedIn
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
 
@@ -42,25 +42,25 @@ _UNKNOWN = "there is no such invitation"
 _NOT_PENDING = "the invitation is not pending any more"
 
 
-async def preview(parts: Parts, token: str, *, address: str) -> InvitationPreview:
+async def preview(services: Services, token: str, *, address: str) -> InvitationPreview:
     """What a holder of the token sees. Raises NotFound, RateLimited.
 
     Args:
         address: where the request comes from.
     """
-    invitation, organization = await _find(parts, token, address)
+    invitation, organization = await _find(services, token, address)
     return InvitationPreview(
         created_by_name=invitation.inviter_name,
         email=invitation.email,
         expires_at=invitation.expires_at,
         organization_name=organization,
         role=invitation.role,
-        status=invitation.as_of(parts.clock()).status,
+        status=invitation.as_of(services.clock()).status,
     )
 
 
 async def accept(
-    parts: Parts, token: str, guest: SignedIn | None, *, address: str, request_id: str
+    services: Services, token: str, guest: SignedIn | None, *, address: str, request_id: str
 ) -> InvitationAcceptance:
     """Make the guest a user of the organization, or without a guest whoever reads the invited address.
 
@@ -70,11 +70,11 @@ async def accept(
     Raises: NotFound; RateLimited; Forbidden for a guest of another address, or whose sign-in counts only at
         home; Conflict for an invitation that is not pending, or for an account that is there already.
     """
-    invitation, organization = await _find(parts, token, address)
+    invitation, organization = await _find(services, token, address)
     if guest is not None and not _is_addressee(guest.user, invitation):
         raise Forbidden("the invitation was sent to another address than the verified one of your account")
     user_id = guest.user.id if guest else new_id()
-    async with unit_of_work(parts, actor(invitation, user_id), request_id) as unit:
+    async with unit_of_work(services, actor(invitation, user_id), request_id) as unit:
         current = await claim(unit, invitation, zone_user_id=None if guest else user_id)
         if guest is None:
             person = await _without_account(unit, current, user_id)
@@ -88,16 +88,18 @@ async def accept(
     )
 
 
-async def guest_of(parts: Parts, authorization: str | None, presented: Presented | None) -> SignedIn | None:
+async def guest_of(
+    services: Services, authorization: str | None, presented: Presented | None
+) -> SignedIn | None:
     """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
     if authorization is None:
         return None
     if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an access token, or none")
-    return await user_tokens.signed_in(parts, presented)
+    return await user_tokens.signed_in(services, presented)
 
 
-async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id: str) -> bool:
+async def accept_by_address(services: Services, view: CachedZone, user: User, request_id: str) -> bool:
     """Accept what waits for somebody who has just signed in to their organization's own zone.
 
     Nothing happens for an address that nobody has verified; tell whether there was an invitation.
@@ -105,12 +107,12 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
     address = user.email.lower()
     if not user.email_verified:
         return False
-    async with parts.database.reading() as conn:
-        found = await invitations.pending(conn, view.organization_id, address, now=parts.clock())
+    async with services.database.reading() as conn:
+        found = await invitations.pending(conn, view.organization_id, address, now=services.clock())
     if found is None:
         return False
     try:
-        async with unit_of_work(parts, actor(found, user.id), request_id) as unit:
+        async with unit_of_work(services, actor(found, user.id), request_id) as unit:
             zone = await organization_users.own_zone(unit)
             if zone.id != view.id:
                 return False
@@ -121,7 +123,7 @@ async def accept_by_address(parts: Parts, view: ZoneView, user: User, request_id
     return True
 
 
-async def locked(unit: Unit, invitation: Invitation) -> Invitation:
+async def locked(unit: UnitOfWork, invitation: Invitation) -> Invitation:
     """The invitation as it stands while nobody else of the organization writes. Raises NotFound."""
     await unit.revision()
     current = await invitations.held(unit.conn, invitation, now=unit.now)
@@ -130,7 +132,7 @@ async def locked(unit: Unit, invitation: Invitation) -> Invitation:
     return current
 
 
-async def claim(unit: Unit, invitation: Invitation, *, zone_user_id: str | None = None) -> Invitation:
+async def claim(unit: UnitOfWork, invitation: Invitation, *, zone_user_id: str | None = None) -> Invitation:
     """Mark an invitation as accepted, in the unit that acts on it. Raises Conflict when it is not pending.
 
     Args:
@@ -144,7 +146,7 @@ async def claim(unit: Unit, invitation: Invitation, *, zone_user_id: str | None 
     return await entities.change(unit, INVITATION, scope, current, after, action="accept")
 
 
-async def new_user(unit: Unit, zone: Zone, invitation: Invitation, user_id: str) -> User:
+async def new_user(unit: UnitOfWork, zone: Zone, invitation: Invitation, user_id: str) -> User:
     """A user of the organization's own zone with the invited address, which the token proves to be theirs.
 
     Raises: Conflict when a user has that address: they sign in, so that nobody acts as them by a mail.
@@ -154,31 +156,31 @@ async def new_user(unit: Unit, zone: Zone, invitation: Invitation, user_id: str)
     return await entities.added(unit, USER, admitted.user)
 
 
-async def _without_account(unit: Unit, invitation: Invitation, user_id: str) -> OrganizationUser:
+async def _without_account(unit: UnitOfWork, invitation: Invitation, user_id: str) -> OrganizationUser:
     zone = await organization_users.own_zone(unit)
     user = await new_user(unit, zone, invitation, user_id)
     return await organization_users.join(unit, user, invitation.role)
 
 
-async def _with_account(unit: Unit, invitation: Invitation, guest: SignedIn) -> OrganizationUser:
-    if guest.view.organization_id == unit.organization_id:
+async def _with_account(unit: UnitOfWork, invitation: Invitation, guest: SignedIn) -> OrganizationUser:
+    if guest.zone.organization_id == unit.organization_id:
         return await organization_users.join(unit, guest.user, invitation.role)
-    at_home = await people.of_zone_user(unit.conn, guest.view.organization_id, guest.user.id)
+    at_home = await people.of_zone_user(unit.conn, guest.zone.organization_id, guest.user.id)
     if at_home is None:
         raise Forbidden("your account acts for no organization yet: accept without signing in")
-    joining = JoiningAccount(guest.token, guest.view.zone, guest.user, await guest.view.user_provider())
+    joining = JoiningAccount(guest.token, guest.zone.entity, guest.user, await guest.zone.user_provider())
     try:
         return await organization_users.admit(unit, invitation.role, joining)
     except SignInRefused as refusal:
         raise Forbidden(refusal.detail, internal=refusal.internal) from None
 
 
-async def _find(parts: Parts, token: str, address: str) -> tuple[Invitation, str]:
+async def _find(services: Services, token: str, address: str) -> tuple[Invitation, str]:
     """The invitation of a token and its organization's name: as much work for an unknown one."""
-    if await count(parts, LOOKS, "", place_of(address)):
+    if await count(services, LOOKS, "", place_of(address)):
         raise RateLimited("too many requests about invitations from your address; wait a minute")
-    async with parts.database.querying() as conn:
-        found = await invitations.by_token(conn, parts.hasher.hash(token), now=parts.clock())
+    async with services.database.querying() as conn:
+        found = await invitations.by_token(conn, services.hasher.hash(token), now=services.clock())
     if found is None:
         raise NotFound(_UNKNOWN)
     return found

@@ -11,18 +11,18 @@ from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.authority import admission
 from runtime.services.authority.admission import Registrar, Registration
 from runtime.services.authority.credentials import checked_email, checked_password
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import SERVICE, Actor
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parts import Parts
-from runtime.services.zones import ZoneView
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.services.zones import CachedZone
 from runtime.storage.sql import directory, organizations
 from runtime.storage.sql import users as user_storage
 
 
 async def add(
-    parts: Parts,
+    services: Services,
     organization: str,
     *,
     email: str,
@@ -37,42 +37,44 @@ async def add(
     Raises: NotFound, also for nobody with that verified address; ValidationFailed for an address or password
         that will not do; Conflict when the address has a password there, or acts for the organization.
     """
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         found = await organizations.named(conn, organization)
     if found is None or found.zone_id is None:
         raise NotFound(f"there is no Organization `{organization}`")
-    view = await parts.zones.view(found.zone_id)
+    zone = await services.zones.get(found.zone_id)
     hashed = None
     if password is not None:
         email, chosen = checked_email(email), checked_password(password)
-        hashed = await parts.passwords.hash(chosen)
-    async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
+        hashed = await services.passwords.hash(chosen)
+    async with unit_of_work(services, by.within(found.id), new_id()) as unit:
         await unit.revision()
         if hashed is None:
-            user = await _known(unit.conn, view.id, email)
+            user = await _known(unit.conn, zone.id, email)
         else:
-            user = await _make(unit, view, email, hashed)
+            user = await _make(unit, zone, email, hashed)
         return await organization_users.join(unit, user, role)
 
 
-async def add_user(parts: Parts, zone_id: str, *, email: str, password: str, by: Actor = SERVICE) -> User:
+async def add_user(
+    services: Services, zone_id: str, *, email: str, password: str, by: Actor = SERVICE
+) -> User:
     """Make a user of a zone who signs in with a password.
 
     Raises: ValidationFailed for an address or password that will not do; Conflict when the address has a
         user with a password; NotFound for an unknown zone.
     """
     address, chosen = checked_email(email), checked_password(password)
-    view = await parts.zones.view(zone_id)
-    hashed = await parts.passwords.hash(chosen)
-    async with unit_of_work(parts, by.within(view.organization_id), new_id()) as unit:
+    zone = await services.zones.get(zone_id)
+    hashed = await services.passwords.hash(chosen)
+    async with unit_of_work(services, by.within(zone.organization_id), new_id()) as unit:
         unit.keeps_zones = True
         await unit.revision()
-        return await _make(unit, view, address, hashed)
+        return await _make(unit, zone, address, hashed)
 
 
-async def _make(unit: Unit, view: ZoneView, email: str, password_hash: str) -> User:
+async def _make(unit: UnitOfWork, zone: CachedZone, email: str, password_hash: str) -> User:
     by = Registration(email, password_hash, Registrar.OPERATOR, verified=True)
-    admitted = await admission.admit(unit.conn, view.zone, by, now=unit.now)
+    admitted = await admission.admit(unit.conn, zone.entity, by, now=unit.now)
     return await entities.added(unit, USER, admitted.user)
 
 

@@ -7,14 +7,14 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import identities as storage
 from runtime.storage.sql.identities import Wanted
 
 _ROWS = {IdentityType.USER: ORGANIZATION_USER.operations, IdentityType.INVITATION: INVITATION.operations}
 
 
-async def list_(unit: Unit, organization: str, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed:
     """One page of users and invitations, by `query[email]` and `role`, the oldest first."""
     found = await entities.organization_of(unit, organization)
     for row in _ROWS.values():
@@ -42,7 +42,7 @@ async def list_(unit: Unit, organization: str, query: ListQuery) -> Listed:
     )
 
 
-def _permitted(unit: Unit, query: ListQuery, identity: Identity) -> Identity:
+def _permitted(unit: UnitOfWork, query: ListQuery, identity: Identity) -> Identity:
     """The identity with what the caller may do with it, when that is asked."""
     if "permissions" not in query.expands:
         return identity

@@ -3,7 +3,7 @@
 from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.outbox import mail
 
 _MAX_SHOWN_CHARS = 80
@@ -29,7 +29,7 @@ yourself. If you did not expect this message, you can leave it unanswered.
 """
 
 
-async def put(unit: Unit, invitation: Invitation, token: str, organization: str, zone: Zone) -> None:
+async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization: str, zone: Zone) -> None:
     """Have the invitation sent once the unit is committed.
 
     Args:
@@ -41,12 +41,12 @@ async def put(unit: Unit, invitation: Invitation, token: str, organization: str,
         organization=_shown(organization),
         role=_ROLES[invitation.role],
         page=f"{zone.protocols.oauth2.issuer}/oauth/sign-up?invitation={token}",
-        api=f"{unit.parts.settings.public_url.rstrip('/')}/invitations/{token}",
+        api=f"{unit.services.settings.public_url.rstrip('/')}/invitations/{token}",
         until=f"{invitation.expires_at:%Y-%m-%d %H:%M} UTC",
     )
     await mail.put(
         unit.conn,
-        unit.parts,
+        unit.services,
         organization_id=unit.organization_id,
         recipient=invitation.email,
         subject=f"Invitation to {_shown(organization)}",
@@ -54,7 +54,7 @@ async def put(unit: Unit, invitation: Invitation, token: str, organization: str,
     )
 
     async def send() -> None:
-        unit.parts.outbox.poke()
+        unit.services.outbox.poke()
 
     unit.after_commit(send)
 

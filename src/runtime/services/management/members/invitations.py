@@ -16,7 +16,7 @@ from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import invitation_mail, organization_users
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 
@@ -34,14 +34,14 @@ INVITATIONS_TO_ONE = Limit(
 )
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of invitations, each as it stands now."""
     listed = await entities.list_(unit, INVITATION, parents, query)
     standing = await invitations.as_they_stand(unit.conn, cast(list[Invitation], listed.items), now=unit.now)
     return listed.with_items([one.as_of(unit.now) for one in standing])
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Invite somebody, by a mail that leaves after the commit.
 
     Raises: Forbidden for a role above the caller's; Conflict for an address that is a user's or invited.
@@ -62,10 +62,10 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
         body,
         created_by=unit.caller.id,
         inviter_name=unit.caller.display,
-        expires_at=unit.now + timedelta(seconds=unit.parts.settings.invitation_lifetime_seconds),
+        expires_at=unit.now + timedelta(seconds=unit.services.settings.invitation_lifetime_seconds),
         status=InvitationStatus.PENDING,
         address=address,
-        token_hash=unit.parts.hasher.hash(token),
+        token_hash=unit.services.hasher.hash(token),
     )
     invitation = await entities.add(unit, INVITATION, cast(Invitation, made))
     zone = await organization_users.own_zone(unit)
@@ -73,7 +73,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     return invitation
 
 
-async def revoke(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def revoke(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Take an invitation back, whatever has become of it: it opens nothing any more, and stays in the list.
 
     Who has accepted it stays a user of the organization.
@@ -97,17 +97,17 @@ def _require_mailable(email: str) -> None:
         raise ValidationFailed.of("email", "is no address that mail can be sent to") from None
 
 
-async def _require_calm(unit: Unit, address: str) -> None:
+async def _require_calm(unit: UnitOfWork, address: str) -> None:
     """Raise RateLimited for an organization that would send mail without end, to many or to one."""
     for limit, whose, of in (
         (INVITATIONS, "this organization", ()),
         (INVITATIONS_TO_ONE, "that address", (address,)),
     ):
-        if await count(unit.parts, limit, unit.organization_id, *of):
+        if await count(unit.services, limit, unit.organization_id, *of):
             raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
 
 
-async def _require_new(unit: Unit, address: str) -> None:
+async def _require_new(unit: UnitOfWork, address: str) -> None:
     """Raise Conflict for an address that is known to the organization, in whatever case it is written."""
     if await invitations.is_user(unit.conn, unit.organization_id, address):
         raise Conflict("`email`: somebody with that address acts for this organization already")

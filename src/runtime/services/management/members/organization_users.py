@@ -19,12 +19,12 @@ from runtime.services.management import entities
 from runtime.services.management.access.caller import Account
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import users
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
 
 
-async def own_zone(unit: Unit) -> Zone:
+async def own_zone(unit: UnitOfWork) -> Zone:
     """The zone in which the organization's users sign in."""
     organization = await entities.organization_of(unit, unit.organization_id)
     return await entities.zone_of(unit, cast(str, organization.zone_id))
@@ -35,7 +35,7 @@ def account_of(zone: Zone, user: User) -> Account:
     return Account(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
 
 
-async def join(unit: Unit, user: User, role: OrganizationRole) -> OrganizationUser:
+async def join(unit: UnitOfWork, user: User, role: OrganizationRole) -> OrganizationUser:
     """Let a user of the organization's own zone act for the organization. Raises Conflict when they do.
 
     The unit is the organization's; whether its caller may do this has been decided.
@@ -45,7 +45,7 @@ async def join(unit: Unit, user: User, role: OrganizationRole) -> OrganizationUs
     return await _add(unit, user, account, role, source=user.issuer or account.issuer)
 
 
-async def admit(unit: Unit, role: OrganizationRole, joining: JoiningAccount) -> OrganizationUser:
+async def admit(unit: UnitOfWork, role: OrganizationRole, joining: JoiningAccount) -> OrganizationUser:
     """Let the account of another organization act for this one.
 
     Raises: Conflict when it does; SignInRefused for a sign-in that counts only at home.
@@ -59,7 +59,7 @@ async def admit(unit: Unit, role: OrganizationRole, joining: JoiningAccount) -> 
 
 
 async def _add(
-    unit: Unit, user: User, account: Account, role: OrganizationRole, *, source: str
+    unit: UnitOfWork, user: User, account: Account, role: OrganizationRole, *, source: str
 ) -> OrganizationUser:
     revision = await unit.revision()
     await _require_new(unit, account)
@@ -80,7 +80,7 @@ async def _add(
     return await entities.add(unit, ORGANIZATION_USER, made)
 
 
-async def _require_new(unit: Unit, account: Account) -> None:
+async def _require_new(unit: UnitOfWork, account: Account) -> None:
     """Raise Conflict for an account that acts for the organization already."""
     found = await people.of_account(
         unit.conn, unit.organization_id, issuer=account.issuer, subject=account.subject
@@ -90,7 +90,7 @@ async def _require_new(unit: Unit, account: Account) -> None:
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a role or a status. A disabled user's sessions end, and none can begin.
 
@@ -105,7 +105,7 @@ async def update(
     return await entities.change(unit, ORGANIZATION_USER, scope, before, after)
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Let somebody act for the organization no more: nothing is left of their user, roles and sessions.
 
     Raises: Conflict, when nobody would be left to administrate the organization.
@@ -118,7 +118,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
 
 
 async def _for_change(
-    unit: Unit, parents: Parents, entity_id: str, verb: Verb
+    unit: UnitOfWork, parents: Parents, entity_id: str, verb: Verb
 ) -> tuple[dict[str, str], OrganizationUser]:
     """The scope and the organization user as they stand while nobody else of the organization writes."""
     scope, _ = await entities.for_change(unit, ORGANIZATION_USER, parents, entity_id, verb)
@@ -131,18 +131,18 @@ def _administrates(user: OrganizationUser) -> bool:
     return user.role is OrganizationRole.ADMIN and user.status is OrganizationStatus.ACTIVE
 
 
-async def _require_another_admin(unit: Unit, user: OrganizationUser) -> None:
+async def _require_another_admin(unit: UnitOfWork, user: OrganizationUser) -> None:
     if _administrates(user) and not await people.count_other_admins(unit.conn, unit.organization_id, user.id):
         raise Conflict(f"OrganizationUser `{user.id}` is the last active `org_admin`: make another one first")
 
 
-async def _set_status(unit: Unit, person: OrganizationUser, status: UserStatus) -> None:
+async def _set_status(unit: UnitOfWork, person: OrganizationUser, status: UserStatus) -> None:
     user = await _zone_user(unit, person)
     if user is not None and user.status is not status:
         await users.store(unit, user, user.model_copy(update={"status": status}))
 
 
-async def _zone_user(unit: Unit, person: OrganizationUser) -> User | None:
+async def _zone_user(unit: UnitOfWork, person: OrganizationUser) -> User | None:
     zone = await own_zone(unit)
     found = await storage.many(unit.conn, USER, [person.zone_user_id], within={"zone_id": zone.id})
     return cast(User, found[0]) if found else None

@@ -21,7 +21,7 @@ from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members.organization_users import own_zone
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import organization_users as people
 
@@ -29,7 +29,7 @@ MEMBERS = "zone_members"
 MEMBER = "ZoneMember"
 
 
-async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
     """One page of a zone's members, in the order in which they became that."""
     zone, own = await _zones(unit, parents, Verb.LIST)
     filters = {"role_identifier": query.special["role"]} if "role" in query.special else {}
@@ -46,14 +46,14 @@ async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
     return replace(listed, items=told, paged=tuple(found))
 
 
-async def retrieve(unit: Unit, parents: Parents, person_id: str) -> ZoneMember:
+async def retrieve(unit: UnitOfWork, parents: Parents, person_id: str) -> ZoneMember:
     """The member that an organization user is. Raises NotFound."""
     zone, own = await _zones(unit, parents, Verb.RETRIEVE)
     person, held = await _member(unit, zone, own, person_id)
     return _told(unit, zone, held[0], person.id)
 
 
-async def add(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> ZoneMember:
+async def add(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> ZoneMember:
     """Make an organization user a member. Raises ValidationFailed for an unknown one, Conflict."""
     zone, own = await _zones(unit, parents, Verb.CREATE)
     if zone.id == own.id:
@@ -85,7 +85,7 @@ async def add(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> ZoneMemb
     return _told(unit, zone, assignment, person.id)
 
 
-async def update(unit: Unit, parents: Parents, person_id: str, role_name: ZoneRole) -> ZoneMember:
+async def update(unit: UnitOfWork, parents: Parents, person_id: str, role_name: ZoneRole) -> ZoneMember:
     """Give a member another role in place of what they have. Raises NotFound."""
     zone, own = await _zones(unit, parents, Verb.UPDATE)
     await unit.revision()
@@ -98,7 +98,7 @@ async def update(unit: Unit, parents: Parents, person_id: str, role_name: ZoneRo
     return _told(unit, zone, changed, person.id)
 
 
-async def remove(unit: Unit, parents: Parents, person_id: str) -> None:
+async def remove(unit: UnitOfWork, parents: Parents, person_id: str) -> None:
     """Let somebody be a member no more. Raises NotFound."""
     zone, own = await _zones(unit, parents, Verb.DELETE)
     await unit.revision()
@@ -107,7 +107,7 @@ async def remove(unit: Unit, parents: Parents, person_id: str) -> None:
         await entities.take_away(unit, ROLE_ASSIGNMENT, {"zone_id": own.id}, one)
 
 
-async def _zones(unit: Unit, parents: Parents, verb: Verb) -> tuple[Zone, Zone]:
+async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, Zone]:
     """The zone, in which the caller may do that, and the organization's own. Raises NotFound, Forbidden."""
     zone = await entities.zone_of(unit, parents["zone_id"])
     await entities.require_in(unit, MEMBERS, verb, zone.id)
@@ -116,14 +116,14 @@ async def _zones(unit: Unit, parents: Parents, verb: Verb) -> tuple[Zone, Zone]:
     return zone, await own_zone(unit)
 
 
-async def _person(unit: Unit, person_id: str) -> OrganizationUser | None:
+async def _person(unit: UnitOfWork, person_id: str) -> OrganizationUser | None:
     within = {"organization_id": unit.organization_id}
     found = await storage.many(unit.conn, ORGANIZATION_USER, [person_id], within=within)
     return cast(OrganizationUser, found[0]) if found else None
 
 
 async def _member(
-    unit: Unit, zone: Zone, own: Zone, person_id: str
+    unit: UnitOfWork, zone: Zone, own: Zone, person_id: str
 ) -> tuple[OrganizationUser, list[RoleAssignment]]:
     person = await _person(unit, person_id)
     held = await _held(unit, zone, own, person) if person else []
@@ -132,7 +132,7 @@ async def _member(
     return person, held
 
 
-async def _held(unit: Unit, zone: Zone, own: Zone, person: OrganizationUser) -> list[RoleAssignment]:
+async def _held(unit: UnitOfWork, zone: Zone, own: Zone, person: OrganizationUser) -> list[RoleAssignment]:
     """The zone roles that somebody has in a zone directly, the one that allows the most first."""
     where = [
         storage.Equals("principal_type", (PrincipalType.USER.value,)),
@@ -145,7 +145,7 @@ async def _held(unit: Unit, zone: Zone, own: Zone, person: OrganizationUser) -> 
     return sorted(held, key=lambda one: list(ZoneRole).index(ZoneRole(one.role_identifier)))
 
 
-async def _role(unit: Unit, own: Zone, name: str) -> Role:
+async def _role(unit: UnitOfWork, own: Zone, name: str) -> Role:
     where = [
         storage.Equals("identifier", (ZoneRole(name).value,)),
         storage.Equals("owner_type", (OwnerType.PLATFORM.value,)),
@@ -159,9 +159,9 @@ def _as(role: Role) -> dict[str, Any]:
     return {"role_id": role.id, "role_identifier": role.identifier, "role_owner_type": role.owner_type}
 
 
-def _told(unit: Unit, zone: Zone, assignment: Entity, person_id: str) -> ZoneMember:
+def _told(unit: UnitOfWork, zone: Zone, assignment: Entity, person_id: str) -> ZoneMember:
     assignment = cast(RoleAssignment, assignment)
-    base = unit.parts.settings.public_url.rstrip("/")
+    base = unit.services.settings.public_url.rstrip("/")
     person = f"{base}/organizations/{zone.organization_id}/users/{person_id}"
     return ZoneMember(
         id=assignment.id,

@@ -16,13 +16,13 @@ from runtime.domain.kinds import API_KEY, ORGANIZATION, Entity, Kind, Verb
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, rfc3339
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, SERVICE, Actor
 from runtime.services.management.entities import Parents
 from runtime.services.management.organizations import bindings
-from runtime.services.management.unit import Unit, unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import api_keys as storage
 from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import organizations
@@ -36,7 +36,7 @@ _BATCH = 100
 # --- the management API
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a key. The key in clear stands in `unit.shown_once`, nowhere else.
 
     Raises: NotFound, Forbidden for a role above the caller's, ValidationFailed for an end after the caller's,
@@ -55,7 +55,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def add(
-    unit: Unit,
+    unit: UnitOfWork,
     *,
     name: str,
     role: str,
@@ -84,14 +84,14 @@ async def add(
         {"name": name, "role": role, "owner": owner, "zones": bindings.ordered(zones)},
         created_by=unit.caller.id,
         expires_at=_end(unit, maker, expires_in_seconds),
-        secret_hash=unit.parts.hasher.hash(secret),
+        secret_hash=unit.services.hasher.hash(secret),
         **_person(unit, maker),
     )
     unit.shown_once[made.id] = {"api_key": f"{KEY_PREFIX}{made.id}_{secret}"}
     return await entities.add(unit, API_KEY, cast(ApiKey, made))
 
 
-async def _making_key(unit: Unit) -> ApiKey | None:
+async def _making_key(unit: UnitOfWork) -> ApiKey | None:
     """The key that makes another one; None for other callers. Raises Unauthorized when it is gone by now."""
     if unit.caller.kind != "api_key":
         return None
@@ -101,7 +101,7 @@ async def _making_key(unit: Unit) -> ApiKey | None:
     return found.key
 
 
-def _end(unit: Unit, maker: ApiKey | None, seconds: int | None) -> datetime | None:
+def _end(unit: UnitOfWork, maker: ApiKey | None, seconds: int | None) -> datetime | None:
     """When a new key ends: as asked, and no later than the key that makes it. Raises ValidationFailed."""
     limit = maker.expires_at if maker is not None else None
     if seconds is None:
@@ -115,7 +115,7 @@ def _end(unit: Unit, maker: ApiKey | None, seconds: int | None) -> datetime | No
     return end
 
 
-def _person(unit: Unit, maker: ApiKey | None) -> dict[str, str | None]:
+def _person(unit: UnitOfWork, maker: ApiKey | None) -> dict[str, str | None]:
     """At whose word a key is made: that of the user who asks, or of whom the asking key was made for."""
     if maker is not None:
         return {"person_id": maker.person_id, "person_zone_id": maker.person_zone_id}
@@ -124,7 +124,7 @@ def _person(unit: Unit, maker: ApiKey | None) -> dict[str, str | None]:
     return {"person_id": unit.caller.id, "person_zone_id": unit.caller.sign_in.zone_id}
 
 
-async def _make_room(unit: Unit) -> None:
+async def _make_room(unit: UnitOfWork) -> None:
     """Forget the oldest expired keys of an organization that has all it may have. Raises Conflict."""
     surplus = await storage.count(unit.conn, unit.organization_id) - MAX_API_KEYS + 1
     if surplus <= 0:
@@ -134,7 +134,7 @@ async def _make_room(unit: Unit) -> None:
         raise Conflict(f"an organization has at most {MAX_API_KEYS} API keys: revoke one that nobody needs")
 
 
-async def _take_away(unit: Unit, keys: Sequence[ApiKey]) -> None:
+async def _take_away(unit: UnitOfWork, keys: Sequence[ApiKey]) -> None:
     """Remove keys of the organization, each with those that it made: they may stand in the list, too."""
     within = {"organization_id": unit.organization_id}
     for key in keys:
@@ -146,7 +146,7 @@ async def _take_away(unit: Unit, keys: Sequence[ApiKey]) -> None:
 
 
 async def create_for(
-    parts: Parts,
+    services: Services,
     organization: str,
     *,
     name: str,
@@ -162,8 +162,8 @@ async def create_for(
         zones: ids or slugs of the zones that it is bound to; none for all.
     Raises: NotFound, ValidationFailed, Conflict.
     """
-    found = await _organization(parts, organization)
-    async with unit_of_work(parts, by.within(found.id), new_id()) as unit:
+    found = await _organization(services, organization)
+    async with unit_of_work(services, by.within(found.id), new_id()) as unit:
         made = await add(
             unit,
             name=name,
@@ -175,33 +175,33 @@ async def create_for(
     return unit.shown_once[made.id]["api_key"]
 
 
-async def every(parts: Parts, organization: str) -> list[ApiKey]:
+async def every(services: Services, organization: str) -> list[ApiKey]:
     """All keys of an organization, given by id or label, oldest first. Raises NotFound."""
-    found = await _organization(parts, organization)
-    async with parts.database.reading() as conn:
+    found = await _organization(services, organization)
+    async with services.database.reading() as conn:
         within = {"organization_id": found.id}
         return [cast(ApiKey, key) async for key in entity_storage.all_of(conn, API_KEY, within=within)]
 
 
-async def revoke(parts: Parts, key_id: str, *, by: Actor = SERVICE) -> int:
+async def revoke(services: Services, key_id: str, *, by: Actor = SERVICE) -> int:
     """End a key, and those that it made; how many those are together. Raises NotFound.
 
     Args:
         key_id: its id, or the key itself, as somebody may have found it where it should not be.
     """
     key_id = key_id.removeprefix(KEY_PREFIX).partition("_")[0]
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         found = await storage.find(conn, key_id)
     if found is None:
         raise NotFound(f"there is no ApiKey `{key_id}`")
-    async with unit_of_work(parts, by.within(found.key.organization_id), new_id()) as unit:
+    async with unit_of_work(services, by.within(found.key.organization_id), new_id()) as unit:
         await unit.revision()
         await _take_away(unit, [found.key])
     return unit.records
 
 
-async def _organization(parts: Parts, id_or_label: str) -> Organization:
-    async with parts.database.reading() as conn:
+async def _organization(services: Services, id_or_label: str) -> Organization:
+    async with services.database.reading() as conn:
         found = await organizations.named(conn, id_or_label)
     if found is None:
         raise NotFound(f"there is no {ORGANIZATION.name} `{id_or_label}`")
@@ -211,20 +211,20 @@ async def _organization(parts: Parts, id_or_label: str) -> Organization:
 # --- the job
 
 
-async def forget_expired(parts: Parts) -> int:
+async def forget_expired(services: Services) -> int:
     """Forget keys that expired long ago; how many those were."""
-    before, forgotten = parts.clock() - KEPT_EXPIRED, 0
+    before, forgotten = services.clock() - KEPT_EXPIRED, 0
     while True:
-        async with parts.database.querying() as conn:
+        async with services.database.querying() as conn:
             waiting = await storage.organizations_with_expired(conn, before, limit=_BATCH)
         for organization_id in waiting:
-            forgotten += await _forget(parts, organization_id, before)
+            forgotten += await _forget(services, organization_id, before)
         if len(waiting) < _BATCH:
             return forgotten
 
 
-async def _forget(parts: Parts, organization_id: str, before: datetime) -> int:
-    async with unit_of_work(parts, SERVICE.within(organization_id), new_id()) as unit:
+async def _forget(services: Services, organization_id: str, before: datetime) -> int:
+    async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
         await unit.hold()
         await _take_away(unit, await storage.expired(unit.conn, organization_id, before, limit=MAX_API_KEYS))
     return unit.records

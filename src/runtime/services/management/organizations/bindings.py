@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.kinds import ZONE
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes, entities
 
 
-async def check(unit: Unit, zones: Sequence[str] | None) -> None:
+async def check(unit: UnitOfWork, zones: Sequence[str] | None) -> None:
     """Raise ValidationFailed for an id that is no zone's of the organization."""
     if zones is None:
         return
@@ -24,7 +24,7 @@ def ordered(zones: Iterable[str] | None) -> list[str] | None:
     return None if zones is None else sorted(set(zones))
 
 
-async def named(unit: Unit, zones: Sequence[str]) -> list[str] | None:
+async def named(unit: UnitOfWork, zones: Sequence[str]) -> list[str] | None:
     """The ids of zones that are given by id or slug; None for none. Raises NotFound."""
     if not zones:
         return None

@@ -11,6 +11,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.authority.admission import JoiningAccount
+from runtime.services.container import Services
 from runtime.services.limits import Limit, count
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
@@ -21,9 +22,8 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import organization_users
 from runtime.services.management.organizations import api_keys, own_zone
-from runtime.services.management.unit import Unit, unit_of_work, within
+from runtime.services.management.unit_of_work import UnitOfWork, nested, unit_of_work
 from runtime.services.management.zones import zones
-from runtime.services.parts import Parts
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import ledger, names
 from runtime.storage.sql import organization_users as people
@@ -67,7 +67,7 @@ ROLES: tuple[OrganizationRoleInfo, ...] = (
 )
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """The caller's organization: a list of exactly one; all that the account acts for, where that counts."""
     entities.require(unit, ORGANIZATION, Verb.LIST, {})
     sign_in = unit.caller.sign_in
@@ -87,7 +87,7 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The caller's organization, by id or by label."""
     found = await entities.organization_of(unit, entity_id)
@@ -96,7 +96,7 @@ async def retrieve(
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change the organization's name. Its label stays: it stands in addresses."""
     before = await entities.organization_of(unit, entity_id)
@@ -105,22 +105,22 @@ async def update(
     return await entities.change(unit, ORGANIZATION, {}, before, after)
 
 
-async def list_roles(unit: Unit, id_or_label: str, scope: str | None) -> list[OrganizationRoleInfo]:
+async def list_roles(unit: UnitOfWork, id_or_label: str, scope: str | None) -> list[OrganizationRoleInfo]:
     """The roles that the organization's users and its zones' members can have."""
     await entities.organization_of(unit, id_or_label)
     entities.require(unit, ORGANIZATION, Verb.RETRIEVE, {})
     return [role for role in ROLES if scope in (None, role.scope)]
 
 
-async def any_label(parts: Parts) -> str | None:
+async def any_label(services: Services) -> str | None:
     """The label of the oldest organization, or None while the service has none."""
     table = TABLES[ORGANIZATION.name]
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         first = (await conn.execute(table.select().order_by(table.c.created_at).limit(1))).first()
     return None if first is None else str(first.label)
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an organization that the calling user administrates.
 
     Raises: Forbidden for anybody but an administrator with a token of their own organization's zone that
@@ -128,13 +128,13 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     """
     entities.require(unit, ORGANIZATION, Verb.CREATE, {})
     sign_in = own_sign_in(unit.caller, "create an organization")
-    home = await unit.parts.zones.view(sign_in.zone_id)
+    home = await unit.services.zones.get(sign_in.zone_id)
     token = user_tokens.way_of(sign_in)
-    joining = JoiningAccount(token, home.zone, sign_in.user, await home.user_provider())
-    if await count(unit.parts, ORGANIZATIONS_MADE, sign_in.zone_id, sign_in.account.id):
+    joining = JoiningAccount(token, home.entity, sign_in.user, await home.user_provider())
+    if await count(unit.services, ORGANIZATIONS_MADE, sign_in.zone_id, sign_in.account.id):
         raise RateLimited("too many new organizations today; try again tomorrow")
     founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
-    async with within(unit, founder) as inner:
+    async with nested(unit, founder) as inner:
         made = await _found(inner, body.get("name") or "New organization")
         try:
             await organization_users.admit(inner, OrganizationRole.ADMIN, joining)
@@ -143,7 +143,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     return made
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove the caller's organization with all that is its own; what happened in it stays on record.
 
     Raises: Conflict while it has zones besides its own; Forbidden.
@@ -160,13 +160,13 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
         await zones.take_away(unit, await entities.zone_of(unit, found.zone_id))
     await unit.write(ORGANIZATION, "organizations.delete", found, None)
     await storage.remove(unit.conn, ORGANIZATION, found.id, within={})
-    unit.spare(None)  # no owner is left that could hear of it
+    unit.omit_tombstones(None)  # no owner is left that could hear of it
 
 
-async def every(parts: Parts) -> list[tuple[Organization, str]]:
+async def every(services: Services) -> list[tuple[Organization, str]]:
     """All organizations, oldest first, each with the issuer of its own zone."""
     found = []
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         for one in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
             organization = cast(Organization, one)
             zone = await storage.find_by(conn, ZONE, "id", organization.zone_id, within={})
@@ -174,22 +174,22 @@ async def every(parts: Parts) -> list[tuple[Organization, str]]:
     return found
 
 
-async def complete_own_zones(parts: Parts, *, by: Actor = SERVICE) -> None:
+async def complete_own_zones(services: Services, *, by: Actor = SERVICE) -> None:
     """Give organizations' own zones what they lack: made before there was a client, or at another address."""
-    async with parts.database.reading() as conn:
-        lacking = await known.without_resource(conn, parts.settings.public_url)
+    async with services.database.reading() as conn:
+        lacking = await known.without_resource(conn, services.settings.public_url)
     for organization_id, zone_id in lacking:
-        async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
+        async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
             await own_zone.equip(unit, await entities.zone_of(unit, zone_id))
-            after = {"resource": parts.settings.public_url}
+            after = {"resource": services.settings.public_url}
             await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
 
 async def create_organization(
-    parts: Parts, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
+    services: Services, name: str, *, key_expires_in_seconds: int | None = None, by: Actor = SERVICE
 ) -> tuple[Organization, str]:
     """Make an organization with its own zone, and an administrator's API key; the key in clear."""
-    async with unit_of_work(parts, by.within(new_id()), new_id(), new_zones=1) as unit:
+    async with unit_of_work(services, by.within(new_id()), new_id(), new_zones=1) as unit:
         made = await _found(unit, name)
         key = await api_keys.add(
             unit, name="first key", role="org_admin", expires_in_seconds=key_expires_in_seconds
@@ -197,7 +197,7 @@ async def create_organization(
     return made, unit.shown_once[key.id]["api_key"]
 
 
-async def _found(unit: Unit, name: str) -> Organization:
+async def _found(unit: UnitOfWork, name: str) -> Organization:
     """Make the organization of a unit, with its own zone."""
     label = slug_of(name)
     while await names.is_assigned(unit.conn, ORGANIZATION, label):

@@ -19,7 +19,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import Consent, OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import applications
 from runtime.storage.sql import entities as storage
 
@@ -27,7 +27,7 @@ CLIENT = "zonectl"
 REDIRECT_URIS = ["http://127.0.0.1/callback", "http://localhost/callback"]
 
 
-async def equip(unit: Unit, zone: Zone) -> None:
+async def equip(unit: UnitOfWork, zone: Zone) -> None:
     """Give an organization's own zone what it lacks of the client and of the resource."""
     client = await _client(unit, zone)
     resource = await _management_api(unit, zone)
@@ -37,7 +37,7 @@ async def equip(unit: Unit, zone: Zone) -> None:
         )
 
 
-async def _client(unit: Unit, zone: Zone) -> Application:
+async def _client(unit: UnitOfWork, zone: Zone) -> Application:
     """The platform's client, public and without consent: it is a part of this service.
 
     Raises: Conflict for an application of the customer's with that identifier.
@@ -77,9 +77,9 @@ async def _client(unit: Unit, zone: Zone) -> Application:
     return cast(Application, made)
 
 
-async def _management_api(unit: Unit, zone: Zone) -> Resource:
+async def _management_api(unit: UnitOfWork, zone: Zone) -> Resource:
     """The resource whose identifier is the `aud` that the management API asks for."""
-    scope, identifier = {"zone_id": zone.id}, unit.parts.settings.public_url
+    scope, identifier = {"zone_id": zone.id}, unit.services.settings.public_url
     found = await storage.find_by(unit.conn, RESOURCE, "identifier", identifier, within=scope)
     if found is None:
         found = await entities.new_entity(

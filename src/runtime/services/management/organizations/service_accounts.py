@@ -12,14 +12,14 @@ from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entit
 from runtime.domain.kinds.organization import Organization, ServiceAccountCredential
 from runtime.services import refusals
 from runtime.services.clients import SecretGuessing
+from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
 from runtime.services.management.organizations import bindings
-from runtime.services.management.unit import Unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 
 TOKEN_LIFETIME = timedelta(hours=1)
@@ -28,7 +28,9 @@ _GUESSED_AT = "management"
 _guessing = SecretGuessing()
 
 
-async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create_credential(
+    unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]
+) -> Entity:
     """Make a credential. Its secret stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
     entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
@@ -42,7 +44,7 @@ async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapp
         {**body, "zones": bindings.ordered(body.get("zones"))},
         client_id=new_id(),
         expires_at=None if seconds is None else unit.now + timedelta(seconds=seconds),
-        secret_hash=unit.parts.hasher.hash(secret),
+        secret_hash=unit.services.hasher.hash(secret),
     )
     await entities.add(unit, SERVICE_ACCOUNT_CREDENTIAL, made)
     unit.shown_once[made.id] = {"client_secret": secret}
@@ -50,7 +52,13 @@ async def create_credential(unit: Unit, kind: Kind, parents: Parents, body: Mapp
 
 
 async def issue_token(
-    parts: Parts, client_id: str, client_secret: str, *, address: str, request_id: str, basic: bool = False
+    services: Services,
+    client_id: str,
+    client_secret: str,
+    *,
+    address: str,
+    request_id: str,
+    basic: bool = False,
 ) -> TokenResponse:
     """A bearer token for the management API.
 
@@ -59,28 +67,28 @@ async def issue_token(
         basic: whether the secret came by HTTP Basic, which a refusal asks for again.
     Raises: InvalidClient, TooManyRequests.
     """
-    now = parts.clock()
+    now = services.clock()
     _guessing.check(_GUESSED_AT, client_id, address, now=now.timestamp())
-    async with parts.database.reading() as conn:
+    async with services.database.reading() as conn:
         found = await storage.find_by(conn, SERVICE_ACCOUNT_CREDENTIAL, "client_id", client_id, within={})
         # The same work for an unknown client id as for a wrong secret.
         stored = found.secret_hash if isinstance(found, ServiceAccountCredential) else None
-        matches = parts.hasher.matches(client_secret, stored or bytes(32))
+        matches = services.hasher.matches(client_secret, stored or bytes(32))
         over = isinstance(found, ServiceAccountCredential) and found.has_expired(now)
         if not isinstance(found, ServiceAccountCredential) or stored is None or not matches or over:
-            await _guessing.failed(parts, _GUESSED_AT, client_id, address, now=now.timestamp())
+            await _guessing.failed(services, _GUESSED_AT, client_id, address, now=now.timestamp())
             refusal = InvalidClient(basic=basic)
-            raise await refusals.told(parts, _GUESSED_AT, refusal, whose=place_of(address))
+            raise await refusals.told(services, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     organization = cast(Organization, organization)
-    view = await parts.zones.view(cast(str, organization.zone_id))
+    zone = await services.zones.get(cast(str, organization.zone_id))
     ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))
     issued_at, ends = int(now.timestamp()), int(ends_at.timestamp())
-    token = view.signing(view.access_token_algorithm).sign(
+    token = zone.signing(zone.access_token_algorithm).sign(
         {
-            "iss": view.issuer,
+            "iss": zone.issuer,
             "sub": found.service_account_id,
-            "aud": parts.settings.public_url,
+            "aud": services.settings.public_url,
             "client_id": found.client_id,
             "credential_id": found.id,
             "organization_id": organization.id,
@@ -90,21 +98,21 @@ async def issue_token(
         },
         typ=TOKEN_TYPE,
     )
-    decision = Decision(organization.id, view.id, now, request_id, event="service-account-token")
+    decision = Decision(organization.id, zone.id, now, request_id, event="service-account-token")
     decision.application_id = found.service_account_id
     decision.issue()
-    parts.decisions.record(decision)
+    services.decisions.record(decision)
     if found.last_used_at is None or now - found.last_used_at >= _USE_RECORDED_EVERY:
-        await _record_use(parts, found)
+        await _record_use(services, found)
     return TokenResponse(access_token=token, expires_in=ends - issued_at)
 
 
-async def _record_use(parts: Parts, credential: ServiceAccountCredential) -> None:
+async def _record_use(services: Services, credential: ServiceAccountCredential) -> None:
     within = {
         "organization_id": credential.organization_id,
         "service_account_id": credential.service_account_id,
     }
-    async with parts.database.transaction() as conn:
+    async with services.database.transaction() as conn:
         current = await storage.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential.id, within=within)
-        used = current.model_copy(update={"last_used_at": parts.clock()})
+        used = current.model_copy(update={"last_used_at": services.clock()})
         await storage.replace(conn, SERVICE_ACCOUNT_CREDENTIAL, used, within=within)

@@ -19,7 +19,7 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
 from runtime.services.management.members import organization_users
-from runtime.services.management.unit import Unit, told
+from runtime.services.management.unit_of_work import UnitOfWork, audit_values
 from runtime.services.management.zones.providers import end_what_rested_on
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
@@ -27,7 +27,7 @@ from runtime.storage.sql import entities as storage
 _NAME = "Single sign-on"
 
 
-async def enable(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> SSOConnection:
+async def enable(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) -> SSOConnection:
     """Have the organization's people sign in at a provider. Raises Conflict when they do."""
     await _admit(unit, parents, Verb.CREATE)
     await unit.revision()
@@ -50,13 +50,13 @@ async def enable(unit: Unit, parents: Parents, body: Mapping[str, Any]) -> SSOCo
     return after
 
 
-async def retrieve(unit: Unit, parents: Parents) -> SSOConnection:
+async def retrieve(unit: UnitOfWork, parents: Parents) -> SSOConnection:
     """The connection. Raises NotFound when there is none."""
     await _admit(unit, parents, Verb.RETRIEVE)
     return connection_of((await _present(unit))[1])
 
 
-async def update(unit: Unit, parents: Parents, patch: Mapping[str, Any]) -> SSOConnection:
+async def update(unit: UnitOfWork, parents: Parents, patch: Mapping[str, Any]) -> SSOConnection:
     """Change the connection. Raises NotFound, ValidationFailed, Conflict."""
     await _admit(unit, parents, Verb.UPDATE)
     await unit.revision()
@@ -74,7 +74,7 @@ async def update(unit: Unit, parents: Parents, patch: Mapping[str, Any]) -> SSOC
     return after
 
 
-async def disable(unit: Unit, parents: Parents) -> None:
+async def disable(unit: UnitOfWork, parents: Parents) -> None:
     """End sign-in through the provider and what was begun by it; people sign in with passwords again."""
     await _admit(unit, parents, Verb.DELETE)
     await unit.revision()
@@ -82,20 +82,22 @@ async def disable(unit: Unit, parents: Parents) -> None:
     await directory.detach_provider(unit.conn, zone_id=zone.id, provider_id=provider.id)
     await end_what_rested_on(unit, provider, None)
     await _switch(unit, await _organization(unit), zone, None)
-    await unit.bury(await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id}))
+    await unit.add_tombstones(
+        await storage.remove(unit.conn, PROVIDER, provider.id, within={"zone_id": zone.id})
+    )
     await _record(unit, "disable", zone, connection_of(provider), None)
 
 
-async def _admit(unit: Unit, parents: Parents, verb: Verb) -> None:
+async def _admit(unit: UnitOfWork, parents: Parents, verb: Verb) -> None:
     await entities.organization_of(unit, parents["organization_id"])
     permissions.require(unit.caller.role, SSO_CONNECTION.operations, verb)
 
 
-async def _organization(unit: Unit) -> Organization:
+async def _organization(unit: UnitOfWork) -> Organization:
     return await entities.organization_of(unit, unit.organization_id)
 
 
-async def _present(unit: Unit) -> tuple[Zone, Provider]:
+async def _present(unit: UnitOfWork) -> tuple[Zone, Provider]:
     """The organization's own zone, and the provider that its people sign in at. Raises NotFound."""
     zone = await organization_users.own_zone(unit)
     if zone.user_identity_provider_id is None:
@@ -106,7 +108,7 @@ async def _present(unit: Unit) -> tuple[Zone, Provider]:
     return zone, cast(Provider, found)
 
 
-async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_id: str | None) -> None:
+async def _switch(unit: UnitOfWork, organization: Organization, zone: Zone, provider_id: str | None) -> None:
     """Say where the organization's people sign in: at that provider, or with passwords when it is None."""
     changed = zone.model_copy(update={"user_identity_provider_id": provider_id})
     scope = {"organization_id": organization.id}
@@ -116,7 +118,7 @@ async def _switch(unit: Unit, organization: Organization, zone: Zone, provider_i
 
 
 async def _record(
-    unit: Unit, action: str, zone: Zone, before: SSOConnection | None, after: SSOConnection | None
+    unit: UnitOfWork, action: str, zone: Zone, before: SSOConnection | None, after: SSOConnection | None
 ) -> None:
     one = cast(SSOConnection, after or before)
     await unit.record(
@@ -124,6 +126,6 @@ async def _record(
         SSO_CONNECTION.name,
         one.id,
         zone.id,
-        before=told(SSO_CONNECTION, before) if before else None,
-        after=told(SSO_CONNECTION, after) if after else None,
+        before=audit_values(SSO_CONNECTION, before) if before else None,
+        after=audit_values(SSO_CONNECTION, after) if after else None,
     )

@@ -24,7 +24,7 @@ from runtime.domain.kinds.values import OwnerType, PrincipalType
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import directory
 from runtime.storage.sql import entities as storage
 
@@ -44,7 +44,9 @@ GROUPS = Holder(GROUP, PrincipalType.GROUP, "group_roles")
 HOLDERS = {holder.kind.name: holder for holder in (USERS, APPLICATIONS, GROUPS)}
 
 
-async def list_(unit: Unit, holder: Holder, parents: Parents, principal_id: str, query: ListQuery) -> Listed:
+async def list_(
+    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, query: ListQuery
+) -> Listed:
     """One page of the roles given to a principal directly."""
     scope = await _scope(unit, holder, parents, principal_id, Verb.LIST)
     filters = {
@@ -56,7 +58,7 @@ async def list_(unit: Unit, holder: Holder, parents: Parents, principal_id: str,
 
 
 async def assign(
-    unit: Unit, holder: Holder, parents: Parents, principal_id: str, body: Mapping[str, Any]
+    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, body: Mapping[str, Any]
 ) -> RoleAssignment:
     """Give a role.
 
@@ -68,7 +70,7 @@ async def assign(
     return await _give(unit, holder, scope, principal_id, body)
 
 
-async def assign_to_address(unit: Unit, parents: Parents, email: str, role_id: str) -> RoleAssignment:
+async def assign_to_address(unit: UnitOfWork, parents: Parents, email: str, role_id: str) -> RoleAssignment:
     """Give a role to whoever has that verified address, now or one day.
 
     Until then the assignment names the address where others name a user, and gives nobody anything.
@@ -84,7 +86,7 @@ async def assign_to_address(unit: Unit, parents: Parents, email: str, role_id: s
 
 
 async def _give(
-    unit: Unit, holder: Holder, scope: Mapping[str, str], principal_id: str, body: Mapping[str, Any]
+    unit: UnitOfWork, holder: Holder, scope: Mapping[str, str], principal_id: str, body: Mapping[str, Any]
 ) -> RoleAssignment:
     role = await _role(unit, scope, body)
     limit = await _limit(unit, scope["zone_id"], role, body.get("scope_type"), body.get("scope_id"))
@@ -110,7 +112,7 @@ async def _give(
 
 
 async def revoke(
-    unit: Unit,
+    unit: UnitOfWork,
     holder: Holder,
     parents: Parents,
     principal_id: str,
@@ -134,7 +136,7 @@ async def revoke(
         )
 
 
-async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
+async def revoke_assignment(unit: UnitOfWork, assignment: Entity) -> None:
     """End an assignment that was looked up before. Raises Forbidden."""
     assignment = cast(RoleAssignment, assignment)
     scope = {"zone_id": assignment.zone_id}
@@ -144,7 +146,7 @@ async def revoke_assignment(unit: Unit, assignment: Entity) -> None:
 
 
 async def _scope(
-    unit: Unit, holder: Holder, parents: Parents, principal_id: str, verb: Verb
+    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, verb: Verb
 ) -> dict[str, str]:
     scope = await entities.scope_of(unit, holder.kind, parents)
     await storage.get(unit.conn, holder.kind, principal_id, within=scope)
@@ -152,7 +154,7 @@ async def _scope(
     return scope
 
 
-async def _role(unit: Unit, scope: Parents, body: Mapping[str, Any]) -> Role:
+async def _role(unit: UnitOfWork, scope: Parents, body: Mapping[str, Any]) -> Role:
     if (role_id := body.get("role_id")) is not None:
         found = await storage.get(unit.conn, ROLE, role_id, within=scope)
         return cast(Role, found)
@@ -173,7 +175,7 @@ async def _role(unit: Unit, scope: Parents, body: Mapping[str, Any]) -> Role:
 
 
 async def _limit(
-    unit: Unit, zone_id: str, role: Role, scope_type: str | None, scope_id: str | None
+    unit: UnitOfWork, zone_id: str, role: Role, scope_type: str | None, scope_id: str | None
 ) -> tuple[str, str] | None:
     """The scope of an assignment. Spec: `RoleAssignmentCreate` of the interface specification."""
     if scope_type is None or scope_id is None:
@@ -193,7 +195,7 @@ async def _limit(
 
 
 async def _find(
-    unit: Unit,
+    unit: UnitOfWork,
     zone_id: str,
     holder: Holder,
     principal_id: str,

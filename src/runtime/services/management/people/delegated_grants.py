@@ -11,12 +11,12 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.standing import as_it_stands, asked_status
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as storage
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of delegated grants, each as it stands now."""
     scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
     entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
@@ -27,14 +27,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The delegated grant, as it stands now."""
     return as_it_stands(unit, await entities.retrieve(unit, DELEGATED_GRANT, parents, entity_id))
 
 
 async def revoke(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """End a delegated grant: only the user's word at the next sign-in starts it again.
 
@@ -50,7 +50,7 @@ async def revoke(
     return as_it_stands(unit, await storage.get(unit.conn, DELEGATED_GRANT, entity_id, within=scope))
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Forget a delegated grant, and with it what the user agreed to: where consent is asked, it is again.
 
     An application that needs no consent goes on without a grant; `revoke` is what stops that one too.
@@ -64,7 +64,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     await _record(unit, "delete", grant, before=of_this, after=None)
 
 
-async def _bump_user(unit: Unit, grant: DelegatedGrant) -> None:
+async def _bump_user(unit: UnitOfWork, grant: DelegatedGrant) -> None:
     """First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more."""
     await unit.revision()
     for key, epoch in (await epochs.bump_user(unit.conn, grant.zone_id, grant.user_id)).items():
@@ -72,7 +72,7 @@ async def _bump_user(unit: Unit, grant: DelegatedGrant) -> None:
 
 
 async def _record(
-    unit: Unit,
+    unit: UnitOfWork,
     what: str,
     grant: DelegatedGrant,
     *,

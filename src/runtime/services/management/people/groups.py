@@ -13,7 +13,7 @@ from runtime.domain.kinds.role import Group, User
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes, directory
 from runtime.storage.sql import entities as storage
 
@@ -21,21 +21,21 @@ MEMBERS = "group_members"
 Known = tuple[str, str, bool]  # user id, address in lower case, whether it is verified
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of groups, with what was asked to be expanded."""
     listed = await entities.list_(unit, GROUP, parents, query)
     return listed.with_items(await _expanded(unit, parents["zone_id"], listed.items, query.expands))
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The group, with what was asked to be expanded."""
     found = await entities.retrieve(unit, GROUP, parents, entity_id)
     return (await _expanded(unit, parents["zone_id"], [found], expands))[0]
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a group. Without an identifier it gets one from its name, with a suffix when that is taken."""
     scope = await entities.scope_of(unit, GROUP, parents)
     entities.require(unit, GROUP, Verb.CREATE, scope)
@@ -50,7 +50,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a group that no external directory keeps."""
     scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.UPDATE)
@@ -58,14 +58,14 @@ async def update(
     return await entities.change(unit, GROUP, scope, before, after)
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a group that no external directory keeps, with its memberships and assignments."""
     scope, before = await _own(unit, parents, entity_id, GROUP.operations, Verb.DELETE)
     await entities.take_away(unit, GROUP, scope, before)
 
 
 async def _own(
-    unit: Unit, parents: Parents, group_id: str, subject: str, verb: Verb
+    unit: UnitOfWork, parents: Parents, group_id: str, subject: str, verb: Verb
 ) -> tuple[dict[str, str], Group]:
     """The scope, and a group that the caller may change in that respect."""
     scope = await entities.scope_of(unit, GROUP, parents)
@@ -79,7 +79,7 @@ async def _own(
 
 
 async def _expanded(
-    unit: Unit, zone_id: str, groups: Sequence[Entity], expands: frozenset[str]
+    unit: UnitOfWork, zone_id: str, groups: Sequence[Entity], expands: frozenset[str]
 ) -> list[Entity]:
     ids = [group.id for group in groups]
     counts: Mapping[str, int] = {}
@@ -97,7 +97,7 @@ async def _expanded(
 # --- members
 
 
-async def list_members(unit: Unit, parents: Parents, group_id: str, query: ListQuery) -> Listed:
+async def list_members(unit: UnitOfWork, parents: Parents, group_id: str, query: ListQuery) -> Listed:
     """One page of a group's members, in the order in which the users came to the zone."""
     scope = await entities.scope_of(unit, GROUP, parents)
     await storage.get(unit.conn, GROUP, group_id, within=scope)
@@ -112,7 +112,7 @@ async def list_members(unit: Unit, parents: Parents, group_id: str, query: ListQ
     return replace(listed, items=members, paged=tuple(listed.items))
 
 
-async def add_member(unit: Unit, parents: Parents, group_id: str, user_id: str) -> GroupMember:
+async def add_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id: str) -> GroupMember:
     """Make a user a member. Raises ValidationFailed for a user of another zone, Conflict for a member."""
     scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.CREATE)
     zone_id = scope["zone_id"]
@@ -129,7 +129,7 @@ async def add_member(unit: Unit, parents: Parents, group_id: str, user_id: str) 
     return GroupMember(created_at=unit.now, user=user, user_id=user_id)
 
 
-async def remove_member(unit: Unit, parents: Parents, group_id: str, user_id: str) -> None:
+async def remove_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id: str) -> None:
     """End a membership. Raises NotFound when there is none."""
     scope, group = await _own(unit, parents, group_id, MEMBERS, Verb.DELETE)
     await unit.revision()
@@ -138,14 +138,14 @@ async def remove_member(unit: Unit, parents: Parents, group_id: str, user_id: st
     await _record(unit, "remove", group, before={"user_id": user_id})
 
 
-async def emails(unit: Unit, group: Group) -> list[str]:
+async def emails(unit: UnitOfWork, group: Group) -> list[str]:
     """The addresses of a group's members and of those invited to it, in lower case, sorted."""
     present, invited = await _members(unit, group)
     return sorted(set(present.values()) | invited)
 
 
 async def set_members(
-    unit: Unit,
+    unit: UnitOfWork,
     group: Group,
     wanted_emails: Iterable[str],
     *,
@@ -183,7 +183,7 @@ async def set_members(
     await _record(unit, "set", group, before={"members": before}, after={"members": sorted(wanted)})
 
 
-async def _members(unit: Unit, group: Group) -> tuple[dict[str, str], set[str]]:
+async def _members(unit: UnitOfWork, group: Group) -> tuple[dict[str, str], set[str]]:
     """The members of a group by their id, and who is invited; addresses in lower case."""
     found = await directory.member_emails(unit.conn, group.id, zone_id=group.zone_id)
     present = {user_id: email.lower() for user_id, email in found.items()}
@@ -191,7 +191,7 @@ async def _members(unit: Unit, group: Group) -> tuple[dict[str, str], set[str]]:
 
 
 async def _record(
-    unit: Unit,
+    unit: UnitOfWork,
     what: str,
     group: Group,
     *,

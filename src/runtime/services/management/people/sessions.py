@@ -11,13 +11,13 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people.standing import as_it_stands, asked_status
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.outbox import backchannel_logout
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import sessions
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of sessions: those that somebody began, and with `include_nested` those below them too."""
     scope = await entities.scope_of(unit, SESSION, parents)
     entities.require(unit, SESSION, Verb.LIST, scope)
@@ -33,14 +33,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The session, as it stands now."""
     return as_it_stands(unit, await entities.retrieve(unit, SESSION, parents, entity_id))
 
 
 async def revoke(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """End a session and those below it, with their refresh tokens; nothing at all when it has ended."""
     scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.UPDATE)
@@ -49,7 +49,7 @@ async def revoke(
     return as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """End a session as `revoke` does, and keep nothing of it and of those below it."""
     scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.DELETE)
     zone_id = scope["zone_id"]
@@ -59,23 +59,23 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     await unit.record("sessions.delete", SESSION.name, entity_id, zone_id, before=told, after=None)
 
 
-async def tell(unit: Unit, ended: Mapping[str, int], zone_id: str) -> None:
+async def tell(unit: UnitOfWork, ended: Mapping[str, int], zone_id: str) -> None:
     """Have every worker, and the clients that want to, hear that sessions have ended, after the commit.
 
     Args:
         ended: session id -> its new epoch.
     """
-    await backchannel_logout.put(unit.conn, unit.parts, ended, zone_id=zone_id)
+    await backchannel_logout.put(unit.conn, unit.services, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
 
     async def send() -> None:
-        unit.parts.outbox.poke()
+        unit.services.outbox.poke()
 
     unit.after_commit(send)
 
 
-async def _end(unit: Unit, session_id: str, zone_id: str) -> None:
+async def _end(unit: UnitOfWork, session_id: str, zone_id: str) -> None:
     await unit.revision()
     ended = await sessions.revoke(unit.conn, session_id, zone_id=zone_id, now=unit.now)
     await tell(unit, ended, zone_id)

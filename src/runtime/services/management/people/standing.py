@@ -6,10 +6,10 @@ from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Entity
 from runtime.domain.kinds.session import DelegatedGrant, Session
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 
 
-def as_it_stands(unit: Unit, entity: Entity) -> Entity:
+def as_it_stands(unit: UnitOfWork, entity: Entity) -> Entity:
     """The session or the grant, with the status that it has now."""
     stored = cast(Session | DelegatedGrant, entity)
     status = stored.status

@@ -12,14 +12,14 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.people import sessions
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import directory, organization_users
 from runtime.storage.sql import entities as storage
 
 _DEFAULT_SOURCE = ("user",)
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of users; `filter[groups]` and `filter[role]` look at memberships and direct assignments."""
     scope = await entities.scope_of(unit, USER, parents)
     entities.require(unit, USER, Verb.LIST, scope)
@@ -35,7 +35,7 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit,
+    unit: UnitOfWork,
     kind: Kind,
     parents: Parents,
     entity_id: str,
@@ -49,7 +49,7 @@ async def retrieve(
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a user. Disabling ends their sessions; a new address counts as not verified."""
     scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.UPDATE)
@@ -70,7 +70,7 @@ async def update(
     return await store(unit, before, after)
 
 
-async def store(unit: Unit, before: User, after: User) -> User:
+async def store(unit: UnitOfWork, before: User, after: User) -> User:
     """Keep another version of a user: what is cached is out of date, and sessions of a disabled one end."""
     after = after.model_copy(update={"epoch": before.epoch + 1})
     await unit.revision()
@@ -80,7 +80,7 @@ async def store(unit: Unit, before: User, after: User) -> User:
     return await entities.change(unit, USER, {"zone_id": before.zone_id}, before, after)
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a user with credentials, grants, sessions, memberships and assignments."""
     _, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
     before = cast(User, before)
@@ -89,7 +89,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     await remove(unit, before)
 
 
-async def remove(unit: Unit, user: User) -> None:
+async def remove(unit: UnitOfWork, user: User) -> None:
     """Take a user away whom the caller may take away."""
     await unit.revision()
     await _end_sessions(unit, user)
@@ -97,7 +97,7 @@ async def remove(unit: Unit, user: User) -> None:
     await entities.take_away(unit, USER, {"zone_id": user.zone_id}, user)
 
 
-async def _require_no_account(unit: Unit, user: User, what: str) -> None:
+async def _require_no_account(unit: UnitOfWork, user: User, what: str) -> None:
     """Refuse to take away, or to rename, whom an organization knows by that name. Raises Conflict."""
     if found := await organization_users.of_zone_user(unit.conn, user.organization_id, user.id):
         raise Conflict(
@@ -106,7 +106,7 @@ async def _require_no_account(unit: Unit, user: User, what: str) -> None:
         )
 
 
-async def _require_another_admin(unit: Unit, user: User) -> None:
+async def _require_another_admin(unit: UnitOfWork, user: User) -> None:
     """Refuse to disable whom an organization needs: nobody else could administrate it. Raises Conflict."""
     await unit.revision()
     found = await organization_users.of_zone_user(unit.conn, user.organization_id, user.id)
@@ -116,13 +116,17 @@ async def _require_another_admin(unit: Unit, user: User) -> None:
         raise Conflict(f"User `{user.id}` is the last active `org_admin`: make another one first")
 
 
-async def _end_sessions(unit: Unit, user: User) -> None:
+async def _end_sessions(unit: UnitOfWork, user: User) -> None:
     ended = await directory.end_sessions(unit.conn, user.id, zone_id=user.zone_id, now=unit.now)
     await sessions.tell(unit, ended, user.zone_id)
 
 
 async def expanded(
-    unit: Unit, zone_id: str, users: Sequence[Entity], expands: frozenset[str], role_source: str = "user"
+    unit: UnitOfWork,
+    zone_id: str,
+    users: Sequence[Entity],
+    expands: frozenset[str],
+    role_source: str = "user",
 ) -> list[Entity]:
     """The users with what was asked about them, one query for each expand value however many users."""
     ids = [user.id for user in users]
@@ -157,7 +161,7 @@ def _tell(told: dict[str, dict[str, Any]], member: str, values: Mapping[str, Any
 
 
 async def _credentials(
-    unit: Unit, zone_id: str, user_ids: Sequence[str], *, with_provider: bool
+    unit: UnitOfWork, zone_id: str, user_ids: Sequence[str], *, with_provider: bool
 ) -> dict[str, list[UserCredential]]:
     credentials = await directory.credentials_of(unit.conn, user_ids, zone_id=zone_id)
     if not with_provider:

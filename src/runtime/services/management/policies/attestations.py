@@ -3,7 +3,7 @@
 from runtime.adapters.keys.signing import Algorithm, SigningKey
 from runtime.domain.kinds.policy import AttestationStatement, PolicySet
 from runtime.services import keys
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import exchange
 
 ALGORITHM: Algorithm = "ES256"
@@ -11,7 +11,7 @@ ATTESTATION_TYPE = "policy-set-attestation+jwt"
 
 
 async def attest(
-    unit: Unit, policy_set: PolicySet, *, version: int, manifest_sha: str
+    unit: UnitOfWork, policy_set: PolicySet, *, version: int, manifest_sha: str
 ) -> tuple[AttestationStatement, str]:
     """The statement about a new version, and that statement as a JWS under the zone's signing key.
 
@@ -32,10 +32,10 @@ async def attest(
     return statement, key.sign(statement.model_dump(mode="json"), typ=ATTESTATION_TYPE)
 
 
-async def _signing_key(unit: Unit, zone_id: str) -> SigningKey:
+async def _signing_key(unit: UnitOfWork, zone_id: str) -> SigningKey:
     """The key the zone signs with now, read in this transaction: the zone may be as new as the version."""
     parsed = unit.signing_keys.setdefault(zone_id, {})
     stored = await exchange.keys(unit.conn, zone_id)
-    sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+    sealer = await keys.sealer(unit.services, unit.conn, zone_id)
     ring = keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
     return ring.signing[ALGORITHM]

@@ -20,7 +20,7 @@ from runtime.services.management import entities
 from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.deciding import activate, deactivate
 from runtime.services.management.policies.versioned import require_not_archived
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
@@ -46,7 +46,9 @@ def manifest_sha(manifest: PolicySetManifest) -> str:
     return sha256(rfc8785.dumps(manifest.model_dump(mode="json"))).hexdigest()
 
 
-async def versions_named(unit: Unit, zone_id: str, pairs: Sequence[tuple[str, str]]) -> list[PolicyVersion]:
+async def versions_named(
+    unit: UnitOfWork, zone_id: str, pairs: Sequence[tuple[str, str]]
+) -> list[PolicyVersion]:
     """The policy versions that a manifest names. Raises ValidationFailed."""
     _require_few(len(pairs))
     wanted = [version_id for _, version_id in pairs]
@@ -87,7 +89,7 @@ def _require_little(versions: Sequence[PolicyVersion], field: str) -> None:
 
 
 async def compose_version(
-    unit: Unit,
+    unit: UnitOfWork,
     policy_set: PolicySet,
     versions: Sequence[PolicyVersion],
     schema_version: str,
@@ -141,7 +143,12 @@ async def compose_version(
 
 
 async def compose(
-    unit: Unit, policy_set: PolicySet, policy_ids: Sequence[str], *, active: bool, field: str = "policies"
+    unit: UnitOfWork,
+    policy_set: PolicySet,
+    policy_ids: Sequence[str],
+    *,
+    active: bool,
+    field: str = "policies",
 ) -> None:
     """Make a policy set consist of these policies, each at its latest version, and decide or not.
 
@@ -165,7 +172,7 @@ async def compose(
         await deactivate(unit, policy_set)
 
 
-async def _latest_of(unit: Unit, policy_set: PolicySet) -> PolicySetVersion | None:
+async def _latest_of(unit: UnitOfWork, policy_set: PolicySet) -> PolicySetVersion | None:
     if policy_set.latest_version_id is None:
         return None
     within = {"zone_id": policy_set.zone_id, "policy_set_id": policy_set.id}
@@ -174,7 +181,7 @@ async def _latest_of(unit: Unit, policy_set: PolicySet) -> PolicySetVersion | No
 
 
 async def _latest_versions(
-    unit: Unit, zone_id: str, policy_ids: Sequence[str], field: str
+    unit: UnitOfWork, zone_id: str, policy_ids: Sequence[str], field: str
 ) -> list[PolicyVersion]:
     within = {"zone_id": zone_id}
     _require_few(len(policy_ids), field)

@@ -8,12 +8,12 @@ from runtime.domain.kinds.policy import PolicySet, PolicySetVersion, PolicyVersi
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType
 from runtime.domain.policy.defaults import DEFAULT_SET
 from runtime.services.management import bounds, entities
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
 
-async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion) -> None:
+async def activate(unit: UnitOfWork, policy_set: PolicySet, version: PolicySetVersion) -> None:
     """Bind a version to the zone as the one that decides. Raises BadRequest, Conflict, Forbidden."""
     if policy_set.target_type is not PolicyTargetType.ZONE:
         raise BadRequest("a policy set for a user is bound by its user alone")
@@ -55,21 +55,21 @@ async def activate(unit: Unit, policy_set: PolicySet, version: PolicySetVersion)
         await touch(unit, zone_id, changed)
 
 
-async def _refuse_others(unit: Unit, policy_set: PolicySet, *displaced: str) -> None:
+async def _refuse_others(unit: UnitOfWork, policy_set: PolicySet, *displaced: str) -> None:
     """Raise Forbidden where what decides is for another configuration to say: the zone's, or a set's."""
     await bounds.refuse_others_of(unit, ZONE, policy_set.zone_id)
     for one in (policy_set.id, *displaced):
         await bounds.refuse_others_of(unit, POLICY_SET, one)
 
 
-async def _refuse_archived_entries(unit: Unit, version: PolicySetVersion) -> None:
+async def _refuse_archived_entries(unit: UnitOfWork, version: PolicySetVersion) -> None:
     wanted = [entry.policy_version_id for entry in version.manifest.entries]
     for found in await storage.many(unit.conn, POLICY_VERSION, wanted, within={"zone_id": version.zone_id}):
         if isinstance(found, PolicyVersion) and found.archived_at is not None:
             raise Conflict(f"policy version `{found.id}` in it is archived")
 
 
-async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
+async def deactivate(unit: UnitOfWork, policy_set: PolicySet) -> None:
     """Let no version of a policy set decide any more: where one did, the zone's first policies do again.
 
     A zone without any would refuse everything, and what is in force would depend on what was before.
@@ -88,7 +88,7 @@ async def deactivate(unit: Unit, policy_set: PolicySet) -> None:
         await touch(unit, zone_id, policy_set.id)
 
 
-async def _default_of(unit: Unit, zone_id: str) -> tuple[PolicySet, PolicySetVersion] | None:
+async def _default_of(unit: UnitOfWork, zone_id: str) -> tuple[PolicySet, PolicySetVersion] | None:
     """The policy set that a zone is born with, at its latest version; None when that cannot decide."""
     within = {"zone_id": zone_id}
     where = [
@@ -104,14 +104,14 @@ async def _default_of(unit: Unit, zone_id: str) -> tuple[PolicySet, PolicySetVer
     return policy_set, cast(PolicySetVersion, version)
 
 
-async def _record_unbound(unit: Unit, zone_id: str, policy_set_id: str) -> None:
+async def _record_unbound(unit: UnitOfWork, zone_id: str, policy_set_id: str) -> None:
     before = {"policy_set_id": policy_set_id}
     await unit.record(
         "policy_sets.unbind", POLICY_SET.name, policy_set_id, zone_id, before=before, after=None
     )
 
 
-async def touch(unit: Unit, zone_id: str, policy_set_id: str) -> None:
+async def touch(unit: UnitOfWork, zone_id: str, policy_set_id: str) -> None:
     """Give a policy set whose binding has changed a new ETag."""
     within = {"zone_id": zone_id}
     found = await storage.get(unit.conn, POLICY_SET, policy_set_id, within=within)

@@ -10,23 +10,23 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.policies.versioned import change, for_targets, require_match
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of policies, archived ones included."""
     return await entities.list_(unit, POLICY, parents, for_targets(query))
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The policy with that id."""
     return await entities.retrieve(unit, POLICY, parents, entity_id)
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a policy that has no text yet."""
     scope = await entities.scope_of(unit, POLICY, parents)
     entities.require(unit, POLICY, Verb.CREATE, scope)
@@ -35,7 +35,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit,
+    unit: UnitOfWork,
     kind: Kind,
     parents: Parents,
     entity_id: str,
@@ -48,7 +48,7 @@ async def update(
 
 
 async def archive(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
 ) -> Entity:
     """Archive a policy, which frees its name. Raises Conflict while one of its versions is at work."""
     scope, before = await entities.for_change(unit, POLICY, parents, entity_id, Verb.ARCHIVE)

@@ -10,7 +10,7 @@ from runtime.adapters.cedar_text import Named, entities_named, unescaped
 from runtime.domain.kinds import APPLICATION, GROUP, RESOURCE, ROLE, USER, USER_AGENT, Kind, Verb
 from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes
 from runtime.storage.sql.bindings import PolicyText
 
@@ -45,7 +45,7 @@ def said_absent(policy: Policy | PolicyText) -> set[Name]:
     return {(type_, unescaped(literal)) for type_, _, literal in pairs}
 
 
-async def existing(unit: Unit, zone_id: str, names: Iterable[Name]) -> set[Name]:
+async def existing(unit: UnitOfWork, zone_id: str, names: Iterable[Name]) -> set[Name]:
     """Those of the names that something in the zone has; one question for each kind. Raises Forbidden."""
     ids: dict[str, set[str]] = {}
     for type_, id_ in names:
@@ -60,7 +60,7 @@ async def existing(unit: Unit, zone_id: str, names: Iterable[Name]) -> set[Name]
     return found
 
 
-async def unknown(unit: Unit, policy: Policy, text: str) -> list[str]:
+async def unknown(unit: UnitOfWork, policy: Policy, text: str) -> list[str]:
     """The names in a text that nothing in the policy's zone has, as policies write them."""
     names = {(each.type, each.id) for each in named(text)} - said_absent(policy)
     return sorted(map(written, names - await existing(unit, policy.zone_id, names)))

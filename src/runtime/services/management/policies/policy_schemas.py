@@ -11,13 +11,13 @@ from runtime.domain.policy import schema
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 
 SCHEMAS = "policy_schemas"
 
 
-async def list_(unit: Unit, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
     """One page of the versions, newest first unless asked otherwise."""
     zone_id = await _zone_id(unit, parents, Verb.LIST)
     default = await bindings.schema_version(unit.conn, zone_id=zone_id)
@@ -48,7 +48,7 @@ def _page(shown: Sequence[PolicySchema], query: ListQuery) -> tuple[list[PolicyS
 
 
 async def retrieve(
-    unit: Unit, parents: Parents, version: str, *, notation: str | None = None
+    unit: UnitOfWork, parents: Parents, version: str, *, notation: str | None = None
 ) -> PolicySchema:
     """One version. Raises NotFound."""
     zone_id = await _zone_id(unit, parents, Verb.RETRIEVE)
@@ -57,7 +57,7 @@ async def retrieve(
     return _told(version, default, notation or "json")
 
 
-async def set_default(unit: Unit, parents: Parents, version: str) -> PolicySchema:
+async def set_default(unit: UnitOfWork, parents: Parents, version: str) -> PolicySchema:
     """Let new texts of a zone be written against that version. Raises NotFound, Forbidden."""
     zone_id = await _zone_id(unit, parents, Verb.RETRIEVE)
     _require_known(version)
@@ -78,7 +78,7 @@ async def set_default(unit: Unit, parents: Parents, version: str) -> PolicySchem
     return _told(version, version, "json")
 
 
-async def _zone_id(unit: Unit, parents: Parents, verb: Verb) -> str:
+async def _zone_id(unit: UnitOfWork, parents: Parents, verb: Verb) -> str:
     await entities.require_in(unit, SCHEMAS, verb, parents["zone_id"])
     return parents["zone_id"]
 

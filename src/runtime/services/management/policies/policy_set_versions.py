@@ -14,32 +14,32 @@ from runtime.services.management.policies import policy_texts
 from runtime.services.management.policies.composition import compose_version, versions_named
 from runtime.services.management.policies.deciding import activate
 from runtime.services.management.policies.policy_versions import format_of, in_format
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of a policy set's versions."""
     listed = await entities.list_(unit, POLICY_SET_VERSION, parents, query)
     return listed.with_items(await _told(unit, parents, listed.items))
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """One version of a policy set."""
     found = await entities.retrieve(unit, POLICY_SET_VERSION, parents, entity_id)
     return (await _told(unit, parents, [found]))[0]
 
 
-async def _told(unit: Unit, parents: Parents, versions: Sequence[Entity]) -> list[Entity]:
+async def _told(unit: UnitOfWork, parents: Parents, versions: Sequence[Entity]) -> list[Entity]:
     found = await bindings.of_sets(unit.conn, [parents["policy_set_id"]], zone_id=parents["zone_id"])
     active = {one.policy_set_version_id for one in found if one.mode == PolicySetMode.ACTIVE}
     return [version.model_copy(update={"active": version.id in active}) for version in versions]
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Compose a policy set anew; what decides does not change before the version is activated."""
     zone = {"zone_id": parents["zone_id"]}
     await entities.scope_of(unit, POLICY_SET_VERSION, parents)
@@ -53,7 +53,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Let a version decide, in place of what decides now. The service's own can be chosen too."""
     scope = await entities.scope_of(unit, POLICY_SET_VERSION, parents)
@@ -69,7 +69,7 @@ async def update(
 
 
 async def archive(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
 ) -> Entity:
     """Archive a version of a policy set. Raises Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET_VERSION, parents, entity_id, Verb.ARCHIVE)
@@ -84,7 +84,7 @@ async def archive(
     return await entities.change(unit, POLICY_SET_VERSION, scope, before, after, action="archive")
 
 
-async def list_policies(unit: Unit, parents: Parents, version_id: str, query: ListQuery) -> Listed:
+async def list_policies(unit: UnitOfWork, parents: Parents, version_id: str, query: ListQuery) -> Listed:
     """One page of the policy versions that a policy set version is made of."""
     version = await entities.retrieve(unit, POLICY_SET_VERSION, parents, version_id)
     version = cast(PolicySetVersion, version)

@@ -11,11 +11,11 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.policies.versioned import change, for_targets, require_match
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of policy sets, each with its binding."""
     scope = await entities.scope_of(unit, POLICY_SET, parents)
     entities.require(unit, POLICY_SET, Verb.LIST, scope)
@@ -28,14 +28,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The policy set with its binding."""
     found = await entities.retrieve(unit, POLICY_SET, parents, entity_id)
     return (await bound(unit, parents["zone_id"], [found]))[0]
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a policy set that is bound to nothing and has no version yet."""
     scope = await entities.scope_of(unit, POLICY_SET, parents)
     entities.require(unit, POLICY_SET, Verb.CREATE, scope)
@@ -49,7 +49,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit,
+    unit: UnitOfWork,
     kind: Kind,
     parents: Parents,
     entity_id: str,
@@ -63,7 +63,7 @@ async def update(
 
 
 async def archive(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
 ) -> Entity:
     """Archive a policy set, which frees its name. Raises PreconditionFailed, Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET, parents, entity_id, Verb.ARCHIVE)
@@ -79,7 +79,7 @@ async def archive(
     return (await bound(unit, scope["zone_id"], [after]))[0]
 
 
-async def bound(unit: Unit, zone_id: str, sets: Sequence[Entity]) -> list[Entity]:
+async def bound(unit: UnitOfWork, zone_id: str, sets: Sequence[Entity]) -> list[Entity]:
     """The policy sets with their bindings, asked in one query."""
     found: dict[str, dict[str, bindings.Binding]] = {}
     for binding in await bindings.of_sets(unit.conn, [one.id for one in sets], zone_id=zone_id):

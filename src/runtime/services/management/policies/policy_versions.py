@@ -11,12 +11,12 @@ from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.policies import policy_names, policy_texts
 from runtime.services.management.policies.versioned import require_not_archived
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of a policy's versions."""
     listed = await entities.list_(unit, POLICY_VERSION, parents, query)
     return listed.with_items([in_format(one, format_of(query)) for one in listed.items])
@@ -35,7 +35,7 @@ def in_format(version: Entity, notation: str | None) -> Entity:
 
 
 async def retrieve(
-    unit: Unit,
+    unit: UnitOfWork,
     kind: Kind,
     parents: Parents,
     entity_id: str,
@@ -53,7 +53,7 @@ async def retrieve(
     )
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Give a policy a new text. Raises ValidationFailed, Conflict for an archived policy, Forbidden.
 
     A text may come before what it names, so that is no refusal: the answer tells of it.
@@ -72,12 +72,14 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     return await _with_unknown_names(unit, policy, made)
 
 
-async def _with_unknown_names(unit: Unit, policy: Policy, version: PolicyVersion) -> PolicyVersion:
+async def _with_unknown_names(unit: UnitOfWork, policy: Policy, version: PolicyVersion) -> PolicyVersion:
     names = await policy_names.unknown(unit, policy, version.cedar_raw or "")
     return version.model_copy(update={"unknown_names": names}) if names else version
 
 
-async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "cedar") -> PolicyVersion | None:
+async def write_text(
+    unit: UnitOfWork, policy: Policy, text: str, *, field: str = "cedar"
+) -> PolicyVersion | None:
     """Give a policy this text under the zone's default schema; None when it is its text already.
 
     Raises: ValidationFailed, Conflict, Forbidden.
@@ -92,7 +94,7 @@ async def write_text(unit: Unit, policy: Policy, text: str, *, field: str = "ced
     return await add_version(unit, policy, read, version)
 
 
-async def latest_version(unit: Unit, policy: Policy) -> PolicyVersion | None:
+async def latest_version(unit: UnitOfWork, policy: Policy) -> PolicyVersion | None:
     """The newest version of a policy; None when it has none."""
     if policy.latest_version_id is None:
         return None
@@ -102,7 +104,7 @@ async def latest_version(unit: Unit, policy: Policy) -> PolicyVersion | None:
 
 
 async def add_version(
-    unit: Unit, policy: Policy, text: policy_texts.PolicyText, schema_version: str
+    unit: UnitOfWork, policy: Policy, text: policy_texts.PolicyText, schema_version: str
 ) -> PolicyVersion:
     """Give a policy another version; whoever may do that has been decided. Raises Conflict."""
     require_not_archived(policy)
@@ -138,7 +140,7 @@ async def add_version(
 
 
 async def archive(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, *, if_match: str | None = None
 ) -> Entity:
     """Archive a version: no new policy set version can hold it. Raises Conflict while it is at work."""
     scope, before = await entities.for_change(unit, POLICY_VERSION, parents, entity_id, Verb.ARCHIVE)

@@ -11,7 +11,7 @@ from runtime.domain.kinds.values import PolicyTargetType
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 
 
 def etag(entity: Entity) -> str:
@@ -42,7 +42,12 @@ def require_not_archived(entity: Policy | PolicySet) -> None:
 
 
 async def change(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any], if_match: str | None
+    unit: UnitOfWork,
+    kind: Kind,
+    parents: Parents,
+    entity_id: str,
+    patch: Mapping[str, Any],
+    if_match: str | None,
 ) -> Entity:
     """Change what is not archived, with the name of whoever did. Raises PreconditionFailed, Conflict."""
     scope, before = await entities.for_change(unit, kind, parents, entity_id, Verb.UPDATE)

@@ -12,7 +12,7 @@ from runtime.domain.oauth import logout, redirect_uris
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import applications as storage
 from runtime.storage.sql import changes
 from runtime.storage.sql import entities as rows
@@ -31,7 +31,7 @@ _REFUSALS: dict[str, str] = {
 DEPENDENCIES = "application_dependencies"
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of applications; `traits` selects any of, `traits[all]` all of the values."""
     scope = await entities.scope_of(unit, APPLICATION, parents)
     entities.require(unit, APPLICATION, Verb.LIST, scope)
@@ -45,14 +45,14 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
 
 
 async def retrieve(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
 ) -> Entity:
     """The application, with the number of its dependencies."""
     found = await entities.retrieve(unit, APPLICATION, parents, entity_id)
     return (await counted(unit, parents["zone_id"], [found]))[0]
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make an application, with its first dependencies."""
     scope = await entities.scope_of(unit, APPLICATION, parents)
     entities.require(unit, APPLICATION, Verb.CREATE, scope)
@@ -66,7 +66,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change an application."""
     scope, before = await entities.for_change(unit, APPLICATION, parents, entity_id, Verb.UPDATE)
@@ -76,7 +76,7 @@ async def update(
     return (await counted(unit, scope["zone_id"], [stored]))[0]
 
 
-def _check_addresses(unit: Unit, application: Entity) -> None:
+def _check_addresses(unit: UnitOfWork, application: Entity) -> None:
     """Raise ValidationFailed for an address that no authorization answer, or no logout token, may go to.
 
     Spec: RFC 9700 section 4.1.3; OpenID Connect RP-initiated logout for the second list.
@@ -91,7 +91,7 @@ def _check_addresses(unit: Unit, application: Entity) -> None:
         for position, uri in enumerate(getattr(oauth2, member) or ())
         if (reason := redirect_uris.refusal(uri)) is not None
     ]
-    address, on_loopback = oauth2.backchannel_logout_uri, unit.parts.settings.allow_private_addresses
+    address, on_loopback = oauth2.backchannel_logout_uri, unit.services.settings.allow_private_addresses
     if address is not None and (reason := logout.address_refusal(address, on_loopback=on_loopback)):
         told = "must use https" if reason == "insecure" else _REFUSALS[reason]
         problems.append(Problem("validation_error", told, "protocols.oauth2.backchannel_logout_uri"))
@@ -99,7 +99,7 @@ def _check_addresses(unit: Unit, application: Entity) -> None:
         raise ValidationFailed(f"`{problems[0].field}` {problems[0].message}", problems=problems)
 
 
-async def counted(unit: Unit, zone_id: str, found: Sequence[Entity]) -> list[Entity]:
+async def counted(unit: UnitOfWork, zone_id: str, found: Sequence[Entity]) -> list[Entity]:
     """The applications with their numbers of dependencies, asked in one query."""
     counts = await storage.count_dependencies(unit.conn, [one.id for one in found], zone_id=zone_id)
     return [one.model_copy(update={"dependencies_count": counts.get(one.id, 0)}) for one in found]
@@ -109,7 +109,7 @@ async def counted(unit: Unit, zone_id: str, found: Sequence[Entity]) -> list[Ent
 
 
 async def set_dependencies(
-    unit: Unit,
+    unit: UnitOfWork,
     application: Entity,
     resource_ids: Iterable[str],
     *,
@@ -139,7 +139,9 @@ async def set_dependencies(
         await _remove(unit, application, gone)
 
 
-async def list_dependencies(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:
+async def list_dependencies(
+    unit: UnitOfWork, parents: Parents, application_id: str, query: ListQuery
+) -> Listed:
     """One page of the resources an application depends on, each with its `when_accessing`."""
     scope = await _application_scope(unit, parents, application_id, Verb.LIST)
     present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
@@ -149,7 +151,9 @@ async def list_dependencies(unit: Unit, parents: Parents, application_id: str, q
     return listed.with_items([_conditional(one, present[one.id]) for one in listed.items])
 
 
-async def retrieve_dependency(unit: Unit, parents: Parents, application_id: str, resource_id: str) -> Entity:
+async def retrieve_dependency(
+    unit: UnitOfWork, parents: Parents, application_id: str, resource_id: str
+) -> Entity:
     """One resource an application depends on. Raises NotFound when it does not."""
     scope = await _application_scope(unit, parents, application_id, Verb.RETRIEVE)
     present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
@@ -160,7 +164,7 @@ async def retrieve_dependency(unit: Unit, parents: Parents, application_id: str,
 
 
 async def add_dependency(
-    unit: Unit, parents: Parents, application_id: str, resource_id: str, when_accessing: Sequence[str]
+    unit: UnitOfWork, parents: Parents, application_id: str, resource_id: str, when_accessing: Sequence[str]
 ) -> None:
     """Declare a dependency; of one that is there, only the condition is replaced.
 
@@ -181,7 +185,9 @@ async def add_dependency(
     await _put(unit, application, resource_id, tuple(when_accessing))
 
 
-async def remove_dependency(unit: Unit, parents: Parents, application_id: str, resource_id: str) -> None:
+async def remove_dependency(
+    unit: UnitOfWork, parents: Parents, application_id: str, resource_id: str
+) -> None:
     """Withdraw a dependency. Raises NotFound when there is none."""
     scope = await _application_scope(unit, parents, application_id, Verb.DELETE)
     application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
@@ -193,7 +199,9 @@ async def remove_dependency(unit: Unit, parents: Parents, application_id: str, r
     await _remove(unit, application, [resource_id])
 
 
-async def _application_scope(unit: Unit, parents: Parents, application_id: str, verb: Verb) -> dict[str, str]:
+async def _application_scope(
+    unit: UnitOfWork, parents: Parents, application_id: str, verb: Verb
+) -> dict[str, str]:
     scope = await entities.scope_of(unit, APPLICATION, parents)
     await rows.get(unit.conn, APPLICATION, application_id, within=scope)
     entities.require(unit, DEPENDENCIES, verb, scope)
@@ -205,7 +213,9 @@ def _conditional(resource: Entity, when_accessing: tuple[str, ...]) -> Entity:
     return resource.model_copy(update={"when_accessing": list(when_accessing)})
 
 
-async def _put(unit: Unit, application: Entity, resource_id: str, when_accessing: tuple[str, ...]) -> None:
+async def _put(
+    unit: UnitOfWork, application: Entity, resource_id: str, when_accessing: tuple[str, ...]
+) -> None:
     zone_id = await _touch(unit, application)
     await storage.put_dependency(
         unit.conn, application.id, resource_id, zone_id=zone_id, when_accessing=when_accessing, now=unit.now
@@ -213,7 +223,7 @@ async def _put(unit: Unit, application: Entity, resource_id: str, when_accessing
     await _record(unit, application, "add", after=_told(resource_id, when_accessing))
 
 
-async def _remove(unit: Unit, application: Entity, resource_ids: Iterable[str]) -> None:
+async def _remove(unit: UnitOfWork, application: Entity, resource_ids: Iterable[str]) -> None:
     zone_id = await _touch(unit, application)
     for resource_id in resource_ids:
         await storage.remove_dependency(unit.conn, application.id, resource_id, zone_id=zone_id)
@@ -225,7 +235,7 @@ def _told(resource_id: str, when_accessing: Sequence[str] = ()) -> dict[str, Any
 
 
 async def _record(
-    unit: Unit,
+    unit: UnitOfWork,
     application: Entity,
     what: str,
     *,
@@ -237,7 +247,7 @@ async def _record(
     await unit.record(action, APPLICATION.name, application.id, zone_id, before=before, after=after)
 
 
-async def _touch(unit: Unit, application: Entity) -> str:
+async def _touch(unit: UnitOfWork, application: Entity) -> str:
     """A plan that was made before may not overwrite the dependencies it has not seen. The zone's id."""
     zone_id: str = application.zone_id  # type: ignore[attr-defined]
     revision = await unit.revision()

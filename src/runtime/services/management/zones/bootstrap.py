@@ -13,7 +13,7 @@ from runtime.domain.policy.defaults import DEFAULT_SET, all_defaults
 from runtime.services import keys
 from runtime.services.management.policies import attestations, policy_texts
 from runtime.services.management.policies.composition import manifest_of, manifest_sha
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
@@ -27,11 +27,11 @@ _ROLES = (
 )
 
 
-async def fill(unit: Unit, zone: Zone) -> None:
+async def fill(unit: UnitOfWork, zone: Zone) -> None:
     """Give a new zone its keys, built-in providers, platform roles and default policies, bound."""
     await keys.create_zone_keys(
         unit.conn,
-        unit.parts,
+        unit.services,
         organization_id=zone.organization_id,
         zone_id=zone.id,
         now=unit.now,
@@ -61,7 +61,7 @@ async def fill(unit: Unit, zone: Zone) -> None:
     await _policies(unit, zone, common)
 
 
-async def _signing_keys(unit: Unit) -> dict[Algorithm, SigningKey]:
+async def _signing_keys(unit: UnitOfWork) -> dict[Algorithm, SigningKey]:
     """The keys of a new zone.
 
     A dry run makes the one that attests policy sets; the other takes long to make, for nothing.
@@ -71,7 +71,7 @@ async def _signing_keys(unit: Unit) -> dict[Algorithm, SigningKey]:
     return unit.keys_to_give.pop() if unit.keys_to_give else await keys.make()
 
 
-async def _policies(unit: Unit, zone: Zone, common: dict[str, object]) -> None:
+async def _policies(unit: UnitOfWork, zone: Zone, common: dict[str, object]) -> None:
     version = schema.CURRENT_VERSION
     policies, versions = [], []
     for default in all_defaults():
@@ -112,7 +112,7 @@ async def _policies(unit: Unit, zone: Zone, common: dict[str, object]) -> None:
 
 
 async def _policy_set(
-    unit: Unit, zone: Zone, common: dict[str, object], versions: list[PolicyVersion]
+    unit: UnitOfWork, zone: Zone, common: dict[str, object], versions: list[PolicyVersion]
 ) -> None:
     set_id, version_id = new_id(), new_id()
     manifest = manifest_of(versions)

@@ -13,11 +13,11 @@ from runtime.domain.kinds.values import CredentialType
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a credential. The password of a `password` one stands in `unit.shown_once`, nowhere else."""
     scope = await entities.scope_of(unit, APPLICATION_CREDENTIAL, parents)
     entities.require(unit, APPLICATION_CREDENTIAL, Verb.CREATE, scope)
@@ -32,7 +32,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
         decided["identifier"] = _identifier_of(body.get("subject"), any_subject=body.get("any_subject"))
     if body["type"] == CredentialType.PASSWORD:
         password = new_secret()
-        decided["secret_hash"] = unit.parts.hasher.hash(password)
+        decided["secret_hash"] = unit.services.hasher.hash(password)
     slug = await entities.free_slug(unit, APPLICATION_CREDENTIAL, scope, application.slug)
     made = await entities.new_entity(unit, APPLICATION_CREDENTIAL, scope, body, slug=slug, **decided)
     await entities.add(unit, APPLICATION_CREDENTIAL, made)
@@ -42,7 +42,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a credential. A `token` one is named after its subject; naming one ends `any_subject`."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.UPDATE)
@@ -55,14 +55,14 @@ async def update(
     return await entities.change(unit, APPLICATION_CREDENTIAL, scope, before, after)
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a credential. Raises NotFound, Forbidden."""
     scope, before = await _for_change(unit, parents, entity_id, Verb.DELETE)
     await entities.take_away(unit, APPLICATION_CREDENTIAL, scope, before)
 
 
 async def _for_change(
-    unit: Unit, parents: Parents, entity_id: str, verb: Verb
+    unit: UnitOfWork, parents: Parents, entity_id: str, verb: Verb
 ) -> tuple[dict[str, str], ApplicationCredential]:
     """The scope, and a credential that the caller may change: not one of the service's own applications."""
     scope, found = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, verb)
@@ -70,7 +70,7 @@ async def _for_change(
     return scope, cast(ApplicationCredential, found)
 
 
-async def refuse_platform_owned(unit: Unit, credential: Entity) -> None:
+async def refuse_platform_owned(unit: UnitOfWork, credential: Entity) -> None:
     """Raise Forbidden for a credential of one of the service's own applications."""
     credential = cast(ApplicationCredential, credential)
     scope = {"zone_id": credential.zone_id}
@@ -89,7 +89,9 @@ def _identifier_of(subject: str | None, *, any_subject: bool | None) -> str:
     return subject if subject is not None else ANY_SUBJECT
 
 
-async def list_of_application(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:
+async def list_of_application(
+    unit: UnitOfWork, parents: Parents, application_id: str, query: ListQuery
+) -> Listed:
     """One page of the credentials of one application."""
     await entities.retrieve(unit, APPLICATION, parents, application_id)
     filters = {**query.filters, "application_id": (application_id,)}

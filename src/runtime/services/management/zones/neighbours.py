@@ -12,13 +12,13 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.neighbours import Neighbours
 from runtime.domain.oauth.resources import host_of
 from runtime.services.management import bounds
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import resources as storage
 
 _ONE_BY_ONE = 4
 
 
-def note(unit: Unit, before: Resource | None, after: Resource) -> None:
+def note(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
     """Let a resource be looked at when the unit ends, where it is going to stand elsewhere than before.
 
     Until then others may give up their identifiers. What stood too near before there was this rule stays, and
@@ -40,7 +40,7 @@ class _Apart:
         is_new: it was not called so before.
     """
 
-    unit: Unit
+    unit: UnitOfWork
     resource: Resource
     is_new: bool
 
@@ -61,7 +61,7 @@ class _Apart:
             await bounds.refuse_others_of(self.unit, RESOURCE, around.id, why=why)
 
 
-async def _neighbours(unit: Unit, resource: Resource) -> Neighbours:
+async def _neighbours(unit: UnitOfWork, resource: Resource) -> Neighbours:
     """The resources of the same host; of the whole zone, once, where many are looked at."""
     if (known := unit.neighbours.get(resource.zone_id)) is not None:
         return known

@@ -16,10 +16,10 @@ from runtime.domain.kinds import PROVIDER, Verb
 from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import keys, stored_secrets
+from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
-from runtime.services.management.unit import Unit
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 
 CheckName = Literal[
@@ -77,7 +77,7 @@ def _beside_the_point(why: str) -> _Found:
     return _Found("not_applicable", why)
 
 
-async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> ProviderSettings | None:
+async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str) -> ProviderSettings | None:
     """How to talk to a provider, its secret opened; None for those that are part of this service.
 
     The checks send the secret out, so they take the right to change the provider. Raises NotFound, Forbidden.
@@ -87,7 +87,7 @@ async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> P
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
-    sealer = await keys.sealer(unit.parts, unit.conn, provider.zone_id)
+    sealer = await keys.sealer(unit.services, unit.conn, provider.zone_id)
     try:
         secret = stored_secrets.opened(sealer, PROVIDER, provider, "client_secret")
     except SealBroken:
@@ -95,12 +95,12 @@ async def settings_to_check(unit: Unit, parents: Parents, provider_id: str) -> P
     return settings_of(provider, client_secret=secret)
 
 
-async def run(parts: Parts, provider_id: str, settings: ProviderSettings | None) -> ValidationResult:
+async def run(services: Services, provider_id: str, settings: ProviderSettings | None) -> ValidationResult:
     """Run the checks; whatever a provider does, there is a result. Spec: `ValidationResult`."""
     if settings is None:
         found = [_beside_the_point("the provider is part of this service")] * len(_ORDER)
     else:
-        found = await _checked(parts, settings)
+        found = await _checked(services, settings)
     return ValidationResult(
         checks=[
             ValidationCheck(check=name, status=each.status, detail=each.why or None)
@@ -108,30 +108,32 @@ async def run(parts: Parts, provider_id: str, settings: ProviderSettings | None)
         ],
         provider_id=provider_id,
         status="fail" if any(each.status == "fail" for each in found) else "pass",
-        validated_at=parts.clock(),
+        validated_at=services.clock(),
     )
 
 
-async def _checked(parts: Parts, settings: ProviderSettings) -> list[_Found]:
+async def _checked(services: Services, settings: ProviderSettings) -> list[_Found]:
     """What the five checks of an outside provider come to, in their order."""
-    reached, retrieved, published = await _metadata(parts, settings)
+    reached, retrieved, published = await _metadata(services, settings)
     consistent = _consistency(settings, retrieved, published)
     # Where an issuer that is not the configured one sends us, we do not go.
     trusted = published if consistent.status == "pass" else {}
-    authorization = await _authorization(parts, settings, consistent, trusted)
+    authorization = await _authorization(services, settings, consistent, trusted)
     return [
         reached,
         retrieved,
         consistent,
         authorization,
-        await _credentials(parts, settings, consistent, trusted),
+        await _credentials(services, settings, consistent, trusted),
     ]
 
 
-async def _metadata(parts: Parts, settings: ProviderSettings) -> tuple[_Found, _Found, Mapping[str, Any]]:
+async def _metadata(
+    services: Services, settings: ProviderSettings
+) -> tuple[_Found, _Found, Mapping[str, Any]]:
     """Whether the issuer answers, whether with metadata, and that metadata."""
     try:
-        fetched = await parts.outbound.get_json(metadata_address(settings), partition=settings.partition)
+        fetched = await services.outbound.get_json(metadata_address(settings), partition=settings.partition)
     except OutboundRefused as refused:
         return _fail(f"not an address to talk to: {refused}"), _skip("the issuer cannot be reached"), {}
     except OutboundFailed as failed:
@@ -168,7 +170,7 @@ def _consistency(settings: ProviderSettings, retrieved: _Found, published: Mappi
 
 
 async def _authorization(
-    parts: Parts, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
+    services: Services, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
 ) -> _Found:
     """Whether there is a page to send browsers to. Any answer will do but that there is none."""
     address = endpoints_of(settings, published).authorization_endpoint
@@ -177,7 +179,7 @@ async def _authorization(
     if address is None:
         return _skip("the address is not configured, and no metadata that can be trusted tells it")
     try:
-        await parts.outbound.get_json(address, partition=settings.partition)
+        await services.outbound.get_json(address, partition=settings.partition)
     except OutboundRefused as refused:
         return _fail(f"not an address to talk to: {refused}")
     except OutboundFailed as failed:
@@ -187,7 +189,7 @@ async def _authorization(
 
 
 async def _credentials(
-    parts: Parts, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
+    services: Services, settings: ProviderSettings, consistent: _Found, published: Mapping[str, Any]
 ) -> _Found:
     """Whether the provider takes our client id and secret, where it gives clients tokens of their own."""
     if consistent.status == "not_applicable":
@@ -200,7 +202,7 @@ async def _credentials(
     if settings.client_id is None or settings.client_secret is None:
         return _skip("no client id with a secret is stored for these addresses")
     try:
-        await parts.openid.use_own_credentials(settings, published)
+        await services.openid.use_own_credentials(settings, published)
     except ProviderRefused as refused:
         code = f"`{refused.code}`" if refused.code in _TELLABLE else "an error"
         return _fail(f"the token endpoint answers {code}")

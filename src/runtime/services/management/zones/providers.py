@@ -13,12 +13,12 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import sessions
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import directory, revocations
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a provider; one that speaks for others now ends what it signed in before."""
     scope, found = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
@@ -41,7 +41,7 @@ def _with_issuer(before: Provider, patch: Mapping[str, Any]) -> Mapping[str, Any
     return {**patch, "protocols": {**protocols, "oauth2": {**given, "issuer": None}}}
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
@@ -50,7 +50,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     unit.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
 
 
-async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | None) -> None:
+async def end_what_rested_on(unit: UnitOfWork, before: Provider, after: Provider | None) -> None:
     """End the sign-ins and workloads' tokens that a provider vouched for, if another answers now, or nobody.
 
     Part of the transaction that has changed or detached the provider.
@@ -62,7 +62,7 @@ async def end_what_rested_on(unit: Unit, before: Provider, after: Provider | Non
     await revocations.add_workloads(unit.conn, before.zone_id, before.id, now=unit.now)
 
 
-async def end_what_rested_on_former(unit: Unit, before: Zone, after: Zone) -> None:
+async def end_what_rested_on_former(unit: UnitOfWork, before: Zone, after: Zone) -> None:
     """End the sign-ins at the provider that a zone had until now, if another signs its users in, or none.
 
     That provider could not even say any more that a session of them has ended. Who is on the way back from it

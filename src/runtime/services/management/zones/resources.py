@@ -11,12 +11,12 @@ from runtime.domain.oauth.resources import canonical
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import neighbours
 from runtime.storage.sql import applications as storage
 
 
-async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
+async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of resources; `filter[traits]` looks at the application that provides them."""
     scope = await entities.scope_of(unit, RESOURCE, parents)
     entities.require(unit, RESOURCE, Verb.LIST, scope)
@@ -27,14 +27,16 @@ async def list_(unit: Unit, kind: Kind, parents: Parents, query: ListQuery) -> L
     return await entities.page(unit, RESOURCE, scope, query, *more)
 
 
-async def list_of_application(unit: Unit, parents: Parents, application_id: str, query: ListQuery) -> Listed:
+async def list_of_application(
+    unit: UnitOfWork, parents: Parents, application_id: str, query: ListQuery
+) -> Listed:
     """One page of the resources that an application provides."""
     await entities.retrieve(unit, APPLICATION, parents, application_id)
     provided = {**query.filters, "application_id": (application_id,)}
     return await entities.list_(unit, RESOURCE, parents, replace(query, filters=provided))
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a resource whose identifier a token request can name."""
     scope = await entities.scope_of(unit, RESOURCE, parents)
     entities.require(unit, RESOURCE, Verb.CREATE, scope)
@@ -44,7 +46,7 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a resource, with the same check."""
     scope, before = await entities.for_change(unit, RESOURCE, parents, entity_id, Verb.UPDATE)
@@ -53,7 +55,7 @@ async def update(
     return await entities.change(unit, RESOURCE, scope, before, after)
 
 
-def _check(unit: Unit, before: Entity | None, after: Entity) -> None:
+def _check(unit: UnitOfWork, before: Entity | None, after: Entity) -> None:
     """Check a resource as it is going to be; beside which others it stands is asked when the unit ends.
 
     Raises: ValidationFailed for an identifier that no request could name or start with.

@@ -14,7 +14,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.services import keys
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import secret_owners
 
@@ -22,7 +22,7 @@ MAX_SECRETS = 1_000  # of a zone: they are listed without pages
 
 
 async def list_(
-    unit: Unit, parents: Parents, *, entity_id: str | None, type_: str | None, owner_type: str | None
+    unit: UnitOfWork, parents: Parents, *, entity_id: str | None, type_: str | None, owner_type: str | None
 ) -> list[Entity]:
     """The secrets of a zone without their values, oldest first. Raises ValidationFailed."""
     scope = await entities.scope_of(unit, SECRET, parents)
@@ -39,7 +39,7 @@ async def list_(
     return [one async for one in storage.all_of(unit.conn, SECRET, within=scope, where=where)]
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Keep a secret for an entity of the zone. Raises ValidationFailed."""
     scope = await entities.scope_of(unit, SECRET, parents)
     entities.require(unit, SECRET, Verb.CREATE, scope)
@@ -62,19 +62,19 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     return await entities.add(unit, SECRET, await entities.new_entity(unit, SECRET, scope, body, **decided))
 
 
-async def reveal(unit: Unit, parents: Parents, secret_id: str) -> SecretWithData:
+async def reveal(unit: UnitOfWork, parents: Parents, secret_id: str) -> SecretWithData:
     """A secret with its value. The audit trail says who has seen which version, and when."""
     found = cast(Secret, await entities.retrieve(unit, SECRET, parents, secret_id))
     await bounds.refuse_others(unit, SECRET, found)
     data = await _opened(unit, found)
     told = {"entity_id": found.entity_id, "name": found.name, "version": found.version}
-    await unit.witness("secrets.retrieve", SECRET.name, found.id, found.zone_id, told=told)
+    await unit.audit_read("secrets.retrieve", SECRET.name, found.id, found.zone_id, values=told)
     shown = {name: getattr(found, name) for name in SecretWithData.model_fields if name != "data"}
     return SecretWithData.model_validate({**shown, "data": data})
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a secret. Only another value makes another version."""
     scope, _ = await entities.for_change(unit, SECRET, parents, entity_id, Verb.UPDATE)
@@ -87,7 +87,7 @@ async def update(
     return await entities.change(unit, SECRET, scope, before, after)
 
 
-async def _replaced(unit: Unit, before: Secret, data: Mapping[str, Any]) -> dict[str, Any]:
+async def _replaced(unit: UnitOfWork, before: Secret, data: Mapping[str, Any]) -> dict[str, Any]:
     """What a new value changes; nothing when it is the present one."""
     if data["type"] != before.type:
         raise ValidationFailed.of("data.type", f"cannot change: it is `{before.type}`")
@@ -97,13 +97,13 @@ async def _replaced(unit: Unit, before: Secret, data: Mapping[str, Any]) -> dict
     return {"data": sealed, "version": before.version + 1}
 
 
-async def _sealed(unit: Unit, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
-    sealer = await keys.sealer(unit.parts, unit.conn, zone_id)
+async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
+    sealer = await keys.sealer(unit.services, unit.conn, zone_id)
     return sealer.seal(orjson.dumps(data), bound_to=_place(secret_id))
 
 
-async def _opened(unit: Unit, secret: Secret) -> dict[str, Any]:
-    sealer = await keys.sealer(unit.parts, unit.conn, secret.zone_id)
+async def _opened(unit: UnitOfWork, secret: Secret) -> dict[str, Any]:
+    sealer = await keys.sealer(unit.services, unit.conn, secret.zone_id)
     return cast(dict[str, Any], orjson.loads(sealer.open(secret.data, bound_to=_place(secret.id))))
 
 

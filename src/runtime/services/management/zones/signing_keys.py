@@ -12,9 +12,9 @@ from runtime.domain.errors import NotFound
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ZONE
 from runtime.services import keys
+from runtime.services.container import Services
 from runtime.services.management.access.caller import SERVICE, Actor
-from runtime.services.management.unit import unit_of_work
-from runtime.services.parts import Parts
+from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import exchange as storage
 
 JOB = "keys"
@@ -24,7 +24,7 @@ _MAX_ROTATIONS = 300  # in one run: making an RSA key takes a noticeable fractio
 
 
 async def rotate(
-    parts: Parts,
+    services: Services,
     zone_id: str,
     algorithm: Algorithm = keys.DEFAULT_ALGORITHM,
     *,
@@ -38,29 +38,29 @@ async def rotate(
             of the algorithm is taken out of the JWK set, and no token it signed is accepted any more.
     Raises: NotFound.
     """
-    kid = await _rotate(parts, zone_id, algorithm, at_once=at_once, due=None, by=by)
+    kid = await _rotate(services, zone_id, algorithm, at_once=at_once, due=None, by=by)
     if kid is None:
         raise RuntimeError("a rotation that is not tied to a date takes place")
     return kid
 
 
-async def rotate_due(parts: Parts) -> int:
+async def rotate_due(services: Services) -> int:
     """Rotate every key that has signed for its time, and forget keys that nobody needs; how many those were.
 
     A next key is published that much earlier that it signs when the present one's time is up. At most a
     few hundred a run: the rest is due at the next.
     """
-    now = parts.clock()
-    done = await _forget(parts, now - timedelta(days=1))
-    if parts.settings.key_rotation_days == 0:
+    now = services.clock()
+    done = await _forget(services, now - timedelta(days=1))
+    if services.settings.key_rotation_days == 0:
         return done
-    due = now - timedelta(days=parts.settings.key_rotation_days) + keys.PUBLISHED_BEFORE
-    async with parts.database.querying() as conn:
+    due = now - timedelta(days=services.settings.key_rotation_days) + keys.PUBLISHED_BEFORE
+    async with services.database.querying() as conn:
         waiting = await storage.keys_due(conn, due, limit=_MAX_ROTATIONS)
     for zone_id, algorithm in waiting:
         try:
             kid = await _rotate(
-                parts, zone_id, cast(Algorithm, algorithm), at_once=False, due=due, by=SERVICE
+                services, zone_id, cast(Algorithm, algorithm), at_once=False, due=due, by=SERVICE
             )
         except NotFound:
             continue  # the zone is gone meanwhile
@@ -68,9 +68,11 @@ async def rotate_due(parts: Parts) -> int:
     return done
 
 
-async def use_algorithm(parts: Parts, zone_id: str, algorithm: Algorithm, *, by: Actor = SERVICE) -> None:
+async def use_algorithm(
+    services: Services, zone_id: str, algorithm: Algorithm, *, by: Actor = SERVICE
+) -> None:
     """Sign the zone's access tokens with that algorithm from now on. Raises NotFound."""
-    async with unit_of_work(parts, by.within(await _organization(parts, zone_id)), new_id()) as unit:
+    async with unit_of_work(services, by.within(await _organization(services, zone_id)), new_id()) as unit:
         await unit.hold()
         found = await storage.zone(unit.conn, zone_id)
         if found is None:
@@ -83,20 +85,20 @@ async def use_algorithm(parts: Parts, zone_id: str, algorithm: Algorithm, *, by:
         await unit.record("zones.use_algorithm", ZONE.name, zone_id, zone_id, before=old, after=new)
 
 
-async def _forget(parts: Parts, removed_before: datetime) -> int:
+async def _forget(services: Services, removed_before: datetime) -> int:
     """Forget keys that were taken out of the set before that; how many those were."""
-    async with parts.database.querying() as conn:
+    async with services.database.querying() as conn:
         waiting = await storage.forgettable_keys(conn, removed_before, limit=_MAX_FORGOTTEN)
     done, by_zone = 0, groupby(sorted(waiting), key=itemgetter(0))
     for zone_id, keys_there in by_zone:
         with suppress(NotFound):  # the zone is gone meanwhile, and its keys with it
-            done += await _forget_in(parts, zone_id, [kid for _, kid in keys_there])
+            done += await _forget_in(services, zone_id, [kid for _, kid in keys_there])
     return done
 
 
-async def _forget_in(parts: Parts, zone_id: str, kids: list[str]) -> int:
-    organization_id = await _organization(parts, zone_id)
-    async with unit_of_work(parts, SERVICE.within(organization_id), new_id()) as unit:
+async def _forget_in(services: Services, zone_id: str, kids: list[str]) -> int:
+    organization_id = await _organization(services, zone_id)
+    async with unit_of_work(services, SERVICE.within(organization_id), new_id()) as unit:
         unit.keeps_zones = True  # verifiers have not been told of these keys for long
         await unit.hold()
         for kid in kids:
@@ -107,27 +109,27 @@ async def _forget_in(parts: Parts, zone_id: str, kids: list[str]) -> int:
 
 
 async def _rotate(
-    parts: Parts, zone_id: str, algorithm: Algorithm, *, at_once: bool, due: datetime | None, by: Actor
+    services: Services, zone_id: str, algorithm: Algorithm, *, at_once: bool, due: datetime | None, by: Actor
 ) -> str | None:
     """Make the next signing key; its kid.
 
     Args:
         due: only when the newest key signs since before that; None is returned when one is newer by now.
     """
-    organization_id = await _organization(parts, zone_id)
+    organization_id = await _organization(services, zone_id)
     key = await asyncio.to_thread(SigningKey.generate, algorithm)
-    async with unit_of_work(parts, by.within(organization_id), new_id()) as unit:
+    async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
         await unit.hold()
         newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None
-        sealer = await keys.sealer(parts, unit.conn, zone_id)
+        sealer = await keys.sealer(services, unit.conn, zone_id)
         await keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
         told = {"algorithm": algorithm, "at_once": at_once}
         await unit.record("keys.rotate", SIGNING_KEY, key.kid, zone_id, before=None, after=told)
     return key.kid
 
 
-async def _organization(parts: Parts, zone_id: str) -> str:
-    async with parts.database.querying() as conn:
+async def _organization(services: Services, zone_id: str) -> str:
+    async with services.database.querying() as conn:
         return await storage.organization_of_zone(conn, zone_id)

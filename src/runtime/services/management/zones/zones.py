@@ -13,7 +13,7 @@ from runtime.domain.kinds.values import ApplicationTrait, OwnerType
 from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
-from runtime.services.management.unit import Unit
+from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import bootstrap, providers
 from runtime.settings import Settings
 from runtime.storage.sql import entities as storage
@@ -22,7 +22,7 @@ from runtime.storage.sql import exchange, names
 GATEWAY_IDENTIFIER = "default-mcp-gateway"
 
 
-async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
     """Make a zone; it is complete as soon as this answers."""
     scope = await entities.scope_of(unit, ZONE, parents)
     entities.require(unit, ZONE, Verb.CREATE, scope)
@@ -39,7 +39,9 @@ async def create(unit: Unit, kind: Kind, parents: Parents, body: Mapping[str, An
     return changed
 
 
-async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = OwnerType.CUSTOMER) -> Zone:
+async def make(
+    unit: UnitOfWork, body: Mapping[str, Any], *, owner_type: OwnerType = OwnerType.CUSTOMER
+) -> Zone:
     """Store a new zone with its keys, providers, roles and default policies."""
     scope = {"organization_id": unit.organization_id}
     await unit.revision()
@@ -54,7 +56,7 @@ async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = O
         id=zone_id,
         slug=slug,
         owner_type=owner_type,
-        protocols=protocols_of(unit.parts.settings, zone_id=zone_id, slug=slug),
+        protocols=protocols_of(unit.services.settings, zone_id=zone_id, slug=slug),
     )
     made = cast(Zone, made)
     if body.get("protocols"):
@@ -65,13 +67,13 @@ async def make(unit: Unit, body: Mapping[str, Any], *, owner_type: OwnerType = O
     return made
 
 
-async def _free_slug(unit: Unit, scope: Parents, name: str) -> str:
+async def _free_slug(unit: UnitOfWork, scope: Parents, name: str) -> str:
     """A slug that is free in the organization, and of an issuer that no zone ever had.
 
     Tokens, keys and registrations of a zone that is gone are out in the world under its issuer. So where
     issuers are made of slugs, a zone that is made again under its name has another address.
     """
-    slug, settings = await entities.free_slug(unit, ZONE, scope, name), unit.parts.settings
+    slug, settings = await entities.free_slug(unit, ZONE, scope, name), unit.services.settings
     while "{slug}" in settings.zone_url_template and await names.is_assigned(
         unit.conn, ZONE, _issuer(settings, zone_id="", slug=slug)
     ):
@@ -94,7 +96,7 @@ def _issuer(settings: Settings, *, zone_id: str, slug: str) -> str:
     return settings.zone_url_template.format(public_url=public_url, zone_id=zone_id, slug=slug).rstrip("/")
 
 
-async def _gateway(unit: Unit, zone: Zone) -> Entity:
+async def _gateway(unit: UnitOfWork, zone: Zone) -> Entity:
     scope = {"zone_id": zone.id}
     body = {
         "identifier": GATEWAY_IDENTIFIER,
@@ -107,7 +109,7 @@ async def _gateway(unit: Unit, zone: Zone) -> Entity:
 
 
 async def update(
-    unit: Unit, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
+    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a zone. What it refers to must be its own. Raises Forbidden for a platform-owned one.
 
@@ -129,7 +131,7 @@ def _refuse_own_key(values: Mapping[str, Any]) -> None:
         raise ValidationFailed.of("encryption_key", "this service has no key-management service to reach it")
 
 
-async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> None:
+async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
     _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
     before = cast(Zone, before)
@@ -137,7 +139,7 @@ async def delete(unit: Unit, kind: Kind, parents: Parents, entity_id: str) -> No
     await take_away(unit, before)
 
 
-async def _end_roles_there(unit: Unit, zone: Zone) -> None:
+async def _end_roles_there(unit: UnitOfWork, zone: Zone) -> None:
     """End the role assignments, in the organization's own zone, that were limited to a zone that goes."""
     own = {"zone_id": cast(str, (await entities.organization_of(unit, zone.organization_id)).zone_id)}
     where = [storage.Equals("scope_id", (zone.id,))]
@@ -146,19 +148,19 @@ async def _end_roles_there(unit: Unit, zone: Zone) -> None:
         await entities.take_away(unit, ROLE_ASSIGNMENT, own, assignment)
 
 
-async def take_away(unit: Unit, before: Zone) -> None:
+async def take_away(unit: UnitOfWork, before: Zone) -> None:
     """Remove a zone that the caller may remove, and everything in it."""
     scope = {"organization_id": before.organization_id}
     await unit.revision()
     found = await exchange.zone_epochs(unit.conn, before.id)
-    await unit.bury(await storage.remove(unit.conn, ZONE, before.id, within=scope))
+    await unit.add_tombstones(await storage.remove(unit.conn, ZONE, before.id, within=scope))
     unit.zones.pop(before.id, None)
     await unit.write(ZONE, "zones.delete", before, None)
     unit.forget_zone(before.id, (found[0] if found else 0) + 1)
 
     async def forget_view() -> None:
         try:
-            await unit.parts.zones.refresh(before.id)
+            await unit.services.zones.refresh(before.id)
         except NotFound:
             return
 

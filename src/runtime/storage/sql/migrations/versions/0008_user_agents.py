@@ -129,11 +129,11 @@ def _consents() -> None:
     # Constants alone go into the text.
     op.execute(f"INSERT INTO consents (id, {kept}) SELECT {new_id}, {kept} FROM consents_before")  # noqa: S608
     op.drop_table("consents_before")
-    for party in ("application_id", "user_agent_id"):
+    for client_ref in ("application_id", "user_agent_id"):
         op.create_index(
-            f"consents_user_{party}_key",
+            f"consents_user_{client_ref}_key",
             "consents",
-            ["zone_id", "user_id", party, "resource_id"],
+            ["zone_id", "user_id", client_ref, "resource_id"],
             unique=True,
         )
-        op.create_index(f"consents_{party}_idx", "consents", ["zone_id", party])
+        op.create_index(f"consents_{client_ref}_idx", "consents", ["zone_id", client_ref])

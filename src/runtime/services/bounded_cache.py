@@ -9,7 +9,7 @@ LIMIT = 20_000
 _MAX_NAME_CHARS = 200
 
 
-class Kept(Generic[T]):
+class BoundedCache(Generic[T]):
     """A bounded dictionary that forgets what it has held longest; a long key costs as much as a short one."""
 
     __slots__ = ("_items", "_limit")

@@ -23,7 +23,7 @@ from runtime.storage.state import State
 
 
 @dataclass(frozen=True)
-class Parts:
+class Services:
     """Everything with a lifetime longer than a request.
 
     Attributes:

@@ -12,10 +12,10 @@ from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.services import epochs, keys
 from runtime.services.attached import Attached
-from runtime.services.kept import Kept
+from runtime.services.bounded_cache import BoundedCache
 from runtime.services.zones import policies
+from runtime.services.zones.cached_zone import CachedZone
 from runtime.services.zones.policies import Policies
-from runtime.services.zones.view import ZoneView
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 
@@ -28,32 +28,32 @@ class Zones(Attached):
     """The views of this process, each kept as long as its zone's epoch stands."""
 
     def __init__(self) -> None:
-        self._views: dict[str, ZoneView] = {}
+        self._views: dict[str, CachedZone] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
-        self._compiled: Kept[Policies] = Kept(KEPT_ZONES)
+        self._compiled: BoundedCache[Policies] = BoundedCache(KEPT_ZONES)
         # By the id of the set version, which never changes.
-        self.own_policies: Kept[Policies] = Kept(KEPT_ZONES)
-        self._ids_by_slug: Kept[str] = Kept(KEPT_ZONES)
+        self.own_policies: BoundedCache[Policies] = BoundedCache(KEPT_ZONES)
+        self._ids_by_slug: BoundedCache[str] = BoundedCache(KEPT_ZONES)
 
-    def held(self, zone_id: str) -> ZoneView | None:
-        """A view that was right when it was made: for those who compare its epoch before they answer."""
-        view = self._views.get(zone_id)
-        return view if view and self._is_current(view) else None
+    def held(self, zone_id: str) -> CachedZone | None:
+        """A zone as it was right when it was made: for those who compare its epoch before they answer."""
+        zone = self._views.get(zone_id)
+        return zone if zone and self._is_current(zone) else None
 
-    async def view(self, zone_id: str) -> ZoneView:
+    async def get(self, zone_id: str) -> CachedZone:
         """The zone as it stands now. Raises NotFound."""
         held = self.held(zone_id)
         if held is not None:
             asked_at = monotonic()
             names = [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
-            (epoch, denials), _ = await self.parts.epochs.published(names)
+            (epoch, denials), _ = await self.services.epochs.published(names)
             if held.is_as_new_as(epoch, denials):
                 held.checked_at = asked_at
                 return held
         return await self.refresh(zone_id)
 
-    async def recent(self, zone_id: str) -> ZoneView:
+    async def recent(self, zone_id: str) -> CachedZone:
         """The zone as it stood a second ago at most, or a minute while nobody can tell. Raises NotFound.
 
         For what is public, and kept for minutes by those who read it.
@@ -63,49 +63,49 @@ class Zones(Attached):
         if held is not None and age < RECENT_SECONDS:
             return held
         try:
-            return await self.view(zone_id)
+            return await self.get(zone_id)
         except Unavailable:
             if held is not None and age < _AWAY_SECONDS:
                 return held
             raise
 
-    def doubt(self, zone_id: str) -> None:
+    def invalidate(self, zone_id: str) -> None:
         """Look again before the next answer: this process has just changed the zone."""
         if (held := self._views.get(zone_id)) is not None:
             held.checked_at = -inf
 
-    async def refresh(self, zone_id: str) -> ZoneView:
+    async def refresh(self, zone_id: str) -> CachedZone:
         """The zone as the database has it now. Raises NotFound."""
-        await self.parts.epochs.begin()
+        await self.services.epochs.begin()
         async with self._loading_alone(zone_id):
-            asked_at, era = monotonic(), self.parts.epochs.era
-            async with self.parts.database.reading() as conn:
+            asked_at, era = monotonic(), self.services.epochs.era
+            async with self.services.database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
-                view = self.held(zone_id)
-                if view is None or found is None or view.epoch != found[0]:
-                    view = await self._load(conn, zone_id, era)
-                elif view.denials != found[1]:
-                    denied = await revocations.denied(conn, zone_id, now=self.parts.clock())
-                    view.denials, view.denied = denied
-            if view is None:
+                zone = self.held(zone_id)
+                if zone is None or found is None or zone.epoch != found[0]:
+                    zone = await self._load(conn, zone_id, era)
+                elif zone.denials != found[1]:
+                    denied = await revocations.denied(conn, zone_id, now=self.services.clock())
+                    zone.denials, zone.denied = denied
+            if zone is None:
                 if (gone := self._views.pop(zone_id, None)) is not None:
-                    self._ids_by_slug.drop(gone.zone.slug)
+                    self._ids_by_slug.drop(gone.entity.slug)
                 self._parsed_keys.pop(zone_id, None)
                 raise NotFound(f"there is no zone `{zone_id}`")
-            view.checked_at = asked_at
-        read = {epochs.zone_key(zone_id): view.epoch, epochs.denials_key(zone_id): view.denials}
-        await self.parts.epochs.remember(read)
-        return view
+            zone.checked_at = asked_at
+        read = {epochs.zone_key(zone_id): zone.epoch, epochs.denials_key(zone_id): zone.denials}
+        await self.services.epochs.remember(read)
+        return zone
 
-    async def apart(self, zone_id: str) -> ZoneView:
-        """A view for one request alone, of the zone as the database has it for this task. Raises NotFound."""
-        await self.parts.epochs.begin()
-        async with self.parts.database.reading() as conn:
-            view = await self._read(conn, zone_id, self.parts.epochs.era)
-        if view is None:
+    async def apart(self, zone_id: str) -> CachedZone:
+        """A zone for one request alone, as the database has it for this task. Raises NotFound."""
+        await self.services.epochs.begin()
+        async with self.services.database.reading() as conn:
+            zone = await self._read(conn, zone_id, self.services.epochs.era)
+        if zone is None:
             raise NotFound(f"there is no zone `{zone_id}`")
-        view.is_apart = True
-        return view
+        zone.is_apart = True
+        return zone
 
     @asynccontextmanager
     async def _loading_alone(self, zone_id: str) -> AsyncIterator[None]:
@@ -120,11 +120,11 @@ class Zones(Attached):
 
     async def locate(self, slug: str) -> str:
         """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
-        settings = self.parts.settings
+        settings = self.services.settings
         issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
         found = self._ids_by_slug.get(slug)
         if found is None:
-            async with self.parts.database.querying() as conn:
+            async with self.services.database.querying() as conn:
                 found = await storage.zone_with_slug(conn, slug, issuer)
             if found is None:
                 raise NotFound("there is no such zone")
@@ -133,7 +133,7 @@ class Zones(Attached):
 
     async def find_id(self, id_or_slug: str) -> str:
         """The id of the zone an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
-        async with self.parts.database.querying() as conn:
+        async with self.services.database.querying() as conn:
             found = await storage.zones_named(conn, id_or_slug)
         if not found:
             raise NotFound(f"there is no zone `{id_or_slug}`")
@@ -151,32 +151,32 @@ class Zones(Attached):
             self._compiled.put(key, found)
         return found
 
-    def _is_current(self, view: ZoneView) -> bool:
-        is_due = view.valid_until is not None and view.valid_until <= self.parts.clock()
-        return view.is_followed() and not is_due
+    def _is_current(self, zone: CachedZone) -> bool:
+        is_due = zone.valid_until is not None and zone.valid_until <= self.services.clock()
+        return zone.is_followed() and not is_due
 
-    async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> ZoneView | None:
-        """A new view of a zone, kept from now on; None when there is no such zone."""
-        view = await self._read(conn, zone_id, era)
-        if view is None:
+    async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
+        """A zone read anew, kept from now on; None when there is no such zone."""
+        zone = await self._read(conn, zone_id, era)
+        if zone is None:
             return None
         if len(self._views) >= KEPT_ZONES and zone_id not in self._views:
             oldest = next(iter(self._views))
             del self._views[oldest]
             self._parsed_keys.pop(oldest, None)
             self._loading.pop(oldest, None)
-        self._views[zone_id] = view
-        return view
+        self._views[zone_id] = zone
+        return zone
 
-    async def _read(self, conn: AsyncConnection, zone_id: str, era: int) -> ZoneView | None:
+    async def _read(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
         found = await storage.zone(conn, zone_id)
         if found is None:
             return None
         zone, internals = found
         stored = await storage.keys(conn, zone_id)
-        sealer = keys.open_sealer(self.parts.key_encryption, internals)
+        sealer = keys.open_sealer(self.services.key_encryption, internals)
         parsed = self._parsed_keys.setdefault(zone.id, {})
-        now = self.parts.clock()
+        now = self.services.clock()
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
-        return ZoneView(self.parts, zone, internals, sealer, ring, denied, era)
+        return CachedZone(self.services, zone, internals, sealer, ring, denied, era)

@@ -12,8 +12,8 @@ from runtime.domain.errors import UnauthorizedClient
 from runtime.domain.kinds.application import Application, ApplicationOAuth2
 from runtime.domain.kinds.user_agent import Registration, UserAgent
 from runtime.domain.kinds.values import Consent, CredentialType
+from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.exchange import Credential
-from runtime.storage.sql.parties import Party
 
 ID_TOKEN_ALGORITHM = "RS256"  # unless a client's metadata asks for another
 
@@ -40,9 +40,9 @@ class ApplicationClient:
         return self.credential.type == CredentialType.PUBLIC
 
     @cached_property
-    def party(self) -> Party:
+    def client_ref(self) -> ClientRef:
         """Whose consents, sessions and refresh families its users' are."""
-        return Party(application_id=self.application.id)
+        return ClientRef(application_id=self.application.id)
 
     @property
     def identifier(self) -> str:
@@ -116,9 +116,9 @@ class UserAgentClient:
         return self.user_agent.client_metadata.token_endpoint_auth_method == "none"
 
     @property
-    def party(self) -> Party:
+    def client_ref(self) -> ClientRef:
         """Whose consents, sessions and refresh families its users' are."""
-        return Party(user_agent_id=self.user_agent.id)
+        return ClientRef(user_agent_id=self.user_agent.id)
 
     @property
     def identifier(self) -> str:

@@ -1,4 +1,4 @@
-"""What a view holds of people: users as policies see them, and the sessions that chains start from."""
+"""What a cached zone holds of people: users as policies see them, and the sessions that chains start from."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from runtime.storage.sql.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
-class UserView:
+class Principal:
     """A user with groups and roles, as policies see them.
 
     Attributes:
@@ -36,7 +36,7 @@ class SessionRoot:
     """A session that chains start from, and the user whose authority it carries."""
 
     session: Session
-    user: UserView
+    user: Principal
     delegated: tuple[DelegatedGrantRow, ...]
 
     @property
@@ -45,10 +45,10 @@ class SessionRoot:
         return self.session.epoch, self.user.user.epoch
 
 
-def view_of(user: User, memberships: Memberships, own_policies: str | None) -> UserView:
+def principal_of(user: User, memberships: Memberships, own_policies: str | None) -> Principal:
     """A user as policies see them: by groups and roles, and by an address that is proved."""
     groups = tuple(requests.Group(name, title, roles) for name, title, roles in memberships.groups)
     # An address that nobody has proved to be theirs must not open what a policy gives to it.
     email = str(user.email) if user.email_verified else None
     principal = requests.User(user.identifier, email, groups, memberships.roles)
-    return UserView(user, principal, own_policies)
+    return Principal(user, principal, own_policies)

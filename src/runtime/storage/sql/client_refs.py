@@ -6,7 +6,7 @@ from sqlalchemy import CheckConstraint, ColumnElement, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class ClientRef:
     """An application, or a user agent, by its id; exactly one of the two is set."""
 
     application_id: str | None = None

@@ -23,8 +23,8 @@ from runtime.domain.kinds.values import rfc3339
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.neighbours import Neighbours
 from runtime.services import epochs, keys
+from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
-from runtime.services.parts import Parts
 from runtime.storage.sql import ledger, tombstones
 from runtime.storage.sql.ownership import Record
 from runtime.storage.sql.tombstones import Tombstone
@@ -37,7 +37,7 @@ Check = Callable[[], Awaitable[None]]
 
 
 @dataclass
-class Unit:
+class UnitOfWork:
     """What a service function works with: the connection, who asks, and what the request adds up to.
 
     Attributes:
@@ -62,7 +62,7 @@ class Unit:
 
     conn: AsyncConnection
     caller: Caller
-    parts: Parts
+    services: Services
     now: datetime
     request_id: str
     changeset_id: str | None = None
@@ -144,8 +144,8 @@ class Unit:
             kind.name,
             entity.id,
             zone_id,
-            before=told(kind, before) if before else None,
-            after=told(kind, after) if after else None,
+            before=audit_values(kind, before) if before else None,
+            after=audit_values(kind, after) if after else None,
         )
 
     async def record(
@@ -166,12 +166,12 @@ class Unit:
         if zone_id is not None:
             self._touched.add(zone_id)
 
-    async def witness(
-        self, action: str, kind: str, entity_id: str, zone_id: str | None, *, told: Mapping[str, Any]
+    async def audit_read(
+        self, action: str, kind: str, entity_id: str, zone_id: str | None, *, values: Mapping[str, Any]
     ) -> None:
         """Record that something was shown: nothing has changed, so no revision and no cache goes by."""
         await self.hold()
-        await self._append(action, kind, entity_id, zone_id, None, told)
+        await self._append(action, kind, entity_id, zone_id, None, values)
 
     async def _append(
         self,
@@ -206,7 +206,7 @@ class Unit:
         records, self._records = chained(head, self._records), []
         self.head = await ledger.append(self.conn, self.organization_id, head, records)
 
-    async def bury(self, gone: Iterable[Record]) -> None:
+    async def add_tombstones(self, gone: Iterable[Record]) -> None:
         """Let the owners of what is gone hear of it: these are its ownership records.
 
         Raises:
@@ -236,7 +236,7 @@ class Unit:
                 )
             )
 
-    def spare(self, owner: str | None) -> None:
+    def omit_tombstones(self, owner: str | None) -> None:
         """Tell an owner nothing of what is gone: it has seen to that itself. None is every owner."""
         self._tombstones = [each for each in self._tombstones if owner not in (None, each.owner)]
 
@@ -277,34 +277,36 @@ class Unit:
 
     async def announce(self) -> None:
         """Note which epochs are about to move: the last thing of all before the commit."""
-        self._noted = await self.parts.epochs.note(self.conn, self._epochs)
+        self._noted = await self.services.epochs.note(self.conn, self._epochs)
 
     async def published(self) -> None:
         """Tell the other workers, then run the callbacks: the first things after the commit."""
-        await self.parts.epochs.publish(self._epochs, noted=self._noted)
+        await self.services.epochs.publish(self._epochs, noted=self._noted)
         for zone_id in self._touched | self._gone:
-            self.parts.zones.doubt(zone_id)
+            self.services.zones.invalidate(zone_id)
         for callback in self._callbacks:
             await callback()
 
 
 @asynccontextmanager
 async def unit_of_work(
-    parts: Parts,
+    services: Services,
     caller: Caller,
     request_id: str,
     *,
     changeset_id: str | None = None,
     new_zones: int = 0,
-) -> AsyncIterator[Unit]:
+) -> AsyncIterator[UnitOfWork]:
     """A transaction that commits when the block ends well, and whose invalidations follow the commit.
 
     Args:
         new_zones: how many zones are going to be made: their keys are made before the transaction begins.
     """
     made = [await keys.make() for _ in range(new_zones)]
-    async with parts.database.transaction() as conn:
-        unit = Unit(conn, caller, parts, parts.clock(), request_id, changeset_id, keys_to_give=made)
+    async with services.database.transaction() as conn:
+        unit = UnitOfWork(
+            conn, caller, services, services.clock(), request_id, changeset_id, keys_to_give=made
+        )
         yield unit
         await unit.finish()
         await unit.announce()
@@ -313,30 +315,30 @@ async def unit_of_work(
 
 @asynccontextmanager
 async def dry_run(
-    parts: Parts,
+    services: Services,
     caller: Caller,
     request_id: str,
     zone_ids: Collection[str],
     names: Collection[str] = (),
-) -> AsyncIterator[Unit]:
+) -> AsyncIterator[UnitOfWork]:
     """A unit of which nothing is kept, and for which nobody waits.
 
     Args:
         zone_ids: the zones that it is about.
         names: what applications are going to be called in them.
     """
-    async with parts.database.dry_run(caller.organization_id, zone_ids, names) as conn:
-        yield Unit(conn, caller, parts, parts.clock(), request_id, dry_run=True)
+    async with services.database.dry_run(caller.organization_id, zone_ids, names) as conn:
+        yield UnitOfWork(conn, caller, services, services.clock(), request_id, dry_run=True)
 
 
 @asynccontextmanager
-async def within(unit: Unit, caller: Caller) -> AsyncIterator[Unit]:
+async def nested(unit: UnitOfWork, caller: Caller) -> AsyncIterator[UnitOfWork]:
     """A unit of another organization, in the transaction of this one: both stand, or neither.
 
     Args:
         caller: who acts there; the organization is theirs.
     """
-    inner = Unit(unit.conn, caller, unit.parts, unit.now, unit.request_id, dry_run=unit.dry_run)
+    inner = UnitOfWork(unit.conn, caller, unit.services, unit.now, unit.request_id, dry_run=unit.dry_run)
     inner.keys_to_give = unit.keys_to_give
     yield inner
     await inner.finish()
@@ -346,13 +348,13 @@ async def within(unit: Unit, caller: Caller) -> AsyncIterator[Unit]:
 
 
 @asynccontextmanager
-async def reading_unit(parts: Parts, caller: Caller, request_id: str) -> AsyncIterator[Unit]:
+async def read_only(services: Services, caller: Caller, request_id: str) -> AsyncIterator[UnitOfWork]:
     """A unit for operations that change nothing."""
-    async with parts.database.reading() as conn:
-        yield Unit(conn, caller, parts, parts.clock(), request_id)
+    async with services.database.reading() as conn:
+        yield UnitOfWork(conn, caller, services, services.clock(), request_id)
 
 
-def told(kind: Kind, entity: Entity) -> dict[str, Any]:
+def audit_values(kind: Kind, entity: Entity) -> dict[str, Any]:
     """What the audit trail says of an entity: no secrets, no internal members, no derived ones."""
     return entity.model_dump(mode="json", exclude=_hidden(kind), exclude_none=True)
 

@@ -1,4 +1,4 @@
-"""The view of one zone at one epoch: what was read of it once, and what is asked anew each time."""
+"""One zone at one epoch: what was read of it once, and what is asked anew each time."""
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
@@ -19,10 +19,10 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth import switches
 from runtime.domain.policy import requests
 from runtime.services import epochs, keys
-from runtime.services.kept import Kept
-from runtime.services.parties import ApplicationClient, Client, UserAgentClient
-from runtime.services.zones.people import SessionRoot, UserView, view_of
+from runtime.services.bounded_cache import BoundedCache
+from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
 from runtime.services.zones.policies import Policies, compiled
+from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import names, revocations, roots, user_agents
@@ -32,33 +32,33 @@ from runtime.storage.sql.roots import NO_MEMBERSHIPS
 from runtime.storage.sql.sessions import Session
 
 if TYPE_CHECKING:
-    from runtime.services.parts import Parts
+    from runtime.services.container import Services
 
 T = TypeVar("T")
 
 KEPT_SMALL = 2_000
 
 
-class ZoneView:
+class CachedZone:
     """A zone at one epoch, with everything about it that was asked for so far.
 
     Attributes:
         issuer: as stored when the zone was made: no request can change it.
         keys: kid -> key that tokens of this zone may be signed with.
         jwks: the members of the published JWK set.
-        valid_until: when the zone's keys change next; the view is made again then.
+        valid_until: when the zone's keys change next; it is made again then.
         switches: how the zone departs from the usual.
         denials: how many single tokens of the zone were ever revoked, an epoch of its own.
         denied: the ids of those of them that may be alive.
         sealer: seals under the zone's data key.
         checked_at: seconds on the monotonic clock, when it was last found to be the newest.
         is_apart: made for one request, of the database at one instant: no epoch puts that out of date.
-        memo: what other modules worked out from this view and want to work out only once an epoch.
+        memo: what other modules worked out from it and want to work out only once an epoch.
     """
 
     def __init__(
         self,
-        parts: "Parts",
+        services: "Services",
         zone: Zone,
         internals: ZoneInternals,
         sealer: Sealer,
@@ -66,8 +66,8 @@ class ZoneView:
         denied: tuple[int, frozenset[str]],
         era: int,
     ) -> None:
-        self._parts = parts
-        self.zone = zone
+        self._services = services
+        self.entity = zone
         self.id = zone.id
         self.organization_id = zone.organization_id
         self.issuer = str(zone.protocols.oauth2.issuer)
@@ -84,28 +84,28 @@ class ZoneView:
         self.is_apart = False
         self._era = era
         self.memo: dict[str, Any] = {}
-        self.verified: Kept[Any] = Kept()
-        self.decisions: Kept[PolicyDecision] = Kept()
-        self.looked_at: Kept[frozenset[str]] = Kept(KEPT_SMALL)
-        self.parties: Kept[tuple[requests.Application, requests.Resource]] = Kept(KEPT_SMALL)
-        self.consents: Kept[tuple[int, frozenset[str]]] = Kept()
-        self.agreed: Kept[tuple[int, Agreed]] = Kept()
-        self.signed_in: Kept[tuple[Session, User]] = Kept()
+        self.verified: BoundedCache[Any] = BoundedCache()
+        self.decisions: BoundedCache[PolicyDecision] = BoundedCache()
+        self.looked_at: BoundedCache[frozenset[str]] = BoundedCache(KEPT_SMALL)
+        self.parties: BoundedCache[tuple[requests.Application, requests.Resource]] = BoundedCache(KEPT_SMALL)
+        self.consents: BoundedCache[tuple[int, frozenset[str]]] = BoundedCache()
+        self.agreed: BoundedCache[tuple[int, Agreed]] = BoundedCache()
+        self.signed_in: BoundedCache[tuple[Session, User]] = BoundedCache()
         self._signing = ring.signing
-        self._clients: Kept[Client] = Kept(KEPT_SMALL)
-        self._workloads: Kept[tuple[ApplicationClient, ...]] = Kept(KEPT_SMALL)
-        self._applications: Kept[Application] = Kept(KEPT_SMALL)
-        self._withdrawn: Kept[int] = Kept(KEPT_SMALL)
-        self._named_applications: Kept[Application] = Kept(KEPT_SMALL)
-        self._application_facts: Kept[requests.Application] = Kept(KEPT_SMALL)
-        self._principals: Kept[str] = Kept(KEPT_SMALL)
-        self._resources: Kept[Resource] = Kept()
-        self._resources_by_id: Kept[Resource] = Kept()
-        self._provided: Kept[tuple[Resource, ...]] = Kept(KEPT_SMALL)
-        self._providers: Kept[Provider] = Kept(KEPT_SMALL)
-        self._dependencies: Kept[frozenset[str]] = Kept(KEPT_SMALL)
-        self._roots: Kept[SessionRoot] = Kept()
-        self._users: Kept[UserView] = Kept()
+        self._clients: BoundedCache[Client] = BoundedCache(KEPT_SMALL)
+        self._workloads: BoundedCache[tuple[ApplicationClient, ...]] = BoundedCache(KEPT_SMALL)
+        self._applications: BoundedCache[Application] = BoundedCache(KEPT_SMALL)
+        self._withdrawn: BoundedCache[int] = BoundedCache(KEPT_SMALL)
+        self._named_applications: BoundedCache[Application] = BoundedCache(KEPT_SMALL)
+        self._application_facts: BoundedCache[requests.Application] = BoundedCache(KEPT_SMALL)
+        self._principals: BoundedCache[str] = BoundedCache(KEPT_SMALL)
+        self._resources: BoundedCache[Resource] = BoundedCache()
+        self._resources_by_id: BoundedCache[Resource] = BoundedCache()
+        self._provided: BoundedCache[tuple[Resource, ...]] = BoundedCache(KEPT_SMALL)
+        self._providers: BoundedCache[Provider] = BoundedCache(KEPT_SMALL)
+        self._dependencies: BoundedCache[frozenset[str]] = BoundedCache(KEPT_SMALL)
+        self._roots: BoundedCache[SessionRoot] = BoundedCache()
+        self._users: BoundedCache[Principal] = BoundedCache()
         self._policies: Policies | None = None
         self._policies_read = False
 
@@ -127,7 +127,7 @@ class ZoneView:
 
     def is_followed(self) -> bool:
         """Tell whether epochs still say what of this is out of date: for so long nobody else asks."""
-        return self._era == self._parts.epochs.era and monotonic() - self._made_at < epochs.HELD_SECONDS
+        return self._era == self._services.epochs.era and monotonic() - self._made_at < epochs.HELD_SECONDS
 
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
         """Tell whether nothing newer was published; no, when it is not known what was."""
@@ -162,7 +162,7 @@ class ZoneView:
 
     async def look_up_client(self, client_id: str) -> None:
         """Ask the database about a client whatever is known of it already."""
-        async with self._parts.database.querying() as conn:
+        async with self._services.database.querying() as conn:
             await storage.client_exists(conn, self.id, client_id)
             await user_agents.find(conn, client_id, zone_id=self.id)
 
@@ -231,7 +231,7 @@ class ZoneView:
 
     async def user_provider(self) -> Provider | None:
         """The provider that signs the zone's users in; None when the zone does that itself."""
-        provider_id = self.zone.user_identity_provider_id
+        provider_id = self.entity.user_identity_provider_id
         return await self.provider(provider_id) if provider_id else None
 
     async def resource(self, identifier: str) -> Resource | None:
@@ -240,7 +240,7 @@ class ZoneView:
 
     async def default_resource(self) -> Resource | None:
         """The resource that is meant when a request names none."""
-        resource_id = self.zone.default_resource_id
+        resource_id = self.entity.default_resource_id
         return await self.resource_of(resource_id) if resource_id else None
 
     async def resource_of(self, resource_id: str) -> Resource | None:
@@ -268,9 +268,9 @@ class ZoneView:
     async def policies(self) -> Policies | None:
         """The policies that decide here, parsed; None when no set is active, which denies everything."""
         if not self._policies_read:
-            async with self._parts.database.reading() as conn:
+            async with self._services.database.reading() as conn:
                 active = await storage.active_policies(conn, self.id)
-            self._policies = self._parts.zones.compiled(active) if active else None
+            self._policies = self._services.zones.compiled(active) if active else None
             self._policies_read = True
         return self._policies
 
@@ -281,27 +281,27 @@ class ZoneView:
             found = await storage.policies_of(conn, self.id, set_version_id)
             return compiled(found) if found else None
 
-        return await self._kept(self._parts.zones.own_policies, set_version_id, read)
+        return await self._kept(self._services.zones.own_policies, set_version_id, read)
 
-    async def viewed(self, user: User) -> UserView:
-        """The view of a user who was read in this request."""
+    async def viewed(self, user: User) -> Principal:
+        """The principal of a user who was read in this request."""
         held = self._users.get(user.id)
         if held is not None and held.user.epoch == user.epoch:
             return held
-        async with self._parts.database.querying() as conn:
+        async with self._services.database.querying() as conn:
             own = await roots.own_policies(conn, self.id, user.id)
             return await self._viewed(conn, user, own_policies=own)
 
     async def _viewed(
         self, conn: AsyncConnection, user: User, *, own_policies: str | None, has_memberships: bool = True
-    ) -> UserView:
-        """The view of a user just read; groups and roles from memory when the user's epoch is the same."""
+    ) -> Principal:
+        """A user just read, as principal; groups and roles are cached until the user's epoch moves."""
         held = self._users.get(user.id)
         if held is None or held.user.epoch != user.epoch:
             found = NO_MEMBERSHIPS
             if has_memberships:
                 found = await roots.memberships(conn, user.zone_id, user.id)
-            held = view_of(user, found, own_policies)
+            held = principal_of(user, found, own_policies)
             self._users.put(user.id, held)
         return held
 
@@ -312,7 +312,7 @@ class ZoneView:
     async def read_root(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it stands now, from the database."""
         # The epochs are read first: what is read after them can only be newer than they say.
-        async with self._parts.database.querying() as conn:
+        async with self._services.database.querying() as conn:
             found = await roots.session(conn, self.id, session_id)
             if found is None:
                 self._roots.drop(session_id)
@@ -331,7 +331,7 @@ class ZoneView:
         held = self._roots.get(session_id)
         if held is not None:
             names = [epochs.session_key(session_id), epochs.user_key(held.user.user.id)]
-            (session_epoch, user_epoch), _ = await self._parts.epochs.published(names)
+            (session_epoch, user_epoch), _ = await self._services.epochs.published(names)
             if (
                 self.is_followed()
                 and session_epoch is not None
@@ -343,20 +343,22 @@ class ZoneView:
         return await self.read_root(session_id)
 
     @overload
-    async def _kept(self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T]]) -> T: ...
+    async def _kept(
+        self, kept: BoundedCache[T], key: str, read: Callable[[AsyncConnection], Awaitable[T]]
+    ) -> T: ...
 
     @overload
     async def _kept(
-        self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
+        self, kept: BoundedCache[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
     ) -> T | None: ...
 
     async def _kept(
-        self, kept: Kept[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
+        self, kept: BoundedCache[T], key: str, read: Callable[[AsyncConnection], Awaitable[T | None]]
     ) -> T | None:
         """What is kept under the key, read and kept when it is not; what is missing is not remembered."""
         if (held := kept.get(key)) is not None:
             return held
-        async with self._parts.database.querying() as conn:
+        async with self._services.database.querying() as conn:
             found = await read(conn)
         if found is not None:
             kept.put(key, found)
