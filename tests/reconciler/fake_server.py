@@ -9,24 +9,34 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from reconciler.cedar import Words, read_policies
 from reconciler.client.api import read_snapshot
-from reconciler.kinds import Kinds, Shape, Snapshot
+from reconciler.kinds import Kinds, Shape, Snapshot, load_kinds
 from reconciler.plan.comparing import leaves
+from runtime.api.shared.etags import seen
+from runtime.contract.bodies import parse
+from runtime.contract.changes import Changeset
+from runtime.domain.errors import Problem, ValidationFailed
+from runtime.domain.kinds import BY_NAME
 from runtime.domain.oauth.neighbours import Neighbours, Placed
 from runtime.domain.policy.defaults import all_defaults
 from runtime.services.management.bounds import LENT
+from runtime.services.management.changes.packed import PackedOperation, packed
+from runtime.services.management.changes.pointers import resolved, stand_in
+from runtime.services.management.changes.specs import located, take_apart
 from runtime.storage.sql.losses import WORDS
 
 ORGANIZATION = "org00000000000000000000001"
+LABEL = "acme"
 API_KEY = "zwk_test"
+NOW = "2026-01-31T08:00:00.000000Z"
 
 
 # The policies that every zone begins with.
@@ -43,14 +53,64 @@ FIRST = [
 class Refused(Exception):
     """The model answers with an error."""
 
-    def __init__(self, status: int, code: str, message: str, field: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, message: str, field: str = "", *, details: Sequence[Problem] = ()
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.field = status, code, message, field
+        self.details = details
 
-    def body(self) -> dict[str, Any]:
-        """The error body."""
-        details = [{"code": self.code, "message": self.message, "field": self.field}]
-        return {"status": self.status, "code": self.code, "message": self.message, "details": details}
+    def body(self, path: str = "") -> dict[str, Any]:
+        """The error body; with details where a member or an operation is wrong."""
+        details = self.details or ([Problem(self.code, self.message, self.field)] if self.field else [])
+        return {
+            "message": self.message,
+            "code": self.code,
+            "status": self.status,
+            **({"details": [asdict(each) for each in details]} if details else {}),
+            "path": path,
+            "request_id": "request0000000000000000001",
+            "timestamp": NOW,
+        }
+
+
+def well_formed(body: Any) -> dict[str, Any]:
+    """The body of a changeset as the server's own contract has it. Raises Refused."""
+    try:
+        parsed = parse(Changeset, body)
+    except ValidationFailed as error:
+        found = error.problems or [Problem("validation_error", error.detail, None)]
+        details = tuple(error.problems)
+        raise Refused(400, error.code, error.detail, found[0].field or "", details=details) from error
+    for index, operation in enumerate(body["operations"]):
+        if operation["kind"] not in load_kinds().by_name:
+            message = f"unknown kind `{operation['kind']}`"
+            raise Refused(400, "validation_error", message, f"operations[{index}].kind")
+    for index, operation in enumerate(packed(parsed).operations):
+        _require_spec(index, operation)
+    return dict(body)
+
+
+def _require_spec(index: int, operation: PackedOperation) -> None:
+    """Refuse a spec that the server's own contract refuses. Raises Refused."""
+    if operation.op != "create" and (
+        BY_NAME[operation.kind].variants or operation.op not in ("update", "adopt")
+    ):
+        return
+    try:
+        take_apart(operation, resolved(operation.spec, stand_in), dry_run=True)
+    except ValidationFailed as error:
+        problems = located(error, index, operation)
+        raise Refused(400, error.code, error.detail, problems[0].field or "", details=problems) from error
+
+
+def _without_empty(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The members without those of these names that are empty."""
+    return {name: value for name, value in members.items() if value or name not in names}
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def slug_of(name: str) -> str:
@@ -128,8 +188,9 @@ class World:
     entities: dict[str, dict[str, Any]] = field(default_factory=dict)
     revision: int = 1
     made: int = 0
+    audited: int = 0
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
-    receipts: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    receipts: dict[tuple[str, str], tuple[str, dict[str, Any]]] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)  # owner -> revision of its last changeset
     bound_owner: str | None = None  # what the one credential is limited to
     bound_zones: frozenset[str] | None = None
@@ -168,9 +229,9 @@ class World:
             self.finish(entity)
             for role in ("zone_manager", "zone_viewer"):
                 self.add("Role", {"identifier": role}, entity["id"], owner_type="platform")
-            self.add(
-                "Provider", {"identifier": issuer, "name": "Zone STS"}, entity["id"], owner_type="platform"
-            )
+            for provider in ("service-sts", "service-vault"):
+                named = {"identifier": provider, "name": provider}
+                self.add("Provider", named, entity["id"], owner_type="platform")
             first = [self.add("Policy", each, entity["id"], owner_type="platform")["id"] for each in FIRST]
             default = {"name": "default-zone-policies", "policies": first, "active": True}
             self.add("PolicySet", default, entity["id"], owner_type="platform")
@@ -216,7 +277,7 @@ class World:
         head = {
             "type": "snapshot",
             "organization_id": ORGANIZATION,
-            "label": "acme",
+            "label": LABEL,
             "revision": self.revision,
             "names_writers": True,
             "sees_all": self.bound_zones is None,
@@ -229,6 +290,7 @@ class World:
         if self.bound_zones is not None:
             entities = [each for each in entities if (each["zone_id"] or each["id"]) in self.bound_zones]
             gone = [each for each in gone if (each["zone_id"] or each["id"]) in self.bound_zones]
+        entities = [_without_empty(each, "secrets_set", "secrets_overwritten") for each in entities]
         lines = [head, *entities, *gone, {"type": "end", "count": len(entities) + len(gone)}]
         return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
@@ -238,6 +300,7 @@ class World:
 
     def changeset(self, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
         """Apply a changeset, wholly or not at all. Raises Refused."""
+        body = well_formed(body)
         self.require_bound(body)
         trial = replace(
             self,
@@ -246,7 +309,7 @@ class World:
             tombstones=list(self.tombstones),
         )
         trial.revision += 1
-        results = _Run(trial, body).run()
+        results = _Run(trial, body, dry_run=dry_run).run()
         for each in results if dry_run else ():
             if each["op"] == "delete" and each["kind"] not in ("Policy", "PolicySet"):
                 each |= {"takes_along": self.losses(each["id"]), "in_use": False}
@@ -254,12 +317,15 @@ class World:
             self.entities, self.revision, self.made = trial.entities, trial.revision, trial.made
             self.secrets, self.tombstones = trial.secrets, trial.tombstones
             self.applied[body["owner"]] = trial.revision
+        audit = {"first": self.audited + 1, "last": self.audited + len(results)}
+        self.audited += 0 if dry_run else len(results)
         return {
             "id": None if dry_run else f"changeset{trial.revision:017d}",
-            "revision": trial.revision,
             "base_revision": body["base_revision"],
+            "revision": trial.revision,
             "dry_run": dry_run,
             "operations": results,
+            **({} if dry_run else {"audit": audit}),
         }
 
     def require_bound(self, body: Mapping[str, Any]) -> None:
@@ -279,6 +345,21 @@ class World:
             if zone_id is not None and zone_id not in self.bound_zones:
                 message = f"this credential is not for zone `{zone_id}`"
                 raise Refused(403, "forbidden", message, f"operations[{index}]")
+
+    def create_by_hand(self, kind: str, zone_id: str, spec: Mapping[str, Any]) -> str:
+        """Make an entity as anybody does; gives its id."""
+        self.revision += 1
+        return str(self.add(kind, spec, zone_id)["id"])
+
+    def update_by_hand(self, entity_id: str, patch: Mapping[str, Any]) -> None:
+        """Change an entity as anybody does."""
+        entity = self.entities[entity_id]
+        secrets = {name for (name,) in self.kinds.by_name[entity["kind"]].secrets}
+        for member in secrets & patch.keys():
+            self.overwrite_by_hand(entity_id, member)
+        self.revision += 1
+        entity["spec"] = self.merged(entity, {k: v for k, v in patch.items() if k not in secrets})
+        self.finish(entity)
 
     def delete_by_hand(self, gone: str) -> None:
         """Take an entity away as anybody does: whoever manages what goes hears of it."""
@@ -304,7 +385,7 @@ class World:
             if (record := entity["ownership"]) is not None:
                 known = {name: entity[name] for name in ("kind", "id", "zone_id", "zone")}
                 told = {"owner": record["owner"], "name": record["name"], "revision": self.revision}
-                when = {"deleted_at": "2026-01-31T08:00:00.000Z", "actor": {"type": "user", "id": "ann"}}
+                when = {"deleted_at": NOW, "actor": {"type": "user", "id": "ann"}}
                 self.tombstones.append({"type": "tombstone", **known, **told, **when, "changeset_id": None})
 
     def overwrite_by_hand(self, entity_id: str, member: str) -> None:
@@ -372,8 +453,8 @@ class World:
 class _Run:
     """One changeset on a copy of the world."""
 
-    def __init__(self, world: World, body: Mapping[str, Any]) -> None:
-        self.world, self.body = world, body
+    def __init__(self, world: World, body: Mapping[str, Any], *, dry_run: bool) -> None:
+        self.world, self.body, self.dry_run = world, body, dry_run
         self.local: dict[str, str] = {}
         self.index = 0
         self.handles: list[tuple[int, dict[str, Any]]] = []  # operation, entity that has got its handle
@@ -391,15 +472,24 @@ class _Run:
 
     def run(self) -> list[dict[str, Any]]:
         self.require_base()
-        results = []
+        results, refusals = [], []
         for index, operation in enumerate(self.body["operations"]):
             self.index = index
             try:
-                results.append({"index": index, "status": "done", **self.one(operation)})
+                results.append(
+                    _without_empty({"index": index, **self.one(operation), "status": "done"}, "name")
+                )
             except Refused as error:
                 error.field = f"operations[{index}]" + (f".{error.field}" if error.field else "")
-                raise
+                if not self.dry_run:  # which tells of all that is wrong
+                    raise
+                refusals.append(error)
+        if refusals:
+            first = refusals[0]
+            first.details = [Problem(each.code, each.message, each.field) for each in refusals]
+            raise first
         self.check_handles()
+        self.check_names()
         self.check_apart()
         for zone_id in {each["zone_id"] for each in self.world.entities.values() if each["zone_id"]}:
             self.world.let_decide(zone_id, self.deciding.get(zone_id))
@@ -442,6 +532,23 @@ class _Run:
                 return f"operations[{index}]" + ("" if operation["op"] == "delete" else f".spec.{member}")
         raise KeyError(entity_id)
 
+    def check_names(self) -> None:
+        """What a configuration calls its objects is unique in a zone and kind, when a changeset ends."""
+        named = Counter(
+            (each["zone_id"], each["kind"], record["owner"], record["name"])
+            for each in self.world.entities.values()
+            if (record := each["ownership"]) is not None
+        )
+        for index, operation in enumerate(self.body["operations"]):
+            local_id = operation.get("local_id", "")
+            entity = self.world.entities.get(operation.get("id") or self.local.get(local_id, ""))
+            if entity is None or entity["ownership"] is None or "name" not in operation:
+                continue
+            place = (entity["zone_id"], entity["kind"], entity["ownership"]["owner"], operation["name"])
+            if named[place] > 1:
+                message = f"the name `{operation['name']}` is that of another {entity['kind']}"
+                raise Refused(409, "conflict", message, f"operations[{index}]")
+
     def check_handles(self) -> None:
         """Handles are unique when a changeset ends."""
         present = [(each["zone_id"], each["kind"], each["handle"]) for each in self.world.entities.values()]
@@ -481,9 +588,10 @@ class _Run:
 
     def require_base(self) -> None:
         """Refuse what was planned before something that it makes, or its own configuration, was written."""
-        base, owner = self.body["base_revision"], self.body["owner"]
-        if not isinstance(base, int):
-            raise Refused(400, "validation_error", "must be a number", "base_revision")
+        base, owner, newest = self.body["base_revision"], self.body["owner"], self.world.revision - 1
+        if base > newest:
+            message = f"revision {base} is yet to come: the newest is {newest}"
+            raise Refused(412, "precondition_failed", message)
         if all(operation["op"] == "delivered" for operation in self.body["operations"]):
             return
         for index, operation in enumerate(self.body["operations"]):
@@ -503,9 +611,9 @@ class _Run:
         kind, zone = self.world.kinds.by_name[operation["kind"]], operation.get("zone", {}).get("id")
         if kind.handle is None or (kind.zoned and zone is None):
             return False
-        handle = operation["spec"].get(kind.handle)
+        handle = operation.get("spec", {}).get(kind.handle)
         if kind.name == "Zone":
-            handle = slug_of(operation["spec"]["name"])
+            handle = slug_of(operation["spec"].get("name", ""))
         return handle is not None and any(
             (each["kind"], each["zone_id"], each["handle"]) == (kind.name, zone, handle)
             and each["revision"] > base
@@ -529,8 +637,9 @@ class _Run:
             # It went with something deleted just before.
             return {"op": op, "kind": operation["kind"], "id": operation["id"], "name": None}
         entity = self.target(operation)
-        if entity["owner_type"] == "platform":
-            raise Refused(403, "forbidden", "owned by the platform")
+        if entity["owner_type"] == "platform" and op == "adopt":
+            message = f"{entity['kind']} `{entity['id']}` is managed by the service and cannot be adopted"
+            raise Refused(403, "forbidden", message)
         owner = (entity["ownership"] or {}).get("owner")
         if owner not in (None, self.body["owner"]):
             message = (
@@ -540,8 +649,7 @@ class _Run:
         if owner is None and op != "adopt":
             raise Refused(409, "conflict", f"{entity['kind']} belongs to no configuration; adopt it")
         if op == "delete":
-            if entity["ownership"]["protect"]:
-                raise Refused(409, "conflict", "is protected")
+            self.require_unprotected(entity)
             self.delete(entity)
         elif op == "release":
             entity["ownership"] = None
@@ -550,19 +658,49 @@ class _Run:
         elif op == "delivered":
             entity["ownership"]["undelivered"] = False
         else:
-            assert (entity["ownership"] is None) == (op == "adopt")
             self.write(entity, operation)
         return {"op": op, "kind": entity["kind"], "id": entity["id"], "name": operation.get("name")}
 
+    def require_unprotected(self, entity: Mapping[str, Any]) -> None:
+        """Refuse to delete what is protected, or a zone with something protected in it."""
+        for each in (entity, *self.world.entities.values()):
+            within = each is entity or each["zone_id"] == entity["id"]
+            if within and (each["ownership"] or {}).get("protect"):
+                raise Refused(409, "conflict", f"{each['kind']} `{each['ownership']['name']}` is protected")
+
     def target(self, operation: Mapping[str, Any]) -> dict[str, Any]:
-        entity_id = operation["id"] if "id" in operation else self.local[operation["local_id"]]
-        if entity_id not in self.world.entities:
+        entity_id = operation["id"] if "id" in operation else self.created(operation["local_id"])
+        entity, zone_id = self.world.entities.get(entity_id), self.zone_of(operation)
+        if (
+            entity is None
+            or entity["kind"] != operation["kind"]
+            or (zone_id is not None and entity["zone_id"] != zone_id)
+        ):
             raise Refused(404, "not_found", f"there is no {operation['kind']} `{entity_id}`")
-        return self.world.entities[entity_id]
+        return entity
+
+    def zone_of(self, operation: Mapping[str, Any]) -> str | None:
+        """The id of the zone that an operation names."""
+        zone = operation.get("zone")
+        if zone is None:
+            return None
+        zone_id = zone.get("id") or self.created(zone["local_id"])
+        if zone_id not in self.world.entities:
+            raise Refused(404, "not_found", f"there is no Zone `{zone_id}`")
+        return str(zone_id)
+
+    def created(self, local_id: str) -> str:
+        """The id of what an earlier operation has created."""
+        if local_id not in self.local:
+            raise Refused(400, "validation_error", f"no earlier operation creates `{local_id}`")
+        return self.local[local_id]
 
     def create(self, operation: Mapping[str, Any]) -> dict[str, Any]:
-        zone = operation.get("zone")
-        zone_id = (zone.get("id") or self.local[zone["local_id"]]) if zone else None
+        zone_id, kind = self.zone_of(operation), self.world.kinds.by_name[operation["kind"]]
+        if kind.zoned and zone_id is None:
+            raise Refused(400, "validation_error", f"{kind.name} needs a `zone`")
+        if operation["local_id"] in self.local:
+            raise Refused(400, "validation_error", f"`{operation['local_id']}` is created twice")
         # Known before the members are resolved: they may refer to the zone that is being made.
         entity = self.world.add(operation["kind"], {"name": operation["spec"].get("name", "x")}, zone_id)
         self.local[operation["local_id"]] = entity["id"]
@@ -570,7 +708,6 @@ class _Run:
             entity["spec"] = {}
         self.write(entity, operation)
         done = {"op": "create", "kind": entity["kind"], "id": entity["id"], "name": operation["name"]}
-        kind = self.world.kinds.by_name[entity["kind"]]
         if kind.shows_once(operation["spec"]):
             done["shown_once"] = {"password": f"password of {entity['id']}"}
             entity["ownership"]["undelivered"] = True
@@ -578,10 +715,13 @@ class _Run:
 
     def write(self, entity: dict[str, Any], operation: Mapping[str, Any]) -> None:
         kind = self.world.kinds.by_name[entity["kind"]]
-        spec = dict(operation["spec"])
+        spec = dict(operation.get("spec", {}))
         for (member,) in kind.secrets:
             if member in spec:
                 value = spec.pop(member)
+                if isinstance(value, dict) and not self.dry_run:
+                    message = "is a placeholder; send the secret itself"
+                    raise Refused(400, "validation_error", message, f"spec.{member}")
                 entity["secrets_overwritten"] = [
                     each for each in entity.get("secrets_overwritten", ()) if each != member
                 ]
@@ -632,11 +772,9 @@ class _Run:
         if not isinstance(value, dict):
             return value
         if value.keys() == {"local_id"}:
-            if value["local_id"] not in self.local:
-                raise Refused(400, "validation_error", f"`{value['local_id']}` is not created before", "spec")
-            return self.local[value["local_id"]]
+            return self.created(value["local_id"])
         if "address_of" in value:
-            zone = value["address_of"].get("id") or self.local[value["address_of"]["local_id"]]
+            zone = value["address_of"].get("id") or self.created(value["address_of"]["local_id"])
             return self.world.entities[zone]["spec"]["addresses"][value["member"]]
         if "external" in value:
             for entity in self.world.entities.values():
@@ -646,7 +784,7 @@ class _Run:
                     zone_id,
                 ):
                     return entity["id"]
-            raise Refused(400, "validation_error", f"there is no `{value['external']}`", "spec")
+            raise Refused(400, "validation_error", f"there is no {value['kind']} `{value['external']}`")
         return {name: self.resolve(each, zone_id) for name, each in value.items()}
 
     def delete(self, entity: dict[str, Any]) -> None:
@@ -711,6 +849,8 @@ class FakeServer:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Answer one request."""
         parts = urlsplit(request.path)
+        own = f"/organizations/{ORGANIZATION}"
+        path = re.sub(f"^/organizations/{LABEL}(?=/|$)", own, parts.path)
         self.requests.append((request.command, request.path))
         content = request.rfile.read(int(request.headers.get("Content-Length") or 0))
         if self.failures:
@@ -719,48 +859,60 @@ class FakeServer:
         elif parts.path == "/service-account-token":
             self.send(request, 200, {"access_token": API_KEY, "token_type": "Bearer", "expires_in": 3600})
         elif request.headers.get("Authorization") != f"Bearer {API_KEY}":
-            self.send(request, 401, {"code": "unauthorized", "message": "who are you?", "status": 401})
-        elif parts.path == "/organizations":
-            self.send(request, 200, {"items": [{"id": ORGANIZATION, "label": "acme"}]})
-        elif parts.path == f"/organizations/{ORGANIZATION}/snapshot":
+            self.refuse(request, Refused(401, "unauthorized", "the bearer credential is not valid"))
+        elif path == "/organizations":
+            page = {"has_next_page": False, "has_prev_page": False, "start_cursor": "a", "end_cursor": "a"}
+            listed = {**dict.fromkeys(("created_at", "updated_at"), NOW), "id": ORGANIZATION, "label": LABEL}
+            listed |= {"name": LABEL, "sso_enabled": False, "zone_id": "zone00000000000000"}
+            self.send(request, 200, {"items": [listed], "page_info": page})
+        elif path == f"{own}/snapshot":
             query = parse_qs(parts.query)
             self.snapshot(request, *query.get("owner", ()), zones=query.get("zone", ()))
-        elif parts.path == f"/organizations/{ORGANIZATION}/changesets":
+        elif path == f"{own}/changesets":
             self.changeset(request, content, dry_run=parse_qs(parts.query).get("dry_run") == ["true"])
+        elif path.endswith(("/snapshot", "/changesets")):
+            message = f"there is no Organization `{path.split('/')[2]}`"
+            self.refuse(request, Refused(404, "not_found", message))
         else:
-            self.send(request, 404, {"code": "not_found", "message": "nothing here", "status": 404})
+            self.refuse(request, Refused(404, "not_found", "there is nothing at this address"))
+
+    def refuse(self, request: BaseHTTPRequestHandler, refused: Refused) -> None:
+        """Send an error, as the last line where the caller takes lines."""
+        body = refused.body(urlsplit(request.path).path)
+        if request.command == "POST" and "ndjson" in request.headers.get("Accept", ""):
+            self.send(request, refused.status, json.dumps({"type": "error", **body}).encode() + b"\n")
+        else:
+            self.send(request, refused.status, body)
 
     def snapshot(
         self, request: BaseHTTPRequestHandler, owner: str | None = None, *, zones: Collection[str] = ()
     ) -> None:
         """Answer a snapshot, or that it is as before."""
         etag = f'"{self.world.revision}"'
-        if request.headers.get("If-None-Match") == etag:
+        if seen(request.headers.get("If-None-Match"), etag):
             self.send(request, 304, None, {"ETag": etag})
         else:
             self.send(request, 200, self.world.snapshot_body(owner, zones), {"ETag": etag})
 
     def changeset(self, request: BaseHTTPRequestHandler, content: bytes, *, dry_run: bool) -> None:
         """Answer a changeset, as lines when the caller takes them."""
-        body = json.loads(content)
-        self.bodies.append(body)
-        key, digest = request.headers.get("Idempotency-Key", ""), hashlib.sha256(content).hexdigest()
         headers = {}
         try:
-            if not dry_run and key in self.world.receipts:
-                first, result = self.world.receipts[key]
-                if first != digest:
-                    raise Refused(409, "conflict", "the key was used for something else")
+            body = self.read(content)
+            self.bodies.append(body)
+            key = request.headers.get("Idempotency-Key", body["plan_digest"])
+            if key != body["plan_digest"]:
+                message = "must be the `plan_digest` of the body"
+                raise Refused(400, "validation_error", message, "Idempotency-Key")
+            if not dry_run and (body["owner"], key) in self.world.receipts:
+                result = self.replayed(body)
                 headers["Idempotent-Replay"] = "true"
             else:
                 result = self.world.changeset(body, dry_run=dry_run)
                 if not dry_run:
-                    kept = [
-                        {k: v for k, v in each.items() if k != "shown_once"} for each in result["operations"]
-                    ]
-                    self.world.receipts[key] = (digest, {**result, "operations": kept})
+                    self.keep(body, result)
         except Refused as error:
-            self.send(request, error.status, error.body())
+            self.refuse(request, error)
             return
         if self.drop_answers:
             self.drop_answers -= 1
@@ -772,6 +924,28 @@ class FakeServer:
             self.send(request, 200, b"".join(json.dumps(line).encode() + b"\n" for line in lines), headers)
         else:
             self.send(request, 200, result, headers)
+
+    @staticmethod
+    def read(content: bytes) -> dict[str, Any]:
+        """The body of a changeset. Raises Refused."""
+        try:
+            return well_formed(json.loads(content))
+        except json.JSONDecodeError as error:
+            raise Refused(400, "bad_request", f"the body is not JSON: {error}") from error
+
+    def keep(self, body: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+        """Keep an answer without what it shows once: the same plan sent again is answered with it."""
+        kept = [{k: v for k, v in each.items() if k != "shown_once"} for each in result["operations"]]
+        place = body["owner"], body["plan_digest"]
+        self.world.receipts[place] = (_digest(body), {**result, "operations": kept})
+
+    def replayed(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the first time. Raises Refused."""
+        first, result = self.world.receipts[body["owner"], body["plan_digest"]]
+        if first != _digest(body):
+            message = "names a plan that is applied already"
+            raise Refused(409, "conflict", message, "plan_digest")
+        return result
 
     @staticmethod
     def send(

@@ -49,7 +49,7 @@ class TestPlan:
         result = zonectl("plan", config)
 
         assert result.exit_code == 1
-        assert f"{server.url} does not accept this API key: who are you?" in result.err
+        assert f"{server.url} does not accept this API key: the bearer credential is not valid" in result.err
 
     def test_says_which_member_is_refused(self, world: World) -> None:
         """Also when it is not one of an operation, such as the owner."""

@@ -82,7 +82,7 @@ class TestTransports:
         """Even when it is asked to."""
         plan = plan_for(world, [zone()])
         with Api.open(connection, writes=False) as api, pytest.raises(WriteRefused):
-            api.apply(body(plan), plan.digest)
+            api.apply(body(plan), plan.idempotency_key)
 
         assert world.revision == 1
         assert not server.bodies
@@ -107,7 +107,7 @@ class TestRetries:
         """The same changeset sent again is answered with the first result, and nothing happens twice."""
         plan = plan_for(world, [zone()])
         server.drop_answers = 1
-        outcome = api.apply(body(plan), plan.digest, lambda *_: None)
+        outcome = api.apply(body(plan), plan.idempotency_key, lambda *_: None)
 
         assert (outcome.replayed, outcome.body["revision"], world.revision) == (True, 2, 2)
 
@@ -216,7 +216,7 @@ class TestChangesets:
         """As the lines come."""
         plan = plan_for(world, [zone()])
         seen: list[tuple[int, int]] = []
-        outcome = api.apply(body(plan), plan.digest, lambda done, total: seen.append((done, total)))
+        outcome = api.apply(body(plan), plan.idempotency_key, lambda done, total: seen.append((done, total)))
 
         assert seen == [(1, 1)]
         assert outcome.body["operations"][0]["kind"] == "Zone"

@@ -102,7 +102,7 @@ class TestEveryExit:
 
         assert (name, found["message"]) == (
             "error",
-            f"{scene.server.url} does not accept this API key: who are you?",
+            f"{scene.server.url} does not accept this API key: the bearer credential is not valid",
         )
 
     def test_of_plan(self, scene: Scene) -> None:
