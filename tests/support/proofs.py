@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.support.messages import CATALOGUE, catalogue
 from tests.support.standards import STANDARDS, Standard
 
 from runtime.quotas.document import document
@@ -157,6 +158,7 @@ def write() -> None:
         replaced = re.sub(_marked_part(mark), lambda _found, part=part: part, text, count=1, flags=re.DOTALL)
         page.write_text(replaced, "utf-8")
     LIMITS_PAGE.write_text(document(), "utf-8")
+    CATALOGUE.write_text(catalogue(), "utf-8")
 
 
 if __name__ == "__main__":

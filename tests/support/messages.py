@@ -1,0 +1,129 @@
+"""Every text that a person may read, collected from the source: the catalogue in docs/messages.txt.
+
+`make documents` writes it; a test compares it. It has no line numbers: only a changed text changes it. Values
+are shown as `{expression}`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CATALOGUE = ROOT / "docs" / "messages.txt"
+TEMPLATES = ROOT / "src" / "runtime" / "api" / "pages" / "templates"
+_HEAD = """\
+Every text that a person may read: errors, command line help, settings, pages, log events.
+Written from the source by `make documents`, for reviews: read a changed text here as somebody who sees it for
+the first time. A value is shown as {expression}.
+"""
+# What a text is given to when no person reads it: SQL, patterns, names of types.
+_NOT_FOR_PEOPLE = {
+    "text",
+    "compile",
+    "sub",
+    "fullmatch",
+    "match",
+    "search",
+    "execute",
+    "TypeVar",
+    "CheckConstraint",
+}
+_NOT_FOR_PEOPLE |= {"getLogger", "literal_column", "DDL", "Index", "split", "strptime", "field_specifiers"}
+_SQL = re.compile(
+    r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|WITH|PRAGMA|BEGIN|SET|ALTER|LOCK|WHERE)\s", re.DOTALL
+)
+_WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [`'\"{(]*[A-Za-z{`]")
+_COMMANDS = {"command", "group"}
+
+
+def catalogue() -> str:
+    """The catalogue as docs/messages.txt has it."""
+    modules = [path for path in sorted((ROOT / "src").rglob("*.py")) if "migrations" not in path.parts]
+    texts = {path: list(texts_of(path.read_text("utf-8"))) for path in modules}
+    texts |= {page: _page(page.read_text("utf-8")) for page in sorted(TEMPLATES.glob("*.html"))}
+    return "\n".join([_HEAD, *(_section(path, found) for path, found in texts.items() if found)])
+
+
+def _section(path: Path, texts: list[str]) -> str:
+    unique = dict.fromkeys(texts)
+    return "\n".join([f"## {path.relative_to(ROOT / 'src')}", *(f"- {each}" for each in unique), ""])
+
+
+def texts_of(source: str) -> Iterator[str]:
+    """The texts of a module, in their order: no docstrings but those that a command shows as its help."""
+    yield from _texts(ast.parse(source))
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return  # a docstring
+    if isinstance(node, ast.Call) and _name(node.func) in _NOT_FOR_PEOPLE:
+        return
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_command(node):
+        yield from _shown(ast.get_docstring(node) or "")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from _shown(node.value)
+        return
+    if isinstance(node, ast.JoinedStr):
+        yield from _shown("".join(_piece(each) for each in node.values))
+        for each in node.values:
+            if isinstance(each, ast.FormattedValue):
+                yield from _texts(each.value)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _texts(child)
+
+
+def _shown(text: str) -> Iterator[str]:
+    """The text in one line, if it is one that people read."""
+    if _WORDS.search(text) and not _SQL.match(text):
+        yield " ".join(text.split())
+
+
+def _piece(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else f"{{{_value(node)}}}"
+
+
+def _value(node: ast.AST) -> str:
+    """What stands for a value: short, and without texts that are listed by themselves."""
+    assert isinstance(node, ast.FormattedValue)
+    written = ast.unparse(node.value)
+    return written if len(written) <= 40 and not re.search(r"['\"]", written) else "..."
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(isinstance(each, ast.Call) and _name(each.func) in _COMMANDS for each in node.decorator_list)
+
+
+class _Texts(HTMLParser):
+    """The texts of a template: what stands between its tags, and in attributes that people read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._is_hidden = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_hidden = tag in ("style", "script")
+        shown = ("placeholder", "title", "alt", "aria-label")
+        self.found += [value for name, value in attrs if name in shown and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_hidden = False
+
+    def handle_data(self, data: str) -> None:
+        text = " ".join(data.split())
+        if not self._is_hidden and re.search(r"[A-Za-z]{2}", text):
+            self.found.append(text)
+
+
+def _page(template: str) -> list[str]:
+    parser = _Texts()
+    parser.feed(re.sub(r"\{%.*?%\}|\{#.*?#\}", "", template, flags=re.DOTALL))
+    return [each for each in parser.found if re.search(r"[A-Za-z]{2}", re.sub(r"\{\{.*?\}\}", "", each))]
