@@ -27,7 +27,7 @@ from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
-from runtime.api.shared.arrival import PromptRequest
+from runtime.api.shared.request_bodies import PromptRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition

@@ -28,8 +28,8 @@ from tests.support.server import serve
 from runtime.domain.kinds.zone import Zone
 from runtime.quotas.endpoints import ENDPOINTS
 from runtime.services import limits
-from runtime.services.authorization import codes
-from runtime.services.clients import dpop, registration
+from runtime.services.authorization import authorization_codes
+from runtime.services.clients import dpop, dynamic_registration
 from runtime.services.clients.guessing import BUCKETS
 from runtime.services.limits import Meter
 from runtime.services.login import rate_limits as login_limits
@@ -200,7 +200,7 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         Flood(
             _register,
             entries=_COUNTS,
-            rows=(("user_agents", registration.MAX_FROM_ADDRESS),),
+            rows=(("user_agents", dynamic_registration.MAX_FROM_ADDRESS),),
             waits=True,
         ),
     ),
@@ -441,7 +441,8 @@ class TestMeters:
 
     def test_codes_of_a_browser(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who is signed in has so many in a minute; another browser of the same user goes on."""
-        monkeypatch.setattr(codes, "CODES", Meter(replace(codes.CODES.limit, most=3)))
+        limit = replace(authorization_codes.CODES.limit, most=3)
+        monkeypatch.setattr(authorization_codes, "CODES", Meter(limit))
         client, browser, other = world.neighbour, Browser(), Browser()
         client.sign_in(browser)
         client.sign_in(other)
@@ -459,7 +460,8 @@ class TestDays:
     @pytest.mark.threat("41d")
     def test_clients_that_are_new(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that was there registers as ever; the next new one waits, at this zone alone."""
-        monkeypatch.setattr(registration, "NEW_CLIENTS", replace(registration.NEW_CLIENTS, most=2))
+        limit = replace(dynamic_registration.NEW_CLIENTS, most=2)
+        monkeypatch.setattr(dynamic_registration, "NEW_CLIENTS", limit)
         zone, other = world.site.zone("Busy"), world.site.zone("Calm")
 
         def register(zone: Zone, name: str) -> int:

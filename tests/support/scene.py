@@ -12,7 +12,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
 from runtime.domain.oauth.forms import parse_form
 from runtime.services.container import Services
-from runtime.services.grants.token_requests import respond
+from runtime.services.grants.token_endpoint import respond
 
 
 def claims_of(token: str) -> dict[str, Any]:

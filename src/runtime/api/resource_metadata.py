@@ -14,9 +14,9 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route, for_any_origin
 from runtime.api.oauth.discovery import MAX_AGE_SECONDS, SCOPES
 from runtime.api.oauth.errors import answering_oauth
+from runtime.api.oauth.zone_routes import bind_zone_route, for_any_origin
 from runtime.domain.errors import NotFound
 from runtime.domain.oauth import assertions
 from runtime.services.container import Services

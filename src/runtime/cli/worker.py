@@ -13,7 +13,7 @@ from typing import Any
 
 from sanic import Sanic
 
-from runtime.api.shared.arrival import PromptProtocol
+from runtime.api.shared.request_bodies import PromptProtocol
 from runtime.app import build
 from runtime.logs import log
 from runtime.settings import Settings

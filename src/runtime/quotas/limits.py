@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from runtime.services import decisions, refusals
-from runtime.services.authorization import codes, interactions, rate_limits
-from runtime.services.bundles import keeping
-from runtime.services.clients import assertions, dpop, guessing, metadata_documents, registration
+from runtime.services.authorization import authorization_codes, interactions, rate_limits
+from runtime.services.bundles import operations as bundle_operations
+from runtime.services.clients import assertions, dpop, dynamic_registration, guessing, metadata_documents
 from runtime.services.limits import Limit, Meter
 from runtime.services.login import rate_limits as login_limits
 from runtime.services.management.changes import budget
@@ -48,9 +48,9 @@ LIMITS: tuple[Enforced, ...] = (
     Enforced(guessing, "GUESSES", "429 for that client from there, for the rest of the minute"),
     Enforced(assertions, "ASSERTIONS"),
     Enforced(dpop, "PROOFS"),
-    Enforced(registration, "FROM_ADDRESS"),
-    Enforced(registration, "IN_ZONE"),
-    Enforced(registration, "NEW_CLIENTS"),
+    Enforced(dynamic_registration, "FROM_ADDRESS"),
+    Enforced(dynamic_registration, "IN_ZONE"),
+    Enforced(dynamic_registration, "NEW_CLIENTS"),
     Enforced(metadata_documents, "FETCHES"),
     Enforced(rate_limits, "BEGUN"),
     Enforced(rate_limits, "BEGUN_BY_CLIENT"),
@@ -60,7 +60,7 @@ LIMITS: tuple[Enforced, ...] = (
     Enforced(rate_limits, "PUSHED_BY_BACK_END"),
     Enforced(rate_limits, "PUSHED_IN_ZONE"),
     Enforced(interactions, "FORMS"),
-    Enforced(codes, "CODES"),
+    Enforced(authorization_codes, "CODES"),
     Enforced(login_limits, "PASSWORDS"),
     Enforced(login_limits, "PASSWORDS_IN_ZONE"),
     Enforced(login_limits, "TRIES", "429, and each further try waits twice as long as the last, up to 300 s"),
@@ -70,5 +70,5 @@ LIMITS: tuple[Enforced, ...] = (
     Enforced(invitations, "INVITATIONS_TO_ONE"),
     Enforced(organizations, "ORGANIZATIONS_MADE"),
     Enforced(budget, "SPENT"),
-    Enforced(keeping, "WRITES"),
+    Enforced(bundle_operations, "WRITES"),
 )

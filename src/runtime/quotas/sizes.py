@@ -2,11 +2,11 @@
 
 from runtime.adapters import client_documents, outbound, passwords
 from runtime.api.management import changeset_bodies
-from runtime.api.oauth import register
-from runtime.api.shared import arrival, departure, json_bodies
+from runtime.api.oauth import client_registration
+from runtime.api.shared import json_bodies, request_bodies, response_streams
 from runtime.domain.oauth import forms
 from runtime.domain.policy import bundle_archive
-from runtime.services.authorization import pushed
+from runtime.services.authorization import pushed_authorization_requests
 from runtime.services.authorization import requests as authorize_requests
 from runtime.services.logout import requests as logout_requests
 from runtime.services.management.changes import places, undescribable
@@ -43,10 +43,10 @@ SIZES: tuple[tuple[str, str], ...] = (
     ),
     (
         "an authorize request that is kept",
-        f"{pushed.MAX_CHARS} characters",
+        f"{pushed_authorization_requests.MAX_CHARS} characters",
     ),
     ("the address to return to after sign-out", f"{logout_requests.MAX_RETURN_CHARS} characters"),
-    ("the registration of a client", _bytes(register.MAX_BODY_BYTES)),
+    ("the registration of a client", _bytes(client_registration.MAX_BODY_BYTES)),
     ("the description of a client", _bytes(client_documents.MAX_BYTES)),
     (
         "what is fetched from elsewhere",
@@ -62,7 +62,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ("a dry run of a caller who may only read", _cap(changeset_bodies.READERS)),
     (
         "the arrival of a larger one",
-        f"{_rate(arrival.BYTES_A_SECOND, arrival.PATIENCE_SECONDS)}; then 408",
+        f"{_rate(request_bodies.BYTES_A_SECOND, request_bodies.PATIENCE_SECONDS)}; then 408",
     ),
     (
         "changesets of an organization under way in a process",
@@ -89,6 +89,7 @@ SIZES: tuple[tuple[str, str], ...] = (
     ),
     (
         "how fast they have to be read",
-        f"{_rate(departure.BYTES_A_SECOND, departure.PATIENCE_SECONDS)}; then the connection is cut",
+        _rate(response_streams.BYTES_A_SECOND, response_streams.PATIENCE_SECONDS)
+        + "; then the connection is cut",
     ),
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from runtime.domain.oauth import assertions as assertion_rules
 from runtime.quotas.limits import LIMITS
 from runtime.services import epochs
-from runtime.services.authorization import codes, interactions, pushed
+from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
 from runtime.services.clients import dpop, guessing
 from runtime.services.login import rate_limits as login_limits
 from runtime.services.login import upstream
@@ -60,7 +60,7 @@ STATE: tuple[Kind, ...] = (
         "an authorize request that waits for its browser",
         ANYBODY,
         _PUSHES,
-        pushed.PUSHED_SECONDS,
+        pushed_authorization_requests.PUSHED_SECONDS,
     ),
     Kind(
         "form",
@@ -69,9 +69,9 @@ STATE: tuple[Kind, ...] = (
         ("forms-sent",),
         interactions.INTERACTION_SECONDS + 1,
     ),
-    Kind("code", "an authorization code", USERS, ("codes",), codes.CODE_SECONDS),
-    Kind("code-used", "what was made of a code", USERS, ("codes",), codes.MARK_SECONDS),
-    Kind("code-reused", "that a code was shown again", ANYBODY, ("codes",), codes.MARK_SECONDS),
+    Kind("code", "an authorization code", USERS, ("codes",), authorization_codes.CODE_SECONDS),
+    Kind("code-used", "what was made of a code", USERS, ("codes",), authorization_codes.MARK_SECONDS),
+    Kind("code-reused", "that a code was shown again", ANYBODY, ("codes",), authorization_codes.MARK_SECONDS),
     Kind(
         "sign-out",
         "where a sign-out ends that goes by the zone's provider",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from runtime.domain.kinds import ALL
 from runtime.quotas.state import ANYBODY, CLIENTS, SERVICE, USERS
 from runtime.services import epochs, retention
-from runtime.services.clients import unused
+from runtime.services.clients import unused_clients
 from runtime.services.management.organizations import api_keys
 from runtime.services.outbox import delivery
 from runtime.settings import Settings
@@ -53,7 +53,7 @@ RECORDS: tuple[Records, ...] = (
         "clients that registered or described themselves",
         ANYBODY,
         ("register", "register-zone", "documents", "new-clients"),
-        f"{unused.UNUSED.days} days without use; job `unused_clients`",
+        f"{unused_clients.UNUSED.days} days without use; job `unused_clients`",
     ),
     Records(
         "users",

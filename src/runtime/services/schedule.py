@@ -3,14 +3,14 @@
 from datetime import timedelta
 
 from runtime.services import epochs, retention, revocation_list
-from runtime.services.clients import unused
+from runtime.services.clients import unused_clients
 from runtime.services.jobs.runner import Job
 from runtime.services.management.organizations import api_keys
 from runtime.services.management.zones import signing_keys
 from runtime.services.outbox import JOB as OUTBOX
 
 JOBS: tuple[Job, ...] = (
-    Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused.run),
+    Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused_clients.run),
     Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda services: services.outbox.tend()),
     Job(signing_keys.JOB, timedelta(minutes=10), timedelta(minutes=10), signing_keys.rotate_due),
     Job(api_keys.JOB, timedelta(hours=6), timedelta(minutes=10), api_keys.forget_expired),

@@ -28,7 +28,7 @@ from runtime.contract.routes import ROUTES
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, APPLICATION_CREDENTIAL, Verb
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, GRANT_TYPE
-from runtime.services.grants.token_requests import GRANT_TYPES
+from runtime.services.grants.token_endpoint import GRANT_TYPES
 from runtime.services.management.access import permissions
 
 PAGE = Path(__file__).parents[3] / "docs" / "guards.md"

@@ -15,7 +15,7 @@ from tests.support.scene import Scene
 from runtime.domain.errors import InvalidGrant, Unavailable
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 from runtime.storage.sql.tables import METADATA, epoch_changes
 from runtime.storage.state.memory import InProcessState
@@ -44,7 +44,7 @@ async def test_what_others_end_counts_within_a_second(
     names = [epochs.session_key(bob.session_id), epochs.zone_key(scene.zone.id)]
     before = await process.state.fetch(names)
 
-    await revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
     await asyncio.sleep(epochs.RECENT_SECONDS)
 
     assert await process.state.fetch(names) == before
@@ -62,7 +62,7 @@ async def test_after_a_silence(
         assert await scene.exchange(agent, subject, api, "read", services=process)
     await asyncio.sleep(2 * epochs.READ_EVERY_SECONDS)
     read_at = process.epochs._read_at
-    await revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(scene.services, scene.zone.id, session_id=bob.session_id)
     await asyncio.sleep(epochs.RECENT_SECONDS)
     assert process.epochs._read_at == read_at
 
@@ -121,7 +121,7 @@ async def test_a_database_that_lost_what_this_process_wrote(
     subject = await scene.company.token(scene.zone, agent, bob)
     assert await scene.exchange(agent, subject, api, "read", services=process)
     await process.epochs.close()
-    await revocation.end(process, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(process, scene.zone.id, session_id=bob.session_id)
     era = process.epochs.era
 
     newest = select(func.max(epoch_changes.c.position)).scalar_subquery()

@@ -26,7 +26,7 @@ from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.logout import LOGOUT_EVENT
-from runtime.services.issuing import responses
+from runtime.services.issuing import token_responses
 from runtime.services.logout import backchannel
 from runtime.storage.sql import sessions, users
 from runtime.storage.state.memory import InProcessState
@@ -265,7 +265,7 @@ async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPa
     company, zone, services = stage.scene.company, stage.scene.zone, stage.scene.services
     eve = await federated(stage.scene, stage.provider, f"eve-{what}@acme.test", f"eve-{what}")
     assert "access_token" in await stage.redeem(sub=f"eve-{what}")
-    answer = responses.answer
+    answer = token_responses.answer
 
     async def late(*arguments: Any, **named: Any) -> dict[str, Any]:
         if what == "user":
@@ -274,7 +274,7 @@ async def test_what_changes_meanwhile(stage: Stage, monkeypatch: pytest.MonkeyPa
             await company.update(PROVIDER, zone.id, stage.provider.id, name=f"Sign-in {secrets.token_hex(2)}")
         return await answer(*arguments, **named)
 
-    monkeypatch.setattr(responses, "answer", late)
+    monkeypatch.setattr(token_responses, "answer", late)
     with pytest.raises(InvalidGrant):
         await stage.redeem(sub=f"eve-{what}")
     async with services.database.reading() as conn:

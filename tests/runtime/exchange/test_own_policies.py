@@ -14,9 +14,9 @@ from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import Archive, write
-from runtime.services.authority.subject import check_chain, verify_subject
-from runtime.services.bundles import keeping, reading
-from runtime.services.bundles.holders import Holder
+from runtime.services.authority.subject_tokens import check_chain, verify_subject
+from runtime.services.bundles import operations, parsing
+from runtime.services.bundles.access import Holder
 from runtime.services.zones import Zones
 from runtime.storage.sql.tables import METADATA, TABLES, token_events
 
@@ -40,9 +40,9 @@ async def own(scene: Scene, app: App, person: Person, *texts: str) -> None:
     entries = [{"new_policy": f"p{number}"} for number in range(len(texts))]
     manifest = json.dumps({"schema": {"version": schema.CURRENT_VERSION}, "policies": entries}).encode()
     files = {f"p{number}": text.encode() for number, text in enumerate(texts)}
-    wanted = reading.read(write(Archive(manifest, None, files)), user_id=person.user.id)
+    wanted = parsing.read(write(Archive(manifest, None, files)), user_id=person.user.id)
     holder = await holder_of(scene, app, person)
-    await keeping.replace(scene.services, holder, wanted, if_match=None, request_id="test")
+    await operations.replace(scene.services, holder, wanted, if_match=None, request_id="test")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ async def test_what_a_user_forbids_is_refused_at_once(scene: Scene, agent: App, 
     assert await scene.exchange(agent, agent_token := await own_token(scene, agent), payroll)
     assert "sid" not in claims_of(agent_token)
 
-    await keeping.reset(scene.services, await holder_of(scene, agent, ann), "test")
+    await operations.reset(scene.services, await holder_of(scene, agent, ann), "test")
     assert (await scene.exchange(agent, hers, payroll))["scope"] == "read write"
 
 
@@ -96,7 +96,7 @@ async def test_what_was_made_on_first_access_takes_nothing_away(
     """Looking at the bundle changes no decision; an empty one denies everything."""
     cid, subject = await somebody(scene, agent, "cid")
     before = await scene.exchange(agent, subject, apis[0])
-    await keeping.fetch(scene.services, await holder_of(scene, agent, cid), "test")
+    await operations.fetch(scene.services, await holder_of(scene, agent, cid), "test")
     assert (await scene.exchange(agent, subject, apis[0]))["scope"] == before["scope"]
     await own(scene, agent, cid)
     with pytest.raises(AccessDenied):

@@ -21,7 +21,7 @@ from runtime.domain.kinds import (
 )
 from runtime.domain.kinds.resource import Resource
 from runtime.services import epochs
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 from runtime.services.epochs import Epochs
 from runtime.storage.sql import consents, entities
@@ -85,7 +85,7 @@ async def chain(own_scene: Scene) -> Chain:
 
 async def end_session(chain: Chain) -> None:
     services = chain.scene.services
-    await revocation.end(services, chain.scene.zone.id, session_id=chain.person.session_id)
+    await session_revocation.end(services, chain.scene.zone.id, session_id=chain.person.session_id)
 
 
 async def revoke_session(chain: Chain) -> None:
@@ -268,7 +268,7 @@ async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Serv
 
     async def revoke_and_die() -> None:
         async with epochs.transaction(services) as (conn, bumped):
-            bumped.update(await revocation.revoke(conn, services, chain.scene.zone.id, session_id))
+            bumped.update(await session_revocation.revoke(conn, services, chain.scene.zone.id, session_id))
             await services.epochs.note(conn, bumped)
             raise Died
 

@@ -18,7 +18,7 @@ from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavaila
 from runtime.domain.kinds.resource import Resource
 from runtime.logs import troubles
 from runtime.services import epochs
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.management.zones import signing_keys
 from runtime.services.zones.cache import RECENT_SECONDS
 from runtime.storage.state import State
@@ -81,7 +81,7 @@ async def test_without_short_lived_state(scene: Scene, agent: App, api: Resource
         assert await scene.exchange(agent, subject, api, "read", services=services)
 
     async with scene.services.database.transaction() as conn:
-        await revocation.revoke(conn, scene.services, scene.zone.id, bob.session_id)
+        await session_revocation.revoke(conn, scene.services, scene.zone.id, bob.session_id)
 
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=services)
@@ -112,7 +112,7 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
         assert await scene.exchange(agent, subject, api, "read", services=services)
 
     state.is_away = True
-    await revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
+    await session_revocation.end(revoking, scene.zone.id, session_id=bob.session_id)
     state.is_away = False
 
     async def going_on(*, until: float) -> None:

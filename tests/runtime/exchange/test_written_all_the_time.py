@@ -13,7 +13,7 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import RESOURCE, Verb
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.oauth.forms import parse_form
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.unit_of_work import unit_of_work
@@ -98,7 +98,7 @@ async def test_what_was_ended_before_is_refused(
     services = busy(scene, unrelated)
     assert await scene.exchange(agent, subject, api, "read", services=services)
 
-    await revocation.end(scene.services, scene.zone.id, session_id=person.session_id)
+    await session_revocation.end(scene.services, scene.zone.id, session_id=person.session_id)
     with pytest.raises(InvalidGrant):
         await scene.exchange(agent, subject, api, "read", services=services)
     await services.epochs.close()

@@ -10,8 +10,8 @@ from sqlalchemy import select
 from tests.support.factories import found_company, opened_parts
 
 from runtime.domain.identifiers import new_id
-from runtime.services.clients import registration
-from runtime.services.clients import unused as unused_clients
+from runtime.services.clients import dynamic_registration
+from runtime.services.clients import unused_clients as unused_clients
 from runtime.services.container import Services
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
@@ -66,7 +66,7 @@ async def test_the_unused_are_forgotten(services: Services) -> None:
     user = await company.user(zone, "ada@acme.example")
     view = await services.zones.get(zone.id)
     unused, ended, alive = [
-        await registration.register(
+        await dynamic_registration.register(
             services, view, {"client_name": name, "redirect_uris": ["http://localhost/callback"]}
         )
         for name in ("unused", "ended", "alive")
@@ -87,7 +87,7 @@ async def test_the_unused_are_forgotten(services: Services) -> None:
     assert await view.client(unused.identifier) is None
     assert await view.client(ended.identifier) is None
     assert await view.client(alive.identifier) is not None
-    again = await registration.register(
+    again = await dynamic_registration.register(
         later, view, {"client_name": "unused", "redirect_uris": ["http://localhost/callback"]}
     )
     assert again.identifier == unused.identifier

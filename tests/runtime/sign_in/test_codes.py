@@ -13,7 +13,7 @@ from tests.runtime.sign_in.support import Answer, Browser, Client, Site, claims
 
 from runtime.domain.errors import Unavailable
 from runtime.domain.kinds import USER, Verb
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.storage.sql import sessions
 
 STORAGE = ("embedded", "servers")
@@ -216,7 +216,7 @@ def test_reuse_counts_where_it_cannot_be_marked(
 
 def test_code_expires(site: Site, browser: Browser) -> None:
     """After a minute nothing is left of it. Spec: zone interface, section 4."""
-    from runtime.services.authorization.codes import CODE_SECONDS
+    from runtime.services.authorization.authorization_codes import CODE_SECONDS
 
     assert CODE_SECONDS <= 60
     zone = site.zone()
@@ -272,7 +272,7 @@ def test_an_ended_browser_session_ends_the_applications(site: Site, browser: Bro
             mine = await sessions.find(conn, sid, zone_id=zone.id)
         assert mine is not None
         assert mine.parent_id is not None
-        await revocation.end(site.services, zone.id, session_id=mine.parent_id)
+        await session_revocation.end(site.services, zone.id, session_id=mine.parent_id)
         return mine.parent_id
 
     site.run(end())

@@ -8,7 +8,7 @@ import pytest
 from tests.runtime.sign_in.pushing import bring, push
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, claims
 
-from runtime.services.authorization.pushed import PREFIX
+from runtime.services.authorization.pushed_authorization_requests import PREFIX
 
 STORAGE = ("embedded", "servers")
 

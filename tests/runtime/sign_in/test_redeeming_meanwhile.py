@@ -15,8 +15,8 @@ from runtime.services import epochs
 from runtime.services.account import withdrawal
 from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.container import Services
-from runtime.services.grants import refresh_token
-from runtime.services.issuing.responses import Authority
+from runtime.services.grants import refresh_token_rotation
+from runtime.services.issuing.token_responses import Authority
 from runtime.storage.sql import directory, entities, redeemed, sessions, signed_in
 from runtime.storage.sql.redeemed import Standing
 from runtime.storage.sql.tables import METADATA
@@ -93,7 +93,7 @@ async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool
     }
     session = sessions.Session(**below)
     authority = Authority(session, under.user, found, frozenset({"openid"}), ())
-    _, family = refresh_token.new_family(services, zone, authority, new_id(), services.clock())
+    _, family = refresh_token_rotation.new_family(services, zone, authority, new_id(), services.clock())
     return await redeemed.add(conn, session, family, under=under)
 
 

@@ -15,7 +15,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
 from runtime.services import limits
-from runtime.services.clients import registration
+from runtime.services.clients import dynamic_registration
 
 LOCAL = "http://localhost:8600/callback"
 METADATA = {
@@ -173,8 +173,8 @@ def test_registrations_are_slowed_down(site: Site) -> None:
     async def many() -> None:
         zone = await site.services.zones.get(busy.id)
         with suppress(TooManyRequests):
-            for _ in range(registration.MAX_FROM_ADDRESS * 2):
-                await registration.admit(site.services, zone, "127.0.0.1")
+            for _ in range(dynamic_registration.MAX_FROM_ADDRESS * 2):
+                await dynamic_registration.admit(site.services, zone, "127.0.0.1")
 
     site.run(many())
     last = register(busy)

@@ -15,7 +15,7 @@ from tests.support.publisher import publishing
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds import PROVIDER, ZONE, Verb
 from runtime.services.container import Services
-from runtime.services.grants.token_requests import GRANT_TYPES
+from runtime.services.grants.token_endpoint import GRANT_TYPES
 from runtime.storage.sql import users
 from runtime.storage.sql.tables import METADATA
 

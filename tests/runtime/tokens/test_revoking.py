@@ -16,7 +16,7 @@ from runtime.services import revocation_list
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.revocation_list import JOB, digest
-from runtime.services.tokens import revoking
+from runtime.services.tokens import revocation
 
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
@@ -143,7 +143,7 @@ def test_a_token_from_a_clock_ahead_is_revoked(
         zone = await services.zones.get(shop.zone.id)
         client = await zone.client(shop.notes.app.client_id)
         assert client is not None
-        await revoking.revoke(services, zone, client, token, behind, decision)
+        await revocation.revoke(services, zone, client, token, behind, decision)
 
     shop.site.run(revoke())
 

@@ -15,7 +15,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.bearer import require_bearer
-from runtime.api.oauth.proofs import presented_of
+from runtime.api.oauth.dpop import presented_of
 from runtime.api.shared.etags import seen
 from runtime.api.shared.request_ids import check_client_request_id, request_id_of
 from runtime.contract.bundles import MEDIA_TYPE, Bundle
@@ -29,8 +29,8 @@ from runtime.domain.errors import (
 )
 from runtime.domain.policy import bundle_archive
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
-from runtime.services.bundles import keeping, reading
-from runtime.services.bundles.holders import Holder
+from runtime.services.bundles import operations, parsing
+from runtime.services.bundles.access import Holder
 from runtime.services.container import Services
 from runtime.services.management.authentication import unverified
 from runtime.storage.sql import exchange
@@ -46,7 +46,7 @@ async def retrieve(request: Request) -> HTTPResponse:
     """The bundle that is in force for the user; the first time it is made."""
     services, holder = await _holder(request)
     _require_acceptable(request.headers.get("accept"))
-    bundle = await keeping.fetch(services, holder, request_id_of(request))
+    bundle = await operations.fetch(services, holder, request_id_of(request))
     if seen(request.headers.get("if-none-match"), bundle.etag):
         return HTTPResponse(status=304, headers=_headers(bundle))
     return await _send(bundle)
@@ -55,14 +55,14 @@ async def retrieve(request: Request) -> HTTPResponse:
 async def update(request: Request) -> HTTPResponse:
     """Replace the bundle by the one that is sent; answers what is stored."""
     services, holder = await _holder(request)
-    user = await keeping.admit(services, holder)
+    user = await operations.admit(services, holder)
     _require_acceptable(request.headers.get("accept"))
     _require_readable(request.headers.get("content-type"))
     data = await _body(request)
     # That may have taken its time, in which the sign-in may have ended.
     services, holder = await _holder(request, proved=holder.subject.jkt)
-    wanted = await asyncio.to_thread(reading.read, data, user_id=user.id)
-    bundle = await keeping.replace(
+    wanted = await asyncio.to_thread(parsing.read, data, user_id=user.id)
+    bundle = await operations.replace(
         services,
         holder,
         wanted,
@@ -75,8 +75,8 @@ async def update(request: Request) -> HTTPResponse:
 async def reset(request: Request) -> HTTPResponse:
     """Go back to the default policies; the same when nothing was ever changed."""
     services, holder = await _holder(request)
-    await keeping.admit(services, holder)
-    await keeping.reset(services, holder, request_id_of(request))
+    await operations.admit(services, holder)
+    await operations.reset(services, holder, request_id_of(request))
     return HTTPResponse(status=204)
 
 

@@ -14,9 +14,9 @@ from sanic.response import HTTPResponse
 from runtime.api.management.answering import send, send_page
 from runtime.api.management.calls import Call, Handler
 from runtime.api.management.changeset_bodies import READERS, WRITERS, Cap, read_changeset
-from runtime.api.shared.departure import Departure
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
+from runtime.api.shared.response_streams import Departure
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb

@@ -5,9 +5,9 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api.oauth.errors import NO_STORE, as_oauth_error, oauth_error_response
+from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
 from runtime.api.shared.request_ids import request_id_of
-from runtime.api.shared.senders import address_of
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import InvalidClient, InvalidRequest, ServiceError, UnsupportedGrantType
 from runtime.domain.oauth.forms import read_form

@@ -7,11 +7,11 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.domain.oauth.forms import CONTENT_TYPE
-from runtime.services.authorization import next_step, pushed, rate_limits, requests
+from runtime.services.authorization import next_step, pushed_authorization_requests, rate_limits, requests
 from runtime.services.authorization.next_step import Step
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
@@ -35,7 +35,7 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
     """
     browser = browser_of(request, zone)
     try:
-        parameters = await pushed.unfold(services, zone, read_parameters(request))
+        parameters = await pushed_authorization_requests.unfold(services, zone, read_parameters(request))
         client, address = await requests.recognise(services, zone, parameters)
     except BadLink:
         await rate_limits.admit(services, zone, "", browser.address)
@@ -43,7 +43,7 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
     try:
         if request.method == "POST" and browser.session is None:
             await rate_limits.admit_kept(services, zone, client, browser.address)
-            kept = await pushed.keep(services, zone, client, parameters)
+            kept = await pushed_authorization_requests.keep(services, zone, client, parameters)
             return follow(Step(_address(zone, client, kept)), services, zone)
         wanted = await requests.check(services, zone, parameters, client=client, address=address)
         step = await flow.begin(services, zone, wanted, browser)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from sanic.request import Request
 
-from runtime.api.oauth.proofs import presented_of
+from runtime.api.oauth.dpop import presented_of
 from runtime.domain.errors import (
     InsufficientScope,
     InvalidGrant,
@@ -13,7 +13,7 @@ from runtime.domain.errors import (
     TokenMissing,
     TokenSentTwice,
 )
-from runtime.services.authority.subject import (
+from runtime.services.authority.subject_tokens import (
     Subject,
     check_chain,
     require_known_user,

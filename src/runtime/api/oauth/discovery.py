@@ -13,13 +13,13 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.oauth import assertions
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority.browser_sessions import PROFILE_CLAIMS
 from runtime.services.authorization.requests import PROMPTS
-from runtime.services.grants.token_requests import GRANT_TYPES
+from runtime.services.grants.token_endpoint import GRANT_TYPES
 from runtime.services.zones import CachedZone
 
 MAX_AGE_SECONDS = 300

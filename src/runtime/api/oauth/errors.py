@@ -8,7 +8,7 @@ from sanic.exceptions import SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import ZoneHandler, not_found
+from runtime.api.oauth.zone_routes import ZoneHandler, not_found
 from runtime.domain.errors import (
     InsufficientScope,
     InvalidClient,

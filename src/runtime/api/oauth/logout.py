@@ -10,10 +10,10 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api import pages
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, forget_session, read_own_form
-from runtime.api.shared.senders import address_of
+from runtime.api.oauth.zone_routes import bind_zone_route
+from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions

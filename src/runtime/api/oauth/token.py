@@ -7,15 +7,15 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
-from runtime.api.oauth.clients import refuse_query
+from runtime.api.oauth.client_authentication import refuse_query
+from runtime.api.oauth.dpop import offered_nonce, proof_of
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
-from runtime.api.oauth.proofs import offered_nonce, proof_of
+from runtime.api.oauth.zone_routes import bind_zone_route
+from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
-from runtime.api.shared.senders import address_of
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
-from runtime.services.grants.token_requests import respond
+from runtime.services.grants.token_endpoint import respond
 
 
 def bind(app: Sanic[Any, Any]) -> None:

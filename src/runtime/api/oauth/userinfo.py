@@ -7,12 +7,12 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.bearer import require_bearer
+from runtime.api.oauth.dpop import offered_nonce
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
-from runtime.api.oauth.proofs import offered_nonce
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.services.container import Services
-from runtime.services.issuing.responses import person_claims
+from runtime.services.issuing.token_responses import person_claims
 
 
 def bind(app: Sanic[Any, Any]) -> None:

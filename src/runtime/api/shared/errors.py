@@ -12,8 +12,8 @@ from sanic.exceptions import MethodNotAllowed, NotFound, SanicException
 from sanic.request import Request
 from sanic.response import HTTPResponse, json
 
-from runtime.api.oauth.addresses import is_of_a_zone
 from runtime.api.oauth.errors import NO_STORE, oauth_error_response, told_away
+from runtime.api.oauth.zone_routes import is_of_a_zone
 from runtime.api.resource_metadata import challenge_of
 from runtime.api.shared.request_ids import request_id_of
 from runtime.domain.errors import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from runtime.services.authority.browser_sessions import SignedIn
-from runtime.services.authorization.consent import in_words
+from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import connections, sessions

@@ -1,7 +1,7 @@
 """Users take back what they allowed, and end their sessions. Every worker hears of it at once."""
 
 from runtime.services import epochs
-from runtime.services.authority import end_events, revocation
+from runtime.services.authority import end_events, session_revocation
 from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.authority.end_events import Ending
 from runtime.services.container import Services
@@ -26,7 +26,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
             await revocations.add_between(conn, zone.id, client_ref, ends, now=now)
         for session in standing:
             if session.session_type != "browser" and session.client_ref.id == party_id:
-                bumped.update(await revocation.revoke(conn, services, zone.id, session.id))
+                bumped.update(await session_revocation.revoke(conn, services, zone.id, session.id))
         parties = {each.client_ref for each in given}
         parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
@@ -61,7 +61,7 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedIn, ses
         standing = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
         if session_id not in {each.id for each in standing}:
             return
-        bumped.update(await revocation.revoke(conn, services, zone.id, session_id))
+        bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         ending = Ending("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
         await end_events.record(conn, [ending], now=now)
     services.outbox.poke()

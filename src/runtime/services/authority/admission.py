@@ -31,7 +31,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services import epochs
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
-from runtime.services.authority.credentials import checked_email
+from runtime.services.authority.credential_rules import checked_email
 from runtime.storage.sql import entities, invitations, organization_users
 from runtime.storage.sql import users as storage
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable
 from runtime.logs import troubles
 from runtime.services import epochs
-from runtime.services.authority.subject import refused
+from runtime.services.authority.subject_tokens import refused
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import roots

@@ -3,7 +3,7 @@
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission
 from runtime.services.authority.admission import Registrar, Registration
-from runtime.services.authority.credentials import checked_email, checked_password
+from runtime.services.authority.credential_rules import checked_email, checked_password
 from runtime.services.container import Services
 
 

@@ -29,7 +29,7 @@ from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authority.id_token_hints import read_hint
 from runtime.services.authorization.requirements import SignInTerms
 from runtime.services.client_types import Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
@@ -148,7 +148,7 @@ async def recognise(
         raise BadLink(failure.detail) from None
     if client_id is None:
         raise BadLink("the link does not say which application it belongs to")
-    client = await recognition.recognise(services, zone, client_id)
+    client = await client_lookup.recognise(services, zone, client_id)
     if redirect_uri is None:
         raise BadLink("the link does not say where to return to")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
@@ -251,7 +251,7 @@ async def _default_resource(zone: CachedZone, client: Client, rest: frozenset[st
     of the request has are ignored. Spec: OpenID Connect Core section 3.1.2.1.
     """
     default = await zone.default_resource()
-    if default is None or not await recognition.may_ask(zone, client, default):
+    if default is None or not await client_lookup.may_ask(zone, client, default):
         return []
     return [default] if _is_meant(rest, default) else []
 
@@ -271,7 +271,7 @@ async def _resources(zone: CachedZone, client: Client, named: list[str]) -> list
         if name == zone.issuer:
             continue  # the zone itself, which every sign-in is for
         resource = await zone.resource(name)
-        if resource is None or not await recognition.may_ask(zone, client, resource):
+        if resource is None or not await client_lookup.may_ask(zone, client, resource):
             raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
         found[resource.id] = resource
     return list(found.values())

@@ -1,12 +1,13 @@
 """Client authentication: one function for the token, revocation, introspection and pushed request endpoints.
 
-A module for each mechanism: `secrets` (a password, or none for a public client), `assertions` (a JWT that the
-client signed with its own key), `workloads` (a token that a provider issued to it).
+A module for each method: `client_secrets` (`client_secret_basic`, `client_secret_post` and `none`),
+`assertions` with `private_key_jwt` (a JWT that the client signed with its own key), `workload_identity`
+(a token that a provider issued to the client's workload).
 """
 
 from runtime.services.clients.authentication import authenticate_client
+from runtime.services.clients.client_secrets import basic_credentials
 from runtime.services.clients.guessing import MAX_FAILURES, SecretGuessing
-from runtime.services.clients.secrets import basic_credentials
 
 __all__ = [
     "MAX_FAILURES",

@@ -17,10 +17,10 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
 from runtime.services.client_types import Client, is_known
-from runtime.services.clients import own_keys, workloads
+from runtime.services.clients import private_key_jwt, workload_identity
 from runtime.services.clients.admission import still_admitted
 from runtime.services.clients.audiences import accepted_audiences
-from runtime.services.clients.single_use import is_first_use
+from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.limits import Limit, Meter
 from runtime.services.zones import CachedZone
 
@@ -79,7 +79,7 @@ async def client_of(
         before, or when a provider's keys cannot be had for now.
     """
     if assertion.issuer != assertion.subject:
-        return await workloads.workload_of(
+        return await workload_identity.workload_of(
             services,
             zone,
             assertion.jws,
@@ -94,7 +94,7 @@ async def client_of(
         raise InvalidClient(internal="unknown client, or another than the form names")
     try:
         ends = _check(zone, assertion.jws, now)
-        await own_keys.check_signature(services, zone, client, assertion.jws)
+        await private_key_jwt.check_signature(services, zone, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
     if not is_known(client) and (wait := ASSERTIONS.count(services, zone.id, sender)):

@@ -7,8 +7,8 @@ from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services import refusals
 from runtime.services.client_types import Client
 from runtime.services.clients import assertions
+from runtime.services.clients.client_secrets import basic_credentials, client_with_secret
 from runtime.services.clients.guessing import SecretGuessing
-from runtime.services.clients.secrets import basic_credentials, client_with_secret
 from runtime.services.limits import place_of
 from runtime.services.zones import CachedZone
 

@@ -21,7 +21,7 @@ from runtime.domain.errors import (
 )
 from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
-from runtime.services.clients.single_use import is_first_use
+from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.limits import Limit, Meter
 from runtime.services.zones import CachedZone
 

@@ -16,7 +16,7 @@ from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
 from runtime.services.client_types import UserAgentClient
-from runtime.services.clients import registration
+from runtime.services.clients import dynamic_registration
 from runtime.services.container import Services
 from runtime.services.limits import Limit, count
 from runtime.services.management.access.caller import SERVICE
@@ -79,7 +79,7 @@ async def _read_again(
     fresh_until = services.clock() + timedelta(seconds=found.lifetime_seconds)
     if known is None:
         try:
-            return await registration.keep(
+            return await dynamic_registration.keep(
                 services, zone, client_id, metadata, Registration.METADATA_DOCUMENT, fresh_until=fresh_until
             )
         except TooManyRequests as refusal:

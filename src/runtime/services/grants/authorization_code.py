@@ -11,15 +11,15 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth import pkce
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
-from runtime.services.authorization import codes
-from runtime.services.authorization.codes import REFUSED, CodeGrant, Produced
+from runtime.services.authorization import authorization_codes
+from runtime.services.authorization.authorization_codes import REFUSED, CodeGrant, Produced
 from runtime.services.client_types import Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
-from runtime.services.grants import refresh_token as refreshing
+from runtime.services.grants import refresh_token_rotation as refreshing
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import responses
-from runtime.services.issuing.responses import Authority
+from runtime.services.issuing import token_responses
+from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import redeemed, sessions, signed_in
 from runtime.storage.sql.redeemed import Standing
@@ -64,14 +64,14 @@ async def redeem(
     code = form.get("code")
     if code is None:
         raise InvalidRequest("`code` is missing")
-    grant, produced = await codes.redeem(services, zone.id, code)
+    grant, produced = await authorization_codes.redeem(services, zone.id, code)
     _require_same_client(grant, client)
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
     made = Redemption(services, zone, client, grant, produced, named, jkt, now)
     answer, authority = await _made_of(made)
-    await codes.end_if_reused(services, zone.id, code, produced)
+    await authorization_codes.end_if_reused(services, zone.id, code, produced)
     return answer, authority
 
 
@@ -137,15 +137,15 @@ async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[st
         resources=grant.resources,
         jkt=redemption.jkt,
     )
-    target = await responses.choose_target(services, zone, authority, redemption.named)
-    answer = await responses.answer(services, zone, authority, target, nonce=grant.nonce, now=now)
+    target = await token_responses.choose_target(services, zone, authority, redemption.named)
+    answer = await token_responses.answer(services, zone, authority, target, nonce=grant.nonce, now=now)
     refresh_token, family = refreshing.new_family(services, zone, authority, produced.family_id, now)
     under = Standing(sign_in.top, sign_in.user)
     async with services.database.writing_once() as conn:
         kept = family if client.may_refresh else None
         if not await redeemed.add(conn, authority.session, kept, under=under):
             raise _Changed
-        await recognition.used(conn, client, now=now)
+        await client_lookup.used(conn, client, now=now)
     return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
 
 

@@ -11,7 +11,7 @@ from runtime.services.client_types import ApplicationClient, require_confidentia
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import policy, target
+from runtime.services.issuing import policy_decision, target_checks
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -57,7 +57,7 @@ async def client_credentials(
         resources: at most one; none asks for a token for the zone itself, which carries no scope.
     Raises: OAuthError. The steps are numbered as those of an exchange.
     """
-    await target.require_principal(zone, client)
+    await target_checks.require_principal(zone, client)
     decision.step = 7
     named = at_most_one(resources)
     if named is None:
@@ -66,21 +66,23 @@ async def client_credentials(
         return _issue(
             services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
-    resource = await target.require_resource(zone, await zone.resource(named), audiences)
+    resource = await target_checks.require_resource(zone, await zone.resource(named), audiences)
     decision.resource_id = resource.id
     decision.step = 8
-    await target.require_dependency(zone, client, resource)
+    await target_checks.require_dependency(zone, client, resource)
     decision.step = 9
-    await target.require_own_tokens(zone, client, resource)
+    await target_checks.require_own_tokens(zone, client, resource)
     decision.step = 10
     narrowed = scope_strings.narrow(scopes, scope_strings.Limits(resource=frozenset(resource.scopes or ())))
     if narrowed.refused:
         raise InvalidScope("a scope is not available for that resource")
     decision.step = 11
-    verdict = await policy.decide_direct(zone, client, resource=resource, scopes=narrowed.issued, now=now)
+    verdict = await policy_decision.decide_direct(
+        zone, client, resource=resource, scopes=narrowed.issued, now=now
+    )
     decision.determining = verdict.determining
     if verdict.scopes is None:
-        raise policy.denied()
+        raise policy_decision.denied()
     decision.step = 13
     return _issue(
         services,

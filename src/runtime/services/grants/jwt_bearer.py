@@ -25,11 +25,11 @@ from runtime.services.authority import admission
 from runtime.services.authority.admission import Assertion
 from runtime.services.authorization import requests
 from runtime.services.client_types import ApplicationClient, require_confidential
-from runtime.services.clients.single_use import is_first_use
+from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import responses
-from runtime.services.issuing.responses import Authority
+from runtime.services.issuing import token_responses
+from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 from runtime.storage.sql.sessions import Session
@@ -99,9 +99,9 @@ async def redeem(
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     session = _session(services, zone, client, user, vouched, now)
     authority = Authority(session, user, client, scopes, resources, jkt)
-    target = await responses.choose_target(services, zone, authority, named)
+    target = await token_responses.choose_target(services, zone, authority, named)
     await _use_once(services, zone, vouched, now)
-    answer = await responses.answer(services, zone, authority, target, nonce=None, now=now)
+    answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
     async with services.database.transaction() as conn:
         admitted = await _admissible(admission.admit(conn, zone.entity, vouched.way, now=now))
         if admitted.user.id != user.id:

@@ -1,7 +1,7 @@
 """Token exchange, step by step. Every exchange takes this one way; there is no shorter one for any case.
 
 The steps are numbered as the record of decisions has them:
-1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_requests`)
+1 the form was read, 2 its zone resolved, 3 the client authenticated (`token_endpoint`)
 4 subject token   5 the one trip   6 provenance   7 resource   8 dependency   9 allowance
 10 chain, scopes and lifetime   11 policy   12 a token issued before   13 a new one   14 kept for the next
 """
@@ -16,9 +16,9 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain, read_request
 from runtime.services.authority import revalidation
+from runtime.services.authority.chain_consents import require_links
 from runtime.services.authority.consents import Allowance, require_allowance
-from runtime.services.authority.links import require_links
-from runtime.services.authority.subject import (
+from runtime.services.authority.subject_tokens import (
     Subject,
     acted_before,
     check_actor,
@@ -34,7 +34,7 @@ from runtime.services.client_types import ApplicationClient, Client, require_con
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import policy, target, token_cache
+from runtime.services.issuing import policy_decision, target_checks, token_cache
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -103,7 +103,7 @@ async def exchange(
     decision.user_id = root.user.user.id if root else None
 
     decision.step = 6
-    await target.require_principal(zone, client)
+    await target_checks.require_principal(zone, client)
     issued_to = await check_provenance(zone, client, subject, jkt=jkt)
     if root is not None:
         await require_links(services, zone, subject, root, now)
@@ -112,14 +112,14 @@ async def exchange(
     check_actor(zone, client, subject, request.actor_token, now)
 
     decision.step = 7
-    resource = await target.require_resource(zone, resource, request.audiences)
+    resource = await target_checks.require_resource(zone, resource, request.audiences)
     decision.resource_id = resource.id
 
     decision.step = 8
-    await target.require_dependency(zone, client, resource)
+    await target_checks.require_dependency(zone, client, resource)
 
     decision.step = 9
-    await target.require_own_tokens(zone, client, resource)
+    await target_checks.require_own_tokens(zone, client, resource)
     allowance = (
         await require_allowance(services, zone, client, root, resource, wanted=request.scopes, now=now)
         if root
@@ -131,7 +131,7 @@ async def exchange(
     decision.actors = plan.actors
 
     decision.step = 11
-    verdict = await policy.decide_exchange(
+    verdict = await policy_decision.decide_exchange(
         zone,
         client,
         authority,
@@ -142,7 +142,7 @@ async def exchange(
     )
     decision.determining = verdict.determining
     if verdict.scopes is None:
-        raise policy.denied()
+        raise policy_decision.denied()
 
     decision.step = 12
     under = (zone.epoch, *(root.epochs if root else (0, 0)))
@@ -197,14 +197,14 @@ def _cache_key(
 
 async def _authority(
     zone: CachedZone, subject: Subject, root: SessionRoot | None, now: datetime
-) -> tuple[SessionRoot | None, policy.Authority]:
+) -> tuple[SessionRoot | None, policy_decision.Authority]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
         own = await own_authority(zone, subject)
-        return None, policy.Authority(await zone.application_facts(own), f"application:{own.id}")
+        return None, policy_decision.Authority(await zone.application_facts(own), f"application:{own.id}")
     standing = require_root(root, subject, now)
     session = standing.session
-    return standing, policy.Authority(
+    return standing, policy_decision.Authority(
         standing.user.principal,
         f"{standing.user.user.id}\0{standing.user.user.epoch}",
         session.authenticated_at,

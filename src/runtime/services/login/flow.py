@@ -19,13 +19,20 @@ from runtime.services import epochs
 from runtime.services.authority import admission, browser_sessions
 from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
 from runtime.services.authority.browser_sessions import Authentication, Browser, SignedIn
-from runtime.services.authorization import codes, consent, interactions, next_step, rate_limits, requirements
-from runtime.services.authorization.codes import CodeGrant
+from runtime.services.authorization import (
+    authorization_codes,
+    consent_prompt,
+    interactions,
+    next_step,
+    rate_limits,
+    requirements,
+)
+from runtime.services.authorization.authorization_codes import CodeGrant
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.next_step import Step
 from runtime.services.authorization.requests import AuthorizationRequest, Visit
 from runtime.services.client_types import Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.login.upstream import Return
@@ -111,11 +118,13 @@ async def signed_in_upstream(services: Services, zone: CachedZone, back: Return,
 
 async def consent_question(
     services: Services, zone: CachedZone, interaction: Interaction, browser: Browser
-) -> tuple[consent.Question, User]:
+) -> tuple[consent_prompt.Question, User]:
     """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
     signed_in = await _asked_user(services, zone, interaction, browser)
     request = _authorization(interaction)
-    return await consent.question(services, zone, request, await _client(zone, request)), signed_in.user
+    return await consent_prompt.question(
+        services, zone, request, await _client(zone, request)
+    ), signed_in.user
 
 
 async def decide(
@@ -134,7 +143,7 @@ async def decide(
     await interactions.finish(services, zone.id, handle)
     if not allowed:  # the page has named the site that the answer goes to
         return Step(request.return_address(zone.issuer).refusal(AccessDenied("the user said no")))
-    await consent.record(services, zone, request, client, signed_in.user)
+    await consent_prompt.record(services, zone, request, client, signed_in.user)
     return await _code(services, zone, request, signed_in)
 
 
@@ -214,7 +223,7 @@ async def _go_on(
 ) -> Step:
     """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
     client = await _client(zone, request)
-    if not await consent.is_needed(services, zone, request, client, signed_in.user):
+    if not await consent_prompt.is_needed(services, zone, request, client, signed_in.user):
         return await _code(services, zone, request, signed_in)
     if "none" in request.prompts:
         raise ConsentRequired("the user has not agreed to this yet")
@@ -239,7 +248,7 @@ async def _code(
         user_id=signed_in.user.id,
         issued_at=services.clock(),
     )
-    code = await codes.issue(services, zone.id, grant)
+    code = await authorization_codes.issue(services, zone.id, grant)
     return Step(request.return_address(zone.issuer).with_code(code))
 
 
@@ -280,7 +289,7 @@ def _authorization(interaction: Interaction) -> AuthorizationRequest:
 
 async def _client(zone: CachedZone, request: AuthorizationRequest) -> Client:
     """The client of a request that was checked before. Raises BadLink when it is not what it was then."""
-    client = await recognition.standing(zone, request.client_id, request.party_id)
+    client = await client_lookup.standing(zone, request.client_id, request.party_id)
     if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
         raise BadLink("the application, or the address to return to, is not known here any more")
     return client

@@ -10,7 +10,7 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
 from runtime.services import epochs
-from runtime.services.authority import browser_sessions, end_events, revocation
+from runtime.services.authority import browser_sessions, end_events, session_revocation
 from runtime.services.authority.browser_sessions import Browser, SignedIn
 from runtime.services.authority.end_events import Ending
 from runtime.services.authorization.next_step import Step
@@ -52,7 +52,7 @@ async def end(services: Services, zone: CachedZone, request: SignOutRequest, bro
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
     ending = Ending("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
     async with epochs.transaction(services) as (conn, bumped):
-        bumped.update(await revocation.revoke(conn, services, zone.id, signed_in.session.id))
+        bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))
         await end_events.record(conn, [ending], now=services.clock())
     services.outbox.poke()
     return onward or Step(destination(zone, request))

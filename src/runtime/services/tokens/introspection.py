@@ -23,8 +23,8 @@ from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority import revalidation
-from runtime.services.authority.links import require_links
-from runtime.services.authority.subject import (
+from runtime.services.authority.chain_consents import require_links
+from runtime.services.authority.subject_tokens import (
     check_chain,
     own_authority,
     provides,
@@ -37,9 +37,9 @@ from runtime.services.authority.subject import (
 from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
 from runtime.services.clients.guessing import GUESSING
-from runtime.services.clients.single_use import one_request
+from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
-from runtime.services.grants import refresh_token
+from runtime.services.grants import refresh_token_rotation
 from runtime.services.zones import CachedZone
 
 INACTIVE = b'{"active":false}'
@@ -122,10 +122,10 @@ async def _refresh_token(
     services: Services, zone: CachedZone, client: Client, token: str, now: datetime
 ) -> bytes:
     """What a refresh token of the caller stands for. Asking does not use it. Raises InvalidGrant."""
-    family = await refresh_token.find_family(services, zone, client, token)
-    if family is None or not refresh_token.is_usable(services, family, token, now):
+    family = await refresh_token_rotation.find_family(services, zone, client, token)
+    if family is None or not refresh_token_rotation.is_usable(services, family, token, now):
         raise refused("unknown, or used up")
-    session, user = await refresh_token.standing(services, zone, family, now)
+    session, user = await refresh_token_rotation.standing(services, zone, family, now)
     authenticated_at = session.authenticated_at
     told = {
         "active": True,

@@ -11,7 +11,7 @@ from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of,
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, write
-from runtime.services.bundles import keeping, reading
+from runtime.services.bundles import operations, parsing
 
 
 class TestContents:
@@ -87,7 +87,7 @@ class TestContents:
         """Policies that are small one by one may still be too much."""
         text = f"{PERMIT}// {'x' * 60_000}"
         few, many = ([{"new_policy": f"p{n}"} for n in range(count)] for count in (2, 3))
-        assert 3 * len(text) > reading.MAX_TEXT_BYTES
+        assert 3 * len(text) > parsing.MAX_TEXT_BYTES
         assert ann.put(archive_of(*few, files={f"p{n}": text for n in range(2)})).status_code == 200
         refused = ann.put(archive_of(*many, files={f"p{n}": text for n in range(3)}))
         assert (refused.status_code, refused.json()["code"]) == (400, "bundle_invalid")
@@ -111,7 +111,7 @@ class TestContents:
             assert told in refused.json()["message"]
         assert time.perf_counter() - began < 4  # 6 s and more before lists were bounded
         several, text = [{"new_policy": f"p{n}"} for n in range(6)], listing(4_000)
-        assert 6 * len(text) < reading.MAX_TEXT_BYTES
+        assert 6 * len(text) < parsing.MAX_TEXT_BYTES
         refused = ann.put(archive_of(*several, files={f"p{n}": text for n in range(6)}))
         assert "together" in refused.json()["message"]
 
@@ -120,7 +120,7 @@ class TestContents:
         """Whoever writes without end waits; others do not, and reading goes on."""
         one = archive_of({"new_policy": "p"})
         assert ann.put(one).status_code == 200
-        for _ in range(keeping.WRITES_A_MINUTE):
+        for _ in range(operations.WRITES_A_MINUTE):
             last = ann("DELETE")
         assert (last.status_code, last.json()["code"]) == (429, "rate_limit_exceeded")
         assert ann.put(one).status_code == 429

@@ -19,7 +19,7 @@ from tests.runtime.management.conftest import Api
 from tests.support.applying import app, create, update
 
 from runtime.api.management.changeset_bodies import READERS, WRITERS
-from runtime.api.shared import arrival
+from runtime.api.shared import request_bodies
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
 from runtime.services.container import Services
@@ -232,8 +232,8 @@ def test_one_who_applies_leaves_places(api: Api) -> None:
 def test_a_large_body_has_to_keep_coming(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes at a rate takes its time; what drips is not waited for, however large it was to be."""
     reader = api.with_role("org_viewer")
-    monkeypatch.setattr(arrival, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(arrival, "BYTES_A_SECOND", MIB)
+    monkeypatch.setattr(request_bodies, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(request_bodies, "BYTES_A_SECOND", MIB)
     zone = api.zone()
     apps = [app(f"a{number}", zone.id, description="x" * 2000) for number in range(1_200)]
     large = json.dumps(changeset(api, *apps)).encode()

@@ -14,7 +14,7 @@ from tests.runtime.management.conftest import Api, caller
 from tests.support.applying import app
 from tests.support.server import Server
 
-from runtime.api.shared import departure
+from runtime.api.shared import response_streams
 from runtime.services.management.changes.places import SNAPSHOTS_OF_CALLER, SNAPSHOTS_OF_ORGANIZATION
 from runtime.services.management.organizations import organizations
 
@@ -113,7 +113,7 @@ def test_one_caller_takes_few(large: Api, other: Api) -> None:
 def test_who_reads_a_little_now_and_then_is_cut_off(large: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that stay open and drip give back their places, and what they hold of the database."""
     reader = large.with_role("org_viewer")
-    monkeypatch.setattr(departure, "PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr(response_streams, "PATIENCE_SECONDS", 3.0)
     assert snapshot(reader).status_code == 200
     with unread(reader, SNAPSHOTS_OF_CALLER - 1):
         dripping = asking(reader)

@@ -32,9 +32,9 @@ from runtime.services.authority import active, admission
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
-from runtime.services.authority.subject import bound_to
+from runtime.services.authority.subject_tokens import bound_to
 from runtime.services.client_types import ApplicationClient
-from runtime.services.clients import dpop, recognition
+from runtime.services.clients import client_lookup, dpop
 from runtime.services.clients.dpop import Presented
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
@@ -125,7 +125,7 @@ async def _application(
     client, target = await zone.client(client_id), await zone.resource(services.settings.public_url)
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if not await recognition.may_ask(zone, client, target):
+    if not await client_lookup.may_ask(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
     root = await zone.read_root(session_id)
     if root is None:

@@ -10,7 +10,7 @@ from runtime.domain.errors import Forbidden
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority import consents
-from runtime.services.authority.subject import Subject
+from runtime.services.authority.subject_tokens import Subject
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot

@@ -12,7 +12,7 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.resources import RequestedResource
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.container import Services
 from runtime.services.limits import Limit, Meter
 
@@ -96,7 +96,9 @@ async def end_if_reused(services: Services, zone_id: str, code: str, produced: P
 
 
 async def _end(services: Services, zone_id: str, produced: Produced) -> None:
-    await revocation.end(services, zone_id, session_id=produced.session_id, family_id=produced.family_id)
+    await session_revocation.end(
+        services, zone_id, session_id=produced.session_id, family_id=produced.family_id
+    )
 
 
 def _key(services: Services, zone_id: str, code: str, kind: str) -> str:

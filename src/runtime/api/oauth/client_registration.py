@@ -7,14 +7,14 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.zone_routes import bind_zone_route
+from runtime.api.shared.client_address import address_of
 from runtime.api.shared.json_bodies import read_json
-from runtime.api.shared.senders import address_of
 from runtime.domain.errors import BadRequest, InvalidClientMetadata, MetadataTooLarge, TooLarge
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.oauth.claims import seconds
-from runtime.services.clients import registration
+from runtime.services.clients import dynamic_registration
 
 MAX_BODY_BYTES = 16 * 1024
 
@@ -29,8 +29,8 @@ async def register(request: Request, zone_id: str) -> HTTPResponse:
     """Register the client that describes itself, or find it registered."""
     services = request.app.ctx.services
     zone = await services.zones.get(zone_id)
-    await registration.admit(services, zone, address_of(request))
-    user_agent = await registration.register(services, zone, _document(request))
+    await dynamic_registration.admit(services, zone, address_of(request))
+    user_agent = await dynamic_registration.register(services, zone, _document(request))
     return HTTPResponse(
         orjson.dumps(_answer(user_agent)), status=201, headers=NO_STORE, content_type="application/json"
     )

@@ -7,14 +7,15 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
-from runtime.api.oauth.clients import refuse_query, require_client
+from runtime.api.oauth.client_authentication import refuse_query, require_client
+from runtime.api.oauth.dpop import offered_nonce, proof_of
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
-from runtime.api.oauth.proofs import offered_nonce, proof_of
-from runtime.api.shared.senders import address_of
+from runtime.api.oauth.zone_routes import bind_zone_route
+from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidDpopProof
 from runtime.domain.oauth.forms import read_form
-from runtime.services.authorization import pushed, rate_limits
+from runtime.services.authorization import pushed_authorization_requests as pushed
+from runtime.services.authorization import rate_limits
 from runtime.services.client_types import is_known
 from runtime.services.clients import dpop
 from runtime.services.container import Services

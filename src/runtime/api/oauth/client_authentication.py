@@ -2,8 +2,8 @@
 
 from sanic.request import Request
 
+from runtime.api.shared.client_address import address_of
 from runtime.api.shared.headers import header_of
-from runtime.api.shared.senders import address_of
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.forms import Form
 from runtime.services.client_types import Client

@@ -6,15 +6,15 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse, text
 
-from runtime.api.oauth.addresses import bind_zone_route
-from runtime.api.oauth.clients import refuse_query, require_client
+from runtime.api.oauth.client_authentication import refuse_query, require_client
 from runtime.api.oauth.errors import NO_STORE, answering_oauth, request_id_of
-from runtime.api.shared.senders import address_of
+from runtime.api.oauth.zone_routes import bind_zone_route
+from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import InvalidRequest, OAuthError
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.tokens.revoking import revoke
+from runtime.services.tokens.revocation import revoke
 
 
 def bind(app: Sanic[Any, Any]) -> None:

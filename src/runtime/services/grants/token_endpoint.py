@@ -13,14 +13,14 @@ from runtime.domain.oauth.forms import Form
 from runtime.services.authority import revalidation
 from runtime.services.clients import authenticate_client, dpop
 from runtime.services.clients.guessing import GUESSING
-from runtime.services.clients.single_use import one_request
+from runtime.services.clients.jwt_replay import one_request
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.grants import (
     authorization_code,
     client_credentials,
     jwt_bearer,
-    refresh_token,
+    refresh_token_rotation,
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
@@ -43,7 +43,7 @@ class GrantType:
 
 GRANT_TYPES: Mapping[str, GrantType] = {
     "authorization_code": GrantType("authorization_code", authorization_code.grant),
-    "refresh_token": GrantType("refresh_token", refresh_token.grant),
+    "refresh_token": GrantType("refresh_token", refresh_token_rotation.grant),
     "client_credentials": GrantType("client_credentials", client_credentials.grant),
     TOKEN_EXCHANGE: GrantType("token_exchange", token_exchange.grant),
     "urn:ietf:params:oauth:grant-type:jwt-bearer": GrantType("jwt_bearer", jwt_bearer.grant),

@@ -11,19 +11,20 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api import pages
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.domain.errors import BadLink, ValidationFailed
 from runtime.services.authority import admission
-from runtime.services.authority.credentials import MIN_PASSWORD_CHARS
+from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
 from runtime.services.authorization.interactions import Interaction
 from runtime.services.authorization.requests import Visit
 from runtime.services.container import Services
-from runtime.services.login import flow, invitation
+from runtime.services.login import flow
+from runtime.services.login import invitation_registration as invitations
 from runtime.services.login import password as local
-from runtime.services.login.invitation import Invited
+from runtime.services.login.invitation_registration import Invited
 from runtime.services.zones import CachedZone
 
 _MAX_TOKEN_CHARS = 100
@@ -47,7 +48,7 @@ async def show_sign_up(request: Request, services: Services, zone: CachedZone) -
         admission.require_local(zone.entity)
     interaction = await interactions.find(services, zone.id, handle, browser_of(request, zone).pre_login)
     if token is not None:
-        known_as = invitation.remembered(services, token)
+        known_as = invitations.remembered(services, token)
         interaction = await interactions.remember_invitation(
             services, zone.id, str(handle), interaction, known_as
         )
@@ -69,7 +70,7 @@ async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTT
     email, password = form.get("email", ""), form.get("password", "")
     try:
         if who is not None:
-            user = await invitation.register(services, zone, who, password, address=browser.address)
+            user = await invitations.register(services, zone, who, password, address=browser.address)
         else:
             user = await local.register(services, zone, email, password, address=browser.address)
     except ValidationFailed as failure:
@@ -82,13 +83,13 @@ async def _who(services: Services, zone: CachedZone, interaction: Interaction) -
     """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
     admission.require_local(zone.entity)
     if interaction.request.invitation is not None:
-        return await invitation.find(services, zone, interaction.request.invitation)
+        return await invitations.find(services, zone, interaction.request.invitation)
     admission.require_open_registration(zone.entity)
     return None
 
 
 async def _show_without_application(services: Services, zone: CachedZone, token: str) -> HTTPResponse:
-    who = await invitation.find(services, zone, invitation.remembered(services, token))
+    who = await invitations.find(services, zone, invitations.remembered(services, token))
     if zone.entity.user_identity_provider_id is not None:
         return pages.page(zone, "invited", who=who, through_provider=True)
     return await _form(services, zone, who, token)
@@ -99,12 +100,12 @@ async def _register_without_application(
 ) -> HTTPResponse:
     admission.require_local(zone.entity)
     token = form["invitation"]
-    known_as = invitation.remembered(services, token)
+    known_as = invitations.remembered(services, token)
     form_token = form.get("form_token")
     await interactions.take_form(services, zone.id, known_as, "sign-up", form_token, address=address)
-    who = await invitation.find(services, zone, known_as)
+    who = await invitations.find(services, zone, known_as)
     try:
-        await invitation.register(services, zone, who, form.get("password", ""), address=address)
+        await invitations.register(services, zone, who, form.get("password", ""), address=address)
     except ValidationFailed as failure:
         return await _form(services, zone, who, token, mistake=_mistake(failure))
     return pages.page(zone, "invited", who=who, through_provider=False)
@@ -146,7 +147,7 @@ async def _form(
     services: Services, zone: CachedZone, who: Invited, token: str, *, mistake: Mistake | None = None
 ) -> HTTPResponse:
     """The form, for somebody who comes from the mail of an invitation."""
-    known_as = invitation.remembered(services, token)
+    known_as = invitations.remembered(services, token)
     return pages.page(
         zone,
         "sign-up",

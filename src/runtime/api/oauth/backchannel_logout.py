@@ -9,8 +9,8 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse, text
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import NO_STORE, answering_oauth
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import InvalidRequest, Unavailable
 from runtime.domain.oauth.forms import read_form
 from runtime.services.container import Services

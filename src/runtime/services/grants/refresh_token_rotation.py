@@ -14,14 +14,14 @@ from runtime.domain.authority import is_active
 from runtime.domain.errors import InvalidGrant, InvalidRequest, UnauthorizedClient
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.resources import RequestedResource
-from runtime.services.authority import active, revocation
+from runtime.services.authority import active, session_revocation
 from runtime.services.authority.active import NotActive
 from runtime.services.client_types import Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
-from runtime.services.issuing import responses
-from runtime.services.issuing.responses import Authority
+from runtime.services.issuing import token_responses
+from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh as storage
 from runtime.storage.sql import sessions, signed_in
@@ -98,9 +98,9 @@ async def refresh(
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
     session, user = await standing(services, zone, family, now)
     whole = await _authority(zone, client, family, session, user)
-    authority = replace(responses.narrowed(whole, form.get("scope")), jkt=jkt)
-    target = await responses.choose_target(services, zone, authority, named)
-    answer = await responses.answer(services, zone, authority, target, nonce=None, now=now)
+    authority = replace(token_responses.narrowed(whole, form.get("scope")), jkt=jkt)
+    target = await token_responses.choose_target(services, zone, authority, named)
+    answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
     successor = await _successor(services, zone, client, family, session, token, now)
     return {**answer, "refresh_token": successor}, authority
 
@@ -121,7 +121,7 @@ async def _family(
     if not is_active(family, now):
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
     if not is_usable(services, family, token, now):
-        await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+        await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
         raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
     return family
 
@@ -136,7 +136,7 @@ async def _require_same_key(
     if family.jkt in (None, jkt):
         return
     if jkt is not None:
-        await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+        await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
     raise InvalidGrant(REFUSED, internal="bound to a key that nothing proves possession of")
 
 
@@ -238,7 +238,7 @@ async def _successor(
                 expires_at=until,
             )
             latest = await storage.find(conn, family.id, zone_id=zone.id)
-            await recognition.used(conn, client, now=now)
+            await client_lookup.used(conn, client, now=now)
         if rotated:
             return successor
         family = latest or family

@@ -15,11 +15,11 @@ from runtime.domain.errors import UnsupportedTokenType
 from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.services import epochs
-from runtime.services.authority import revocation
+from runtime.services.authority import session_revocation
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.grants import refresh_token
+from runtime.services.grants import refresh_token_rotation
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 
@@ -46,11 +46,11 @@ async def revoke(
 async def _refresh_token(
     services: Services, zone: CachedZone, client: Client, token: str, decision: Decision
 ) -> bool:
-    family = await refresh_token.find_family(services, zone, client, token)
+    family = await refresh_token_rotation.find_family(services, zone, client, token)
     if family is None:
         return False
     decision.user_id = family.user_id
-    await revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
+    await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
     return True
 
 
@@ -66,7 +66,7 @@ async def _access_token(
             session = await sessions.find(conn, claims["sid"], zone_id=zone.id)
         if session is not None and session.session_type != "browser":
             decision.user_id = session.user_id
-            await revocation.end(services, zone.id, session_id=session.id)
+            await session_revocation.end(services, zone.id, session_id=session.id)
             return True
     # Kept until the token has ended on every clock.
     expires_at = datetime.fromtimestamp(claims["exp"] + LEEWAY_SECONDS, UTC)

@@ -18,9 +18,9 @@ from runtime.domain.oauth.resources import RequestedResource, at_most_one
 from runtime.services.authority import consents
 from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.container import Services
-from runtime.services.issuing import policy
+from runtime.services.issuing import policy_decision
 from runtime.services.issuing.access_tokens import (
     confirmation,
     issue_access_token,
@@ -29,7 +29,7 @@ from runtime.services.issuing.access_tokens import (
     new_token_id,
     token_type,
 )
-from runtime.services.issuing.target import require_own_tokens
+from runtime.services.issuing.target_checks import require_own_tokens
 from runtime.services.zones import CachedZone
 from runtime.storage.sql.sessions import Session
 
@@ -187,7 +187,7 @@ async def _usable(
     """
     resource = await zone.resource_of(asked.id)
     client = authority.client
-    if resource is None or not await recognition.may_ask(zone, client, resource):
+    if resource is None or not await client_lookup.may_ask(zone, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
     await require_own_tokens(zone, client, resource)
     allowance = await consents.given_for(services, zone, client, authority.user, asked)
@@ -199,10 +199,10 @@ async def _usable(
 async def _permitted(zone: CachedZone, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
     session, person = authority.session, await zone.viewed(authority.user)
-    verdict = await policy.decide_exchange(
+    verdict = await policy_decision.decide_exchange(
         zone,
         authority.client,
-        policy.Authority(
+        policy_decision.Authority(
             person.principal,
             key=f"user {person.user.id} {person.user.epoch}",
             authenticated_at=session.authenticated_at,
@@ -215,5 +215,5 @@ async def _permitted(zone: CachedZone, authority: Authority, target: Target, now
         now=now,
     )
     if verdict.scopes is None:
-        raise policy.denied()
+        raise policy_decision.denied()
     return verdict.scopes

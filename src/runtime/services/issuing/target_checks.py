@@ -6,7 +6,7 @@ from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth.exchange import TARGET_REFUSED
 from runtime.services.authority.consents import authorization_required
 from runtime.services.client_types import ApplicationClient, Client
-from runtime.services.clients import recognition
+from runtime.services.clients import client_lookup
 from runtime.services.zones import CachedZone
 
 
@@ -23,7 +23,7 @@ async def require_resource(zone: CachedZone, found: Resource | None, audiences: 
 
 async def require_dependency(zone: CachedZone, client: ApplicationClient, resource: Resource) -> None:
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
-    if not await recognition.may_ask(zone, client, resource):
+    if not await client_lookup.may_ask(zone, client, resource):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
 
 

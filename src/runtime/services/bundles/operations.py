@@ -22,8 +22,8 @@ from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
 from runtime.services import epochs, limits
-from runtime.services.bundles.holders import Holder, owner
-from runtime.services.bundles.reading import Wanted, WantedPolicy
+from runtime.services.bundles.access import Holder, owner
+from runtime.services.bundles.parsing import Wanted, WantedPolicy
 from runtime.services.container import Services
 from runtime.services.limits import Limit
 from runtime.services.management import entities

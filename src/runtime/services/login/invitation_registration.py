@@ -18,7 +18,7 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.services.authority import admission
 from runtime.services.authority.admission import FirstPassword, InvitedRegistration
-from runtime.services.authority.credentials import checked_password
+from runtime.services.authority.credential_rules import checked_password
 from runtime.services.container import Services
 from runtime.services.login import rate_limits
 from runtime.services.management import entities

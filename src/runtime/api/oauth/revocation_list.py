@@ -7,8 +7,8 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.errors import answering_oauth
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.shared.etags import seen
 from runtime.domain.oauth.forms import parse_form
 from runtime.services.container import Services

@@ -13,7 +13,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.kinds.values import Consent
 from runtime.services.authority import consents
-from runtime.services.authority.subject import Subject, acting, refused
+from runtime.services.authority.subject_tokens import Subject, acting, refused
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql.client_refs import ClientRef

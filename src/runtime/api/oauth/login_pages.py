@@ -7,8 +7,8 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from runtime.api import pages
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.browser import answering_pages, browser_of, follow, read_own_form
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.services.authority import admission
 from runtime.services.authorization import interactions

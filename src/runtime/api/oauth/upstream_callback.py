@@ -6,9 +6,9 @@ from sanic import Sanic
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from runtime.api.oauth.addresses import bind_zone_route
 from runtime.api.oauth.authorize import read_parameters
 from runtime.api.oauth.browser import answering_pages, browser_of, follow
+from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.services.authorization import interactions
 from runtime.services.container import Services
 from runtime.services.login import flow, upstream
