@@ -37,6 +37,21 @@ def test_links_lead_somewhere(document: Path):
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    lines = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", lines, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_to_a_section_name_a_heading_that_is_there(document: Path):
+    """The part of a link behind `#` is the anchor of a heading of the page that it leads to."""
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text("utf-8"))
+    pages = [(document.parent / target if target else document, anchor) for target, anchor in links]
+    assert [(page.name, anchor) for page, anchor in pages if anchor not in anchors(page)] == []
+
+
 def test_every_page_is_in_the_index():
     """Whoever is new is led to few of them, and whoever looks for one finds it."""
     index, pages = ROOT / "docs" / "README.md", {path.name for path in (ROOT / "docs").glob("*.md")}

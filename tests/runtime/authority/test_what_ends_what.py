@@ -1,6 +1,6 @@
 """What ends what: after each event, everything that rests on a sign-in is asked whether it still works.
 
-The answers are the table of docs/what-ends-what.md. With WRITE_TABLES=1 the test writes what it saw, for a
+The answers are the table of docs/revocation-effects.md. With WRITE_TABLES=1 the test writes what it saw, for a
 review to look at; else it compares.
 """
 
@@ -32,7 +32,7 @@ from runtime.services.management.zones import signing_keys
 from runtime.storage.sql import entities, sessions
 
 STORAGE = ("embedded", "servers")
-PAGE = Path(__file__).parents[3] / "docs" / "what-ends-what.md"
+PAGE = Path(__file__).parents[3] / "docs" / "revocation-effects.md"
 NOTES = Table(PAGE, "sign-in", first="Event")
 MANAGERS = Table(PAGE, "management", first="Event")
 
