@@ -210,7 +210,7 @@ def _(scene: Scene) -> None:
     refused(browser.send(page, email=ADA, password=PASSWORD))
 
 
-@cell("password", "only so many tries")
+@cell("password", "within the rate limits")
 def _(scene: Scene) -> None:
     zone = scene.site.zone()
     scene.site.user(zone)
@@ -243,7 +243,7 @@ def _(scene: Scene) -> None:
     assert len(users_of(scene.site, zone)) == 1
 
 
-@cell("registration", "an invitation, where the zone wants one")
+@cell("registration", "an invitation, where the zone requires one")
 def _(scene: Scene) -> None:
     zone = scene.site.zone(requires_invitation=False)
     client = scene.site.app(zone)
@@ -263,7 +263,7 @@ def _(scene: Scene) -> None:
     assert {one.email for one in users_of(scene.site, zone)} == {"new@acme.example", invited}
 
 
-@cell("registration", "nobody has a password for the address")
+@cell("registration", "no user of the zone has a password for the address")
 def _(scene: Scene) -> None:
     zone = scene.site.zone(requires_invitation=False)
     client = scene.site.app(zone)
@@ -272,7 +272,7 @@ def _(scene: Scene) -> None:
     assert len(users_of(scene.site, zone)) == 1
 
 
-@cell("registration", "nothing is bound by the address: nobody has verified it")
+@cell("registration", "the unverified address grants no membership and links no account")
 def _(scene: Scene) -> None:
     zone = scene.site.zone(requires_invitation=False)
     client, waiting = scene.site.app(zone), f"boss-{new_id()[:8]}@acme.example"
@@ -316,7 +316,7 @@ def _(scene: Scene) -> None:
         assert accept(home, links[name][1]).status_code == 409, name
 
 
-@cell("invitation", "whoever sent it could still send it")
+@cell("invitation", "the inviter is still permitted to invite")
 def _(scene: Scene) -> None:
     home = company(scene.api, "home")
     elsewhere = home.zone()
@@ -347,7 +347,7 @@ def _(scene: Scene) -> None:
     assert accept(away, token, **bearer(token_in(ada.calling()))).status_code == 200
 
 
-@cell("invitation", "it makes nobody whom the address is known to be already")
+@cell("invitation", "no user is created where an account with the address exists")
 def _(scene: Scene) -> None:
     home = company(scene.api, "home")
     fresh = home.invite(f"new-{new_id()[:8]}@acme.example")
@@ -357,7 +357,7 @@ def _(scene: Scene) -> None:
     assert accept(home, token_of(home, known.email.upper())).status_code == 409
 
 
-@cell("invitation", "a password is chosen once")
+@cell("invitation", "the password is set once")
 def _(scene: Scene) -> None:
     home = company(scene.api, "home")
     made = home.invite(f"new-{new_id()[:8]}@acme.example")
@@ -399,7 +399,7 @@ def _(scene: Scene) -> None:
     assert scene.sub(client) == first
 
 
-@cell("upstream sign-in", "a verified address, to be or to join anything by it")
+@cell("upstream sign-in", "a verified address, where the address identifies the user or grants a membership")
 def _(scene: Scene) -> None:
     by_address = {"protocols": {"openid": {"external_id_claim": "email"}}}
     zone, client = scene.federated(**by_address)
@@ -431,7 +431,7 @@ def _(scene: Scene) -> None:
     refused(Browser().open(client.url()))
 
 
-@cell("upstream sign-in", "the identifier is not somebody else's")
+@cell("upstream sign-in", "the identifier does not belong to another user")
 def _(scene: Scene) -> None:
     _, client = scene.federated(protocols={"openid": {"user_identifier_claim": "nickname"}})
     scene.says(sub="ada", nickname="ada")
@@ -444,7 +444,7 @@ def _(scene: Scene) -> None:
     assert scene.sub(client) == "ada"
 
 
-@cell("upstream sign-in", "acting elsewhere: through an issuer that they know the account by")
+@cell("upstream sign-in", "for other organizations: an issuer that they know the account by")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     connect(home, scene.issuer)
@@ -481,7 +481,7 @@ def _(scene: Scene) -> None:
     assert scene.vouched(zone, client).status_code == 200
 
 
-@cell("JWT bearer assertion", "a verified address, where the address says who it is")
+@cell("JWT bearer assertion", "a verified address, where the address identifies the user")
 def _(scene: Scene) -> None:
     zone, client = scene.federated(protocols={"openid": {"external_id_claim": "email"}})
     scene.says()
@@ -502,7 +502,7 @@ def _(scene: Scene) -> None:
     assert scene.vouched(zone, client).json()["error"] == "invalid_grant"
 
 
-@cell("JWT bearer assertion", "somebody who has signed in before: nobody is made, nothing is bound")
+@cell("JWT bearer assertion", "the user has signed in before: no user is created, no account is linked")
 def _(scene: Scene) -> None:
     """Neither in a zone of its own, nor where a sign-in would take over who has that verified address."""
     zone, client = scene.federated()
@@ -534,7 +534,7 @@ def _(scene: Scene) -> None:
     assert redeem().status_code == 200
 
 
-@cell("JWT bearer assertion", "acting elsewhere: through an issuer that they know the account by")
+@cell("JWT bearer assertion", "for other organizations: an issuer that they know the account by")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     connect(home, scene.issuer)
@@ -556,7 +556,7 @@ def _(scene: Scene) -> None:
 # --- accounts of organizations
 
 
-@cell("management token", "for another organization: got by the service's own client")
+@cell("management token", "for another organization: issued to the service's own client")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     ada = someone(home)
@@ -578,7 +578,7 @@ def _(scene: Scene) -> None:
     assert (acts_for(mine, away), acts_for(planted, home), acts_for(planted, away)) == (True, True, False)
 
 
-@cell("management token", "a member, now, there and at home")
+@cell("management token", "currently a member of that organization and of the home organization")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     ada, bob = someone(home), someone(home)
@@ -593,7 +593,7 @@ def _(scene: Scene) -> None:
     assert not acts_for(calls[bob.email], away)
 
 
-@cell("joining another organization", "got by the service's own client")
+@cell("joining another organization", "issued to the service's own client")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     ada = someone(home)
@@ -604,7 +604,7 @@ def _(scene: Scene) -> None:
     assert accept(away, token, **bearer(token_in(ada.calling()))).status_code == 200
 
 
-@cell("joining another organization", "a verified address, which is the invited one")
+@cell("joining another organization", "the verified address is the invited one")
 def _(scene: Scene) -> None:
     home, away = scene.two()
     ada = someone(home)
@@ -616,7 +616,10 @@ def _(scene: Scene) -> None:
     assert join(away, bob.email, bob.calling()).status_code == 200
 
 
-@cell("joining another organization", "a provider that no administrator at home can speak for")
+@cell(
+    "joining another organization",
+    "a provider whose assertions no administrator of the home organization can control",
+)
 def _(scene: Scene) -> None:
     home, away = scene.two()
     connect(home, scene.issuer)

@@ -34,7 +34,7 @@ from runtime.services.management.access import permissions
 PAGE = Path(__file__).parents[3] / "docs" / "guards.md"
 MANAGEMENT = Table(PAGE, "management", first="Operation")
 ENDPOINTS = Table(PAGE, "endpoints", first="Route")
-CLIENTS = Table(PAGE, "clients", first="What is asked for")
+CLIENTS = Table(PAGE, "clients", first="Request")
 BEARERS = Table(PAGE, "bearers", first="Endpoint")
 
 
@@ -94,12 +94,12 @@ def callers(site: Site, api: Api) -> Mapping[str, Api]:
     nobody = at("x")
     del nobody.client.headers["authorization"]
     return {
-        "nobody": nobody,
+        "no credential": nobody,
         "unknown key": at(f"{site.server.api_key[:-4]}AAAA"),
         "revoked key": at(revoked["api_key"]),
         "expired key": expired,
-        "key of somebody disabled": key_of_disabled,
-        "key of somebody removed": key_of_left,
+        "key of a disabled user": key_of_disabled,
+        "key of a removed user": key_of_left,
         "session ended": at(signed_out),
         "user disabled": at(disabled),
         "membership ended": at(left),
@@ -190,7 +190,7 @@ def test_endpoints(site: Site) -> None:
     for route in routes:
         method, _, path = route.partition(" ")
         seen = {}
-        for name, zone_id in (("nobody", zone.id), ("unknown zone", new_id())):
+        for name, zone_id in (("no credential", zone.id), ("unknown zone", new_id())):
             address = site.server.url + path.replace("{zone}", zone_id)
             answer = httpx.request(method, address, timeout=30, data={} if method == "POST" else None)
             is_page = answer.headers.get("content-type", "").startswith("text/html")
@@ -287,7 +287,7 @@ def test_bearers(site: Site) -> None:
     shown = {
         "its token": scene.subject,
         "its token, without `policy_bundle`": scene.agent.redeem(scene.code()).json()["access_token"],
-        "nothing": None,
+        "no token": None,
         "token of another zone": elsewhere.subject,
         "token for a resource": scene.links[0],
         "refresh token": scene.tokens["refresh_token"],
@@ -297,10 +297,10 @@ def test_bearers(site: Site) -> None:
     bundle, userinfo = f"{site.server.url}/policy/bundle", f"{scene.agent.issuer}/openid/userinfo"
     for name, (method, address) in {
         "userinfo": ("GET", userinfo),
-        "userinfo, posted": ("POST", userinfo),
+        "userinfo, with POST": ("POST", userinfo),
         "policy bundle": ("GET", bundle),
-        "policy bundle, written": ("PUT", bundle),
-        "policy bundle, reset": ("DELETE", bundle),
+        "policy bundle, PUT": ("PUT", bundle),
+        "policy bundle, DELETE": ("DELETE", bundle),
         "management API": ("GET", f"{site.server.url}/zones"),
     }.items():
         seen = {}

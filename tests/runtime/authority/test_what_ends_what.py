@@ -1,7 +1,7 @@
 """What ends what: after each event, everything that rests on a sign-in is asked whether it still works.
 
-The answers are the table of docs/revocation-effects.md. With WRITE_TABLES=1 the test writes what it saw, for a
-review to look at; else it compares.
+The answers are the table of docs/revocation-effects.md. With WRITE_TABLES=1 the test writes what it saw, for
+a review to look at; else it compares.
 """
 
 import os
