@@ -30,7 +30,7 @@ from runtime.domain.policy.defaults import all_defaults
 from runtime.services.management.bounds import LENT
 from runtime.services.management.changes.packed import PackedOperation, packed
 from runtime.services.management.changes.pointers import resolved, stand_in
-from runtime.services.management.changes.specs import located, take_apart
+from runtime.services.management.changes.specs import located, split_spec
 from runtime.storage.sql.losses import WORDS
 
 ORGANIZATION = "org00000000000000000000001"
@@ -98,7 +98,7 @@ def _require_spec(index: int, operation: PackedOperation) -> None:
     ):
         return
     try:
-        take_apart(operation, resolved(operation.spec, stand_in), dry_run=True)
+        split_spec(operation, resolved(operation.spec, stand_in), dry_run=True)
     except ValidationFailed as error:
         problems = located(error, index, operation)
         raise Refused(400, error.code, error.detail, problems[0].field or "", details=problems) from error
