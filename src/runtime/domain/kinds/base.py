@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypeVar
 
 from runtime.domain.kinds.marks import Expand, Mark, Member, members
 from runtime.domain.kinds.values import Id, Timestamp
@@ -36,6 +37,10 @@ class ZoneEntity(Entity):
 
     organization_id: Annotated[Id, Mark.SERVER]
     zone_id: Annotated[Id, Mark.SERVER]
+
+
+# `Kind` alone means `Kind[Entity]`: a kind of whatever entities.
+E_co = TypeVar("E_co", bound=Entity, covariant=True, default=Entity)
 
 
 class Verb(StrEnum):
@@ -92,8 +97,8 @@ def article(words: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
-    """One management kind: everything else about it is derived from this value.
+class Kind(Generic[E_co]):
+    """One management kind, whose entities are `E_co`s: everything else about it is derived from this value.
 
     Attributes:
         entity: the class whose members are the kind's members.
@@ -111,7 +116,7 @@ class Kind:
         unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
     """
 
-    entity: type[Entity]
+    entity: type[E_co]
     collection: str
     operations: str
     parent: "Kind | None"
@@ -119,7 +124,7 @@ class Kind:
     verbs: frozenset[Verb] = ALL_VERBS
     listing: Listing | None = None
     created: int = 200
-    variants: tuple[type[Entity], ...] = ()
+    variants: tuple[type[E_co], ...] = ()
     manifest: bool = False
     extras: type[BaseModel] | None = None
     etag: bool = False
@@ -151,12 +156,12 @@ class Kind:
         return f"{self.collection_path}/{{{self.item}}}"
 
     @property
-    def classes(self) -> tuple[type[Entity], ...]:
+    def classes(self) -> tuple[type[E_co], ...]:
         """The classes an entity of this kind can have: the variants of a union, else the one class."""
         return self.variants or (self.entity,)
 
     @cached_property
-    def types(self) -> dict[str, type[Entity]]:
+    def types(self) -> dict[str, type[E_co]]:
         """The classes of a union, by the value of their discriminator; none when the kind is no union."""
         return {str(variant.model_fields["type"].default): variant for variant in self.variants}
 
@@ -190,14 +195,14 @@ class Kind:
         """Tell whether entities belong to a zone."""
         return issubclass(self.entity, ZoneEntity)
 
-    def read(self, row: dict[str, Any]) -> Entity:
+    def read(self, row: dict[str, Any]) -> E_co:
         """The entity that a row of stored members stands for."""
         if not self.variants:
             return self.entity.model_validate(row)
         chosen = self.variant(row["type"])
         return chosen.model_validate({name: row[name] for name in chosen.model_fields if name in row})
 
-    def variant(self, type_: str) -> type[Entity]:
+    def variant(self, type_: str) -> type[E_co]:
         """The class of the union whose discriminator has that value. Raises KeyError."""
         return self.types[type_]
 

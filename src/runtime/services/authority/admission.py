@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -469,8 +469,7 @@ async def _by_management_token(conn: AsyncConnection, zone: Zone, by: Management
         _require_reach(by)
     within = {"organization_id": zone.organization_id}
     try:
-        found = await entities.get(conn, ORGANIZATION_USER, by.account_id, within=within)
-        member = cast(OrganizationUser, found)
+        member = await entities.get(conn, ORGANIZATION_USER, by.account_id, within=within)
         if member.account_issuer != by.issuer:
             raise SignInRefused("another account is meant", internal="an account of another zone")
         user = await storage.get(conn, member.zone_user_id, zone_id=zone.id)

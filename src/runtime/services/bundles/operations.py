@@ -161,7 +161,6 @@ async def _in_force(conn: AsyncConnection, user: User) -> _InForce | None:
     policy_set = await storage.get(conn, POLICY_SET, active.policy_set_id, within=zone)
     within = {**zone, "policy_set_id": policy_set.id}
     version = await storage.get(conn, POLICY_SET_VERSION, active.policy_set_version_id, within=within)
-    version = cast(PolicySetVersion, version)
     entries = version.manifest.entries
     owners = await storage.many(conn, POLICY, [each.policy_id for each in entries], within=zone)
     texts = await storage.many(
@@ -169,9 +168,9 @@ async def _in_force(conn: AsyncConnection, user: User) -> _InForce | None:
     )
     pairs = zip(owners, texts, strict=True)
     return _InForce(
-        cast(PolicySet, policy_set),
+        policy_set,
         version,
-        tuple((cast(Policy, policy), cast(PolicyVersion, text)) for policy, text in pairs),
+        tuple(pairs),
     )
 
 
@@ -190,7 +189,7 @@ async def _new_set(unit: UnitOfWork, user: User) -> PolicySet:
     name = {"name": f"user-policies/{user.id}"}
     decided = {"target_type": _USER, "target_id": user.id, "created_by": unit.caller.id}
     made = await entities.new_entity(unit, POLICY_SET, {"zone_id": user.zone_id}, name, **decided)
-    return cast(PolicySet, await entities.add(unit, POLICY_SET, made))
+    return await entities.add(unit, POLICY_SET, made)
 
 
 async def _new_policy(
@@ -205,7 +204,7 @@ async def _new_policy(
     told = {"name": name} | ({"description": description} if description else {})
     zone = {"zone_id": user.zone_id}
     made = await entities.new_entity(unit, POLICY, zone, told, target_type=_USER, created_by=unit.caller.id)
-    policy = cast(Policy, await entities.add(unit, POLICY, made))
+    policy = await entities.add(unit, POLICY, made)
     return policy, await policy_versions.add_version(unit, policy, text, schema_version)
 
 

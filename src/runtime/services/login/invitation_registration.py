@@ -13,7 +13,6 @@ from runtime.domain.errors import Conflict, SignInRefused, SignInUnavailable
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import INVITATION, ORGANIZATION
 from runtime.domain.kinds.invitation import Invitation
-from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.services.authority import admission
@@ -64,7 +63,7 @@ async def find(services: Services, zone: CachedZone, known_as: str) -> Invited:
             raise SignInRefused(admission.INVITATION_OVER)
         organization = await storage.get(conn, ORGANIZATION, zone.organization_id, within={})
     invitation, name = found
-    joins = cast(Organization, organization).zone_id == zone.id
+    joins = organization.zone_id == zone.id
     admission.require_open_invitation(invitation, services.clock(), joins=joins)
     return Invited(invitation, name, joins)
 

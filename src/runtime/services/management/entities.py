@@ -48,7 +48,6 @@ def item_member(kind: Kind) -> str:
 async def organization_of(unit: UnitOfWork, id_or_label: str) -> Organization:
     """The caller's organization, by id or by label. Raises NotFound for any other."""
     organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
-    organization = cast(Organization, organization)
     if id_or_label not in (organization.id, organization.label):
         raise NotFound(f"there is no Organization `{id_or_label}`")
     return organization
@@ -60,7 +59,6 @@ async def zone_of(unit: UnitOfWork, zone_id: str) -> Zone:
         return known
     bounds.require_reach(unit, ZONE, zone_id)
     zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
-    zone = cast(Zone, zone)
     unit.zones[zone_id] = zone
     return zone
 
@@ -206,8 +204,8 @@ def sealed_members(kind: Kind) -> frozenset[str]:
 
 
 async def new_entity(
-    unit: UnitOfWork, kind: Kind, scope: Parents, body: Mapping[str, Any], **decided: Any
-) -> Entity:
+    unit: UnitOfWork, kind: Kind[E_], scope: Parents, body: Mapping[str, Any], **decided: Any
+) -> E_:
     """The entity that a body describes, not stored yet: ids, times, slug and seals filled in.
 
     Args:
@@ -357,7 +355,7 @@ async def _read_position(
     return storage.position(found, sort)
 
 
-async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
+async def create(unit: UnitOfWork, kind: Kind[E_], parents: Parents, body: Mapping[str, Any]) -> E_:
     """Make an entity from a checked body. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope = await scope_of(unit, kind, parents)
     require(unit, kind, Verb.CREATE, scope)
@@ -365,8 +363,8 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
 
 
 async def retrieve(
-    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
-) -> Entity:
+    unit: UnitOfWork, kind: Kind[E_], parents: Parents, entity_id: str, expands: frozenset[str] = frozenset()
+) -> E_:
     """The entity with that id below these parents. Raises NotFound."""
     scope = await scope_of(unit, kind, parents)
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
@@ -375,8 +373,8 @@ async def retrieve(
 
 
 async def for_change(
-    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, verb: Verb
-) -> tuple[dict[str, str], Entity]:
+    unit: UnitOfWork, kind: Kind[E_], parents: Parents, entity_id: str, verb: Verb
+) -> tuple[dict[str, str], E_]:
     """The scope, and an entity that the caller may change. Raises NotFound, Forbidden."""
     scope = await scope_of(unit, kind, parents)
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
@@ -387,8 +385,8 @@ async def for_change(
 
 
 async def update(
-    unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
-) -> Entity:
+    unit: UnitOfWork, kind: Kind[E_], parents: Parents, entity_id: str, patch: Mapping[str, Any]
+) -> E_:
     """Change an entity as a checked patch says. Raises NotFound, Forbidden, ValidationFailed, Conflict."""
     scope, before = await for_change(unit, kind, parents, entity_id, Verb.UPDATE)
     return await change(unit, kind, scope, before, await patched(unit, kind, scope, before, patch))

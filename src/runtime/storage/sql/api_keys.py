@@ -1,9 +1,9 @@
 """API keys: looked up by an id that comes without a tenant, together with whom they were made for."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -93,5 +93,5 @@ async def _some(
     return [_read(row) for row in await conn.execute(query)]
 
 
-def _read(row: object) -> ApiKey:
-    return cast(ApiKey, converter(API_KEY).entity(cast(list[object], row)))
+def _read(row: Sequence[Any]) -> ApiKey:
+    return converter(API_KEY).entity(row)

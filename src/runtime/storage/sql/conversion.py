@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import JSON, Table
@@ -12,6 +12,8 @@ from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql.tables import TABLES
 
 Convert = Callable[[Any], Any]
+E = TypeVar("E", bound=Entity)
+E_co = TypeVar("E_co", bound=Entity, covariant=True)
 
 
 def _value(value: Any) -> Any:
@@ -28,10 +30,10 @@ def _same(value: Any) -> Any:
     return value
 
 
-class Converter:
+class Converter(Generic[E_co]):
     """How the entities of one kind are kept in its table."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: Kind[E_co]) -> None:
         table: Table = TABLES[kind.name]
         self.names = tuple(column.name for column in table.columns)
         self._read = kind.read
@@ -53,12 +55,17 @@ class Converter:
         values = entity.__dict__
         return {name: convert(values.get(name)) for name, convert in self._written}
 
-    def entity(self, row: Sequence[Any]) -> Entity:
+    def entity(self, row: Sequence[Any]) -> E_co:
         """The entity of a row that has every column of the table, in the table's order."""
         return self._read(dict(zip(self.names, row, strict=True)))
 
 
-@cache
-def converter(kind: Kind) -> Converter:
+def converter(kind: Kind[E]) -> Converter[E]:
     """The converter of a kind."""
+    found: Converter[E] = _converter(kind)
+    return found
+
+
+@cache
+def _converter(kind: Kind) -> Converter[Any]:
     return Converter(kind)

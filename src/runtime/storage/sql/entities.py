@@ -7,7 +7,7 @@ being the tenants themselves, may be looked up with an empty `within`.
 
 from collections.abc import AsyncIterator, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Insert, Update, bindparam, delete, select, update
 from sqlalchemy import insert as insert_into
@@ -48,9 +48,10 @@ __all__ = [
 ]
 
 _BATCH = 500
+E = TypeVar("E", bound=Entity)
 
 
-async def get(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> Entity:
+async def get(conn: AsyncConnection, kind: Kind[E], entity_id: str, *, within: Within) -> E:
     """The entity with that id under those parents. Raises NotFound, also when its parent is another."""
     entity = await find_by(conn, kind, "id", entity_id, within=within)
     if entity is None:
@@ -59,8 +60,8 @@ async def get(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: With
 
 
 async def find_by(
-    conn: AsyncConnection, kind: Kind, member: str, value: Any, *, within: Within
-) -> Entity | None:
+    conn: AsyncConnection, kind: Kind[E], member: str, value: Any, *, within: Within
+) -> E | None:
     """The one entity whose member has that value; None when there is none.
 
     Meant for members that are unique under the parents. Archived entities are found by id only.
@@ -73,10 +74,11 @@ async def find_by(
     return None if row is None else parked.as_called(conn, kind, converter(kind).entity(row))
 
 
-async def many(conn: AsyncConnection, kind: Kind, ids: Sequence[str], *, within: Within) -> list[Entity]:
+async def many(conn: AsyncConnection, kind: Kind[E], ids: Sequence[str], *, within: Within) -> list[E]:
     """The entities with these ids, in the order asked; ids that lead nowhere are left out, doubles too."""
     table, read = TABLES[kind.name], converter(kind).entity
-    wanted, found = list(dict.fromkeys(ids)), {}
+    wanted = list(dict.fromkeys(ids))
+    found: dict[str, E] = {}
     conditions = parents(kind, within)
     for start in range(0, len(wanted), _BATCH):
         query = select(table).where(table.c.id.in_(wanted[start : start + _BATCH]), *conditions)
@@ -87,8 +89,8 @@ async def many(conn: AsyncConnection, kind: Kind, ids: Sequence[str], *, within:
 
 
 async def all_of(
-    conn: AsyncConnection, kind: Kind, *, within: Within, where: Sequence[Condition] = ()
-) -> AsyncIterator[Entity]:
+    conn: AsyncConnection, kind: Kind[E], *, within: Within, where: Sequence[Condition] = ()
+) -> AsyncIterator[E]:
     """Every entity under those parents, oldest first, a few hundred in memory at a time.
 
     Not on a connection of `querying()`: a stream needs a transaction.

@@ -128,7 +128,7 @@ async def zone(conn: AsyncConnection, zone_id: str) -> tuple[Zone, ZoneInternals
         return None
     written = internals["switches"]
     kept = {**internals, "switches": Switches.model_validate(written) if written else None}
-    return cast(Zone, ZONE.read(dict(row))), ZoneInternals(**kept)
+    return ZONE.read(dict(row)), ZoneInternals(**kept)
 
 
 async def zone_with_slug(conn: AsyncConnection, slug: str, issuer: str) -> str | None:
@@ -367,7 +367,7 @@ async def resources_of(conn: AsyncConnection, zone_id: str, application_id: str)
             _resources.c.zone_id == zone_id, _resources.c.application_id == application_id
         )
     )
-    return tuple(cast(Resource, RESOURCE.read(dict(row))) for row in rows.mappings())
+    return tuple(RESOURCE.read(dict(row)) for row in rows.mappings())
 
 
 async def resources_named(

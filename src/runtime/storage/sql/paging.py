@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,6 +11,8 @@ from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.selecting import Condition, Within, condition, parents
 from runtime.storage.sql.tables import TABLES
+
+E = TypeVar("E", bound=Entity)
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,10 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Page:
+class Page(Generic[E]):
     """Some entities of a list, in its order. `total` is the size of the whole list, when it was asked for."""
 
-    items: list[Entity]
+    items: list[E]
     has_next: bool
     has_previous: bool
     total: int | None = None
@@ -125,7 +127,7 @@ def position(entity: Entity, sort: str) -> Position:
 
 async def page(
     conn: AsyncConnection,
-    kind: Kind,
+    kind: Kind[E],
     *,
     within: Within,
     where: Sequence[Condition] = (),
@@ -135,7 +137,7 @@ async def page(
     after: Position | None = None,
     before: Position | None = None,
     total: bool = False,
-) -> Page:
+) -> Page[E]:
     """One page of a list.
 
     Args:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
 
 from sqlalchemy import BindParameter, and_, bindparam, exists, literal, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -97,7 +96,7 @@ async def session(
     at = _SESSION_COLUMNS
     stored = read_session(dict(zip(Session.__slots__, row[:at], strict=True)))
     has_memberships, has_delegated, own_policies = row[at : at + 3]
-    user = cast(User, converter(USER).entity(row[at + 3 :]))
+    user = converter(USER).entity(row[at + 3 :])
     return stored, user, Extent(bool(has_memberships), bool(has_delegated), own_policies)
 
 

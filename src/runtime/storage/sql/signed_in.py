@@ -1,6 +1,6 @@
 """A session together with its user, in one statement: what each leg of a sign-in begins with."""
 
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -41,4 +41,4 @@ def _pair(row: Any) -> tuple[Session, User] | None:
     if row is None:
         return None
     session = read_session(dict(zip(Session.__slots__, row[:_COLUMNS], strict=True)))
-    return session, cast(User, converter(USER).entity(row[_COLUMNS:]))
+    return session, converter(USER).entity(row[_COLUMNS:])

@@ -1,7 +1,6 @@
 """Clients that registered themselves: kept, found by client id, and forgotten when nobody uses them."""
 
 from datetime import datetime, timedelta
-from typing import cast
 
 from sqlalchemy import delete, exists, not_, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,8 +17,7 @@ _user_agents = TABLES["UserAgent"]
 
 async def find(conn: AsyncConnection, client_id: str, *, zone_id: str) -> UserAgent | None:
     """The user agent of that client id in that zone."""
-    found = await entities.find_by(conn, USER_AGENT, "identifier", client_id, within={"zone_id": zone_id})
-    return cast(UserAgent | None, found)
+    return await entities.find_by(conn, USER_AGENT, "identifier", client_id, within={"zone_id": zone_id})
 
 
 async def touch(conn: AsyncConnection, user_agent_id: str, *, zone_id: str, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -34,7 +34,7 @@ class PasswordUser:
 
 async def get(conn: AsyncConnection, user_id: str, *, zone_id: str) -> User:
     """The user with that id in that zone. Raises NotFound."""
-    return cast(User, await entities.get(conn, USER, user_id, within={"zone_id": zone_id}))
+    return await entities.get(conn, USER, user_id, within={"zone_id": zone_id})
 
 
 async def find_by_subject(conn: AsyncConnection, *, zone_id: str, issuer: str, subject: str) -> User | None:

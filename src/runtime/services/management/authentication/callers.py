@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import cast
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +11,6 @@ from runtime.adapters.keys.signing import InvalidToken
 from runtime.domain.errors import NotFound, Unauthorized, Unavailable
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
-from runtime.domain.kinds.organization import Organization, ServiceAccount, ServiceAccountCredential
 from runtime.domain.kinds.values import ServiceAccountRole, rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
@@ -121,7 +119,6 @@ async def _by_token(services: Services, token: str) -> Caller:
     try:
         async with services.database.reading() as conn:
             organization = await entities.get(conn, ORGANIZATION, organization_id, within={})
-        organization = cast(Organization, organization)
         if organization.zone_id is None:
             raise Unauthorized(REFUSED)
         zone = await services.zones.get(organization.zone_id)
@@ -148,15 +145,14 @@ async def _service_account(
     """The service account that has this credential. Raises Unauthorized."""
     within = {"organization_id": organization_id}
     try:
-        found = await entities.get(conn, SERVICE_ACCOUNT, account_id, within=within)
+        account = await entities.get(conn, SERVICE_ACCOUNT, account_id, within=within)
         below = {**within, "service_account_id": account_id}
         credential = await entities.get(conn, SERVICE_ACCOUNT_CREDENTIAL, credential_id, within=below)
     except NotFound as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    credential = cast(ServiceAccountCredential, credential)
     if credential.has_expired(services.clock()):
         raise Unauthorized(REFUSED, internal="the credential has expired")
     bound = Binding.of(credential.owner, credential.zones)
     role = bound.role((credential.role or ServiceAccountRole.WHOLE).value)
-    name = cast(ServiceAccount, found).name
+    name = account.name
     return Caller(account_id, "service_account", organization_id, role, name, bound=bound, looked_up=look_up)

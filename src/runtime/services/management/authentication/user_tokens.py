@@ -246,8 +246,7 @@ async def _zone_of_key(services: Services, token: str) -> CachedZone:
 
 async def _owner(conn: AsyncConnection, zone: CachedZone) -> Organization:
     """The organization whose own zone this is. Raises Unauthorized for any other zone."""
-    found = await entities.get(conn, ORGANIZATION, zone.organization_id, within={})
-    organization = cast(Organization, found)
+    organization = await entities.get(conn, ORGANIZATION, zone.organization_id, within={})
     if organization.zone_id != zone.id:
         raise Unauthorized(REFUSED, internal="a token of another zone than an organization's own")
     return organization

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import BY_NAME, SERVICE_ACCOUNT, Entity, Kind, Verb
@@ -14,6 +14,8 @@ from runtime.services.management.changes.pointers import is_pointer, resolved
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql.selecting import Equals
+
+E = TypeVar("E", bound=Entity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ def parents_of(unit: UnitOfWork, kind: Kind, zone_id: str | None) -> dict[str, s
     return {"organization_id": unit.organization_id} if kind is SERVICE_ACCOUNT else {}
 
 
-async def entity_of(unit: UnitOfWork, kind: Kind, target: Target) -> Entity:
+async def entity_of(unit: UnitOfWork, kind: Kind[E], target: Target) -> E:
     """The entity that an operation is about, as it is now. Raises NotFound."""
     return await storage.get(unit.conn, kind, target.id, within=_within(unit, kind, target.zone_id))
 

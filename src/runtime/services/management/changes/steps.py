@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from runtime.domain.kinds import (
@@ -18,7 +18,7 @@ from runtime.domain.kinds import (
     Kind,
     Verb,
 )
-from runtime.domain.kinds.policy import PolicySet
+from runtime.domain.kinds.application import ApplicationCredential
 from runtime.domain.kinds.values import OwnerType
 from runtime.services.management import bounds, entities
 from runtime.services.management.changes import entity_specs
@@ -98,7 +98,7 @@ class Steps:
             if operation.op == "adopt" and (kind is APPLICATION_CREDENTIAL or self.unit.caller.bound):
                 entity = await entity_of(self.unit, kind, target)
                 await bounds.refuse_part(self.unit, kind, entity)
-                if kind is APPLICATION_CREDENTIAL:
+                if isinstance(entity, ApplicationCredential):
                     await credentials.refuse_platform_owned(self.unit, entity)
         elif kind is ZONE:
             zone = await entities.zone_of(self.unit, target.id)
@@ -237,10 +237,12 @@ class Steps:
     async def _remove(self, kind: Kind, target: Target) -> None:
         try:
             if kind is ROLE_ASSIGNMENT:
-                await assignments.revoke_assignment(self.unit, await entity_of(self.unit, kind, target))
+                await assignments.revoke_assignment(
+                    self.unit, await entity_of(self.unit, ROLE_ASSIGNMENT, target)
+                )
             else:
                 if kind is POLICY_SET:
-                    policy_set = cast(PolicySet, await entity_of(self.unit, kind, target))
+                    policy_set = await entity_of(self.unit, POLICY_SET, target)
                     await deciding.deactivate(self.unit, policy_set)
                 verb = Verb.ARCHIVE if Verb.ARCHIVE in kind.verbs else Verb.DELETE
                 parents = parents_of(self.unit, kind, target.zone_id)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.mail import address_of
 from runtime.domain.errors import Conflict, Forbidden, RateLimited, ValidationFailed
 from runtime.domain.kinds import INVITATION, Entity, Kind, Verb
-from runtime.domain.kinds.invitation import Invitation
 from runtime.domain.kinds.values import InvitationStatus, OrganizationRole
 from runtime.services.limits import Limit, count
 from runtime.services.management import entities
@@ -37,7 +36,7 @@ INVITATIONS_TO_ONE = Limit(
 async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
     """One page of invitations, each as it stands now."""
     listed = await entities.list_(unit, INVITATION, parents, query)
-    standing = await invitations.as_they_stand(unit.conn, cast(list[Invitation], listed.items), now=unit.now)
+    standing = await invitations.as_they_stand(unit.conn, listed.items, now=unit.now)
     return listed.with_items([one.as_of(unit.now) for one in standing])
 
 
@@ -67,7 +66,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
         address=address,
         token_hash=unit.services.hasher.hash(token),
     )
-    invitation = await entities.add(unit, INVITATION, cast(Invitation, made))
+    invitation = await entities.add(unit, INVITATION, made)
     zone = await organization_users.own_zone(unit)
     await invitation_mail.put(unit, invitation, token, organization.name, zone)
     return invitation
@@ -80,7 +79,7 @@ async def revoke(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """
     scope, _ = await entities.for_change(unit, INVITATION, parents, entity_id, Verb.DELETE)
     await unit.revision()
-    before = cast(Invitation, await storage.get(unit.conn, INVITATION, entity_id, within=scope))
+    before = await storage.get(unit.conn, INVITATION, entity_id, within=scope)
     after = before.model_copy(update={"status": InvitationStatus.REVOKED, "zone_user_id": None})
     await entities.change(unit, INVITATION, scope, before, after, action="delete")
 

@@ -124,7 +124,7 @@ async def _for_change(
     scope, _ = await entities.for_change(unit, ORGANIZATION_USER, parents, entity_id, verb)
     await unit.revision()
     found = await storage.get(unit.conn, ORGANIZATION_USER, entity_id, within=scope)
-    return scope, cast(OrganizationUser, found)
+    return scope, found
 
 
 def _administrates(user: OrganizationUser) -> bool:
@@ -145,4 +145,4 @@ async def _set_status(unit: UnitOfWork, person: OrganizationUser, status: UserSt
 async def _zone_user(unit: UnitOfWork, person: OrganizationUser) -> User | None:
     zone = await own_zone(unit)
     found = await storage.many(unit.conn, USER, [person.zone_user_id], within={"zone_id": zone.id})
-    return cast(User, found[0]) if found else None
+    return found[0] if found else None

@@ -7,12 +7,12 @@ that come through a group count for what somebody may do, and make them no membe
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from runtime.contract.answers import Link, ZoneMember, ZoneMemberLinks
 from runtime.domain.errors import Conflict, NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
-from runtime.domain.kinds import ORGANIZATION_USER, ROLE, ROLE_ASSIGNMENT, Entity, Verb
+from runtime.domain.kinds import ORGANIZATION_USER, ROLE, ROLE_ASSIGNMENT, Verb
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType, ZoneRole
@@ -40,7 +40,7 @@ async def list_(unit: UnitOfWork, parents: Parents, query: ListQuery) -> Listed:
         replace(query, filters=filters),
         people.is_membership(unit.organization_id, own.id, [zone.id]),
     )
-    found = cast(list[RoleAssignment], listed.items)
+    found: list[RoleAssignment] = listed.items
     persons = await people.by_zone_user(unit.conn, unit.organization_id, [one.principal_id for one in found])
     told = [_told(unit, zone, one, persons[one.principal_id]) for one in found]
     return replace(listed, items=told, paged=tuple(found))
@@ -119,7 +119,7 @@ async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, 
 async def _person(unit: UnitOfWork, person_id: str) -> OrganizationUser | None:
     within = {"organization_id": unit.organization_id}
     found = await storage.many(unit.conn, ORGANIZATION_USER, [person_id], within=within)
-    return cast(OrganizationUser, found[0]) if found else None
+    return found[0] if found else None
 
 
 async def _member(
@@ -141,8 +141,7 @@ async def _held(unit: UnitOfWork, zone: Zone, own: Zone, person: OrganizationUse
         storage.Equals("scope_id", (zone.id,)),
     ]
     found = await storage.page(unit.conn, ROLE_ASSIGNMENT, within={"zone_id": own.id}, where=where)
-    held = cast(list[RoleAssignment], found.items)
-    return sorted(held, key=lambda one: list(ZoneRole).index(ZoneRole(one.role_identifier)))
+    return sorted(found.items, key=lambda one: list(ZoneRole).index(ZoneRole(one.role_identifier)))
 
 
 async def _role(unit: UnitOfWork, own: Zone, name: str) -> Role:
@@ -151,7 +150,7 @@ async def _role(unit: UnitOfWork, own: Zone, name: str) -> Role:
         storage.Equals("owner_type", (OwnerType.PLATFORM.value,)),
     ]
     found = await storage.page(unit.conn, ROLE, within={"zone_id": own.id}, where=where, limit=1)
-    return cast(Role, found.items[0])
+    return found.items[0]
 
 
 def _as(role: Role) -> dict[str, Any]:
@@ -159,8 +158,7 @@ def _as(role: Role) -> dict[str, Any]:
     return {"role_id": role.id, "role_identifier": role.identifier, "role_owner_type": role.owner_type}
 
 
-def _told(unit: UnitOfWork, zone: Zone, assignment: Entity, person_id: str) -> ZoneMember:
-    assignment = cast(RoleAssignment, assignment)
+def _told(unit: UnitOfWork, zone: Zone, assignment: RoleAssignment, person_id: str) -> ZoneMember:
     base = unit.services.settings.public_url.rstrip("/")
     person = f"{base}/organizations/{zone.organization_id}/users/{person_id}"
     return ZoneMember(

@@ -7,7 +7,7 @@ through other keys, does at each request at most what the person may still do.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import Conflict, Forbidden, NotFound, Unauthorized, ValidationFailed
@@ -88,7 +88,7 @@ async def add(
         **_person(unit, maker),
     )
     unit.shown_once[made.id] = {"api_key": f"{KEY_PREFIX}{made.id}_{secret}"}
-    return await entities.add(unit, API_KEY, cast(ApiKey, made))
+    return await entities.add(unit, API_KEY, made)
 
 
 async def _making_key(unit: UnitOfWork) -> ApiKey | None:
@@ -180,7 +180,7 @@ async def every(services: Services, organization: str) -> list[ApiKey]:
     found = await _organization(services, organization)
     async with services.database.reading() as conn:
         within = {"organization_id": found.id}
-        return [cast(ApiKey, key) async for key in entity_storage.all_of(conn, API_KEY, within=within)]
+        return [key async for key in entity_storage.all_of(conn, API_KEY, within=within)]
 
 
 async def revoke(services: Services, key_id: str, *, by: Actor = SERVICE) -> int:

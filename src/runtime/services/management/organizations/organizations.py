@@ -1,7 +1,7 @@
 """Organizations: those of the caller, the roles they know, their making and their end."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.contract.answers import OrganizationRoleInfo
 from runtime.domain.errors import Conflict, Forbidden, RateLimited, SignInRefused
@@ -9,7 +9,6 @@ from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
-from runtime.domain.kinds.zone import Zone
 from runtime.services.authority.admission import JoiningAccount
 from runtime.services.container import Services
 from runtime.services.limits import Limit, count
@@ -167,10 +166,9 @@ async def every(services: Services) -> list[tuple[Organization, str]]:
     """All organizations, oldest first, each with the issuer of its own zone."""
     found = []
     async with services.database.reading() as conn:
-        for one in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
-            organization = cast(Organization, one)
-            zone = await storage.find_by(conn, ZONE, "id", organization.zone_id, within={})
-            found.append((organization, str(cast(Zone, zone).protocols.oauth2.issuer)))
+        for organization in [each async for each in storage.all_of(conn, ORGANIZATION, within={})]:
+            zone = await storage.get(conn, ZONE, str(organization.zone_id), within={})
+            found.append((organization, str(zone.protocols.oauth2.issuer)))
     return found
 
 

@@ -4,8 +4,6 @@ The platform's own client `zonectl` runs on people's machines, and is sent back 
 whatever port is free there. It depends on the one resource that the management API is.
 """
 
-from typing import cast
-
 from runtime.domain.errors import Conflict
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, RESOURCE
@@ -45,7 +43,6 @@ async def _client(unit: UnitOfWork, zone: Zone) -> Application:
     scope = {"zone_id": zone.id}
     found = await storage.find_by(unit.conn, APPLICATION, "identifier", CLIENT, within=scope)
     if found is not None:
-        found = cast(Application, found)
         if found.owner_type is not OwnerType.PLATFORM:
             raise Conflict(
                 f"rename the application `{CLIENT}` in zone `{zone.id}`: the service needs that name"
@@ -74,7 +71,7 @@ async def _client(unit: UnitOfWork, zone: Zone) -> Application:
         slug=await entities.free_slug(unit, APPLICATION_CREDENTIAL, scope, CLIENT),
     )
     await storage.insert(unit.conn, APPLICATION_CREDENTIAL, credential)
-    return cast(Application, made)
+    return made
 
 
 async def _management_api(unit: UnitOfWork, zone: Zone) -> Resource:
@@ -91,4 +88,4 @@ async def _management_api(unit: UnitOfWork, zone: Zone) -> Resource:
             description="Manages this organization and its zones",
         )
         await storage.insert(unit.conn, RESOURCE, found)
-    return cast(Resource, found)
+    return found

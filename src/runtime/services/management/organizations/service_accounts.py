@@ -9,7 +9,7 @@ from runtime.contract.answers import TokenResponse
 from runtime.domain.errors import InvalidClient
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT_CREDENTIAL, Entity, Kind, Verb
-from runtime.domain.kinds.organization import Organization, ServiceAccountCredential
+from runtime.domain.kinds.organization import ServiceAccountCredential
 from runtime.services import refusals
 from runtime.services.clients import SecretGuessing
 from runtime.services.container import Services
@@ -80,7 +80,6 @@ async def issue_token(
             refusal = InvalidClient(basic=basic)
             raise await refusals.told(services, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
-    organization = cast(Organization, organization)
     zone = await services.zones.get(cast(str, organization.zone_id))
     ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))
     issued_at, ends = int(now.timestamp()), int(ends_at.timestamp())

@@ -35,14 +35,13 @@ async def enable(unit: UnitOfWork, parents: Parents, body: Mapping[str, Any]) ->
     if organization.sso_enabled:
         raise Conflict("single sign-on is enabled already: update the connection, or disable it first")
     zone = await organization_users.own_zone(unit)
-    made = await entities.new_entity(
+    provider = await entities.new_entity(
         unit,
         PROVIDER,
         {"zone_id": zone.id},
         {**provider_of(body), "name": _NAME},
         owner_type=OwnerType.PLATFORM,
     )
-    provider = cast(Provider, made)
     await storage.insert(unit.conn, PROVIDER, provider)
     await _switch(unit, organization, zone, provider.id)
     after = connection_of(provider)
@@ -105,7 +104,7 @@ async def _present(unit: UnitOfWork) -> tuple[Zone, Provider]:
     found = await storage.get(
         unit.conn, PROVIDER, zone.user_identity_provider_id, within={"zone_id": zone.id}
     )
-    return zone, cast(Provider, found)
+    return zone, found
 
 
 async def _switch(unit: UnitOfWork, organization: Organization, zone: Zone, provider_id: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict, NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id
@@ -14,11 +14,9 @@ from runtime.domain.kinds import (
     ROLE_ASSIGNMENT,
     USER,
     ZONE,
-    Entity,
     Kind,
     Verb,
 )
-from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType
 from runtime.services.management import bounds, entities
@@ -136,9 +134,8 @@ async def revoke(
         )
 
 
-async def revoke_assignment(unit: UnitOfWork, assignment: Entity) -> None:
+async def revoke_assignment(unit: UnitOfWork, assignment: RoleAssignment) -> None:
     """End an assignment that was looked up before. Raises Forbidden."""
-    assignment = cast(RoleAssignment, assignment)
     scope = {"zone_id": assignment.zone_id}
     await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
     await bounds.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
@@ -156,8 +153,7 @@ async def _scope(
 
 async def _role(unit: UnitOfWork, scope: Parents, body: Mapping[str, Any]) -> Role:
     if (role_id := body.get("role_id")) is not None:
-        found = await storage.get(unit.conn, ROLE, role_id, within=scope)
-        return cast(Role, found)
+        return await storage.get(unit.conn, ROLE, role_id, within=scope)
     identifier, owner = body["role_identifier"], body["owner_type"]
     page = await storage.page(
         unit.conn,
@@ -171,7 +167,7 @@ async def _role(unit: UnitOfWork, scope: Parents, body: Mapping[str, Any]) -> Ro
     )
     if not page.items:
         raise NotFound(f"there is no Role `{identifier}`")
-    return cast(Role, page.items[0])
+    return page.items[0]
 
 
 async def _limit(
@@ -181,7 +177,6 @@ async def _limit(
     if scope_type is None or scope_id is None:
         return None
     organization = await storage.get(unit.conn, ORGANIZATION, unit.organization_id, within={})
-    organization = cast(Organization, organization)
     if role.owner_type is not OwnerType.PLATFORM or organization.zone_id != zone_id:
         raise ValidationFailed.of(
             "scope_type", "only platform roles on the organization's own zone can have a scope"

@@ -1,7 +1,7 @@
 """Delegated grants: made by consent, looked at and ended here. An end is seen by the very next exchange."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.kinds import DELEGATED_GRANT, Entity, Kind, Verb
 from runtime.domain.kinds.session import DelegatedGrant
@@ -41,8 +41,7 @@ async def revoke(
     What the user agreed to for the resource ends with it, so each application asks for itself. Nothing at all
     when it has been revoked already.
     """
-    scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
-    grant = cast(DelegatedGrant, before)
+    scope, grant = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.UPDATE)
     if grant.status is not GrantStatus.REVOKED:
         await _bump_user(unit, grant)
         if await consents.revoke(unit.conn, grant.id, zone_id=grant.zone_id, now=unit.now):
@@ -55,8 +54,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
 
     An application that needs no consent goes on without a grant; `revoke` is what stops that one too.
     """
-    scope, before = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.DELETE)
-    grant = cast(DelegatedGrant, before)
+    scope, grant = await entities.for_change(unit, DELEGATED_GRANT, parents, entity_id, Verb.DELETE)
     await _bump_user(unit, grant)
     of_this = {"user_id": grant.user_id, "resource_id": grant.resource_id}
     await consents.withdraw(unit.conn, zone_id=grant.zone_id, **of_this, now=unit.now)

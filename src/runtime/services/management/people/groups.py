@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from runtime.contract.answers import GroupMember
 from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFailed
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
-from runtime.domain.kinds.role import Group, User
+from runtime.domain.kinds.role import Group
 from runtime.services.management import bounds, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
@@ -71,7 +71,6 @@ async def _own(
     scope = await entities.scope_of(unit, GROUP, parents)
     found = await storage.get(unit.conn, GROUP, group_id, within=scope)
     entities.require(unit, subject, verb, scope)
-    found = cast(Group, found)
     if found.external:
         raise Forbidden(f"Group `{group_id}` is kept by an external directory")
     await bounds.refuse_others(unit, GROUP, found)
@@ -121,7 +120,6 @@ async def add_member(unit: UnitOfWork, parents: Parents, group_id: str, user_id:
     if not found:
         raise ValidationFailed.of("user_id", f"`{user_id}` is no User of this zone")
     user = found[0]
-    user = cast(User, user)
     if await directory.joined_at(unit.conn, group_id, [user_id], zone_id=zone_id):
         raise Conflict(f"User `{user_id}` is a member of this group already")
     await directory.join(unit.conn, group_id, [user_id], zone_id=zone_id, now=unit.now)

@@ -1,10 +1,9 @@
 """Sessions: made by sign-in, looked at and ended here. An end is seen by the very next exchange."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.kinds import SESSION, Entity, Kind, Verb
-from runtime.domain.kinds.session import Session
 from runtime.domain.kinds.values import SessionStatus
 from runtime.services import epochs
 from runtime.services.management import entities
@@ -44,7 +43,7 @@ async def revoke(
 ) -> Entity:
     """End a session and those below it, with their refresh tokens; nothing at all when it has ended."""
     scope, before = await entities.for_change(unit, SESSION, parents, entity_id, Verb.UPDATE)
-    if cast(Session, before).status is not SessionStatus.REVOKED:
+    if before.status is not SessionStatus.REVOKED:
         await _end(unit, entity_id, scope["zone_id"])
     return as_it_stands(unit, await storage.get(unit.conn, SESSION, entity_id, within=scope))
 
@@ -55,7 +54,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     zone_id = scope["zone_id"]
     await _end(unit, entity_id, zone_id)
     await storage.remove(unit.conn, SESSION, entity_id, within=scope)
-    told = {"user_id": cast(Session, before).user_id}
+    told = {"user_id": before.user_id}
     await unit.record("sessions.delete", SESSION.name, entity_id, zone_id, before=told, after=None)
 
 

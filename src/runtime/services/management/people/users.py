@@ -1,7 +1,7 @@
 """Users: made by sign-in, looked after here."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import PROVIDER, USER, Entity, Kind, Verb
@@ -53,7 +53,6 @@ async def update(
 ) -> Entity:
     """Change a user. Disabling ends their sessions; a new address counts as not verified."""
     scope, before = await entities.for_change(unit, USER, parents, entity_id, Verb.UPDATE)
-    before = cast(User, before)
     zone = await entities.zone_of(unit, scope["zone_id"])
     if before.external and zone.external_sync_enabled:
         raise Conflict(f"User `{before.id}` is kept by an external directory")
@@ -83,7 +82,6 @@ async def store(unit: UnitOfWork, before: User, after: User) -> User:
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a user with credentials, grants, sessions, memberships and assignments."""
     _, before = await entities.for_change(unit, USER, parents, entity_id, Verb.DELETE)
-    before = cast(User, before)
     await unit.revision()
     await _require_no_account(unit, before, "deleted")
     await remove(unit, before)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import cast
 
 import rfc8785
 
@@ -109,7 +108,6 @@ async def compose_version(
     zone = {"zone_id": policy_set.zone_id}
     await unit.revision()
     current = await storage.get(unit.conn, POLICY_SET, policy_set.id, within=zone)
-    current = cast(PolicySet, current)
     number = (current.latest_version or 0) + 1
     manifest = manifest_of(versions)
     digest = manifest_sha(manifest)
@@ -127,7 +125,6 @@ async def compose_version(
         owner_type=policy_set.owner_type,
         created_by=unit.caller.id,
     )
-    made = cast(PolicySetVersion, made)
     await entities.add(unit, POLICY_SET_VERSION, made)
     await unit.record(
         "policy_set_versions.attest",
@@ -160,7 +157,6 @@ async def compose(
     await entities.require_in(unit, POLICY_SET_VERSION, Verb.CREATE, policy_set.zone_id)
     versions = await _latest_versions(unit, policy_set.zone_id, policy_ids, field)
     current = await storage.get(unit.conn, POLICY_SET, policy_set.id, within=zone)
-    current = cast(PolicySet, current)
     latest = await _latest_of(unit, current)
     schema_version = await bindings.schema_version(unit.conn, zone_id=policy_set.zone_id)
     if latest is None or latest.manifest_sha != manifest_sha(manifest_of(versions)):
@@ -176,8 +172,7 @@ async def _latest_of(unit: UnitOfWork, policy_set: PolicySet) -> PolicySetVersio
     if policy_set.latest_version_id is None:
         return None
     within = {"zone_id": policy_set.zone_id, "policy_set_id": policy_set.id}
-    found = await storage.get(unit.conn, POLICY_SET_VERSION, policy_set.latest_version_id, within=within)
-    return cast(PolicySetVersion, found)
+    return await storage.get(unit.conn, POLICY_SET_VERSION, policy_set.latest_version_id, within=within)
 
 
 async def _latest_versions(

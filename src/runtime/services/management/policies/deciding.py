@@ -1,7 +1,5 @@
 """Which version of a policy set decides in a zone."""
 
-from typing import cast
-
 from runtime.domain.errors import BadRequest, Conflict
 from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, ZONE, Verb
 from runtime.domain.kinds.policy import PolicySet, PolicySetVersion, PolicyVersion
@@ -96,12 +94,12 @@ async def _default_of(unit: UnitOfWork, zone_id: str) -> tuple[PolicySet, Policy
         storage.Equals("owner_type", (OwnerType.PLATFORM.value,)),
     ]
     found = [each async for each in storage.all_of(unit.conn, POLICY_SET, within=within, where=where)]
-    policy_set = cast(PolicySet, found[0]) if found else None
+    policy_set = found[0] if found else None
     if policy_set is None or policy_set.archived_at or policy_set.latest_version_id is None:
         return None
     of_set = {**within, "policy_set_id": policy_set.id}
     version = await storage.get(unit.conn, POLICY_SET_VERSION, policy_set.latest_version_id, within=of_set)
-    return policy_set, cast(PolicySetVersion, version)
+    return policy_set, version
 
 
 async def _record_unbound(unit: UnitOfWork, zone_id: str, policy_set_id: str) -> None:

@@ -1,11 +1,10 @@
 """Policies. One is archived, never deleted, and its text is that of its latest version."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import POLICY, Entity, Kind, Verb
-from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
@@ -52,7 +51,6 @@ async def archive(
 ) -> Entity:
     """Archive a policy, which frees its name. Raises Conflict while one of its versions is at work."""
     scope, before = await entities.for_change(unit, POLICY, parents, entity_id, Verb.ARCHIVE)
-    before = cast(Policy, before)
     require_match(before, if_match)
     if before.archived_at is not None:
         return before

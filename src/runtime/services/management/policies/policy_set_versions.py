@@ -1,11 +1,10 @@
 """The versions of a policy set: composed once, then activated, or archived."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import POLICY_SET, POLICY_SET_VERSION, POLICY_VERSION, Entity, Kind, Verb
-from runtime.domain.kinds.policy import PolicySet, PolicySetVersion
 from runtime.domain.kinds.values import PolicySetMode
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -45,7 +44,6 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     await entities.scope_of(unit, POLICY_SET_VERSION, parents)
     _, policy_set = await entities.for_change(unit, POLICY_SET, zone, parents["policy_set_id"], Verb.RETRIEVE)
     entities.require(unit, POLICY_SET_VERSION, Verb.CREATE, zone)
-    policy_set = cast(PolicySet, policy_set)
     policy_texts.require_schema(body["schema_version"])
     pairs = [(entry["policy_id"], entry["policy_version_id"]) for entry in body["manifest"]["entries"]]
     versions = await versions_named(unit, zone["zone_id"], pairs)
@@ -62,8 +60,6 @@ async def update(
     policy_set = await storage.get(
         unit.conn, POLICY_SET, parents["policy_set_id"], within={"zone_id": scope["zone_id"]}
     )
-    found = cast(PolicySetVersion, found)
-    policy_set = cast(PolicySet, policy_set)
     await activate(unit, policy_set, found)
     return (await _told(unit, scope, [found]))[0]
 
@@ -73,7 +69,6 @@ async def archive(
 ) -> Entity:
     """Archive a version of a policy set. Raises Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET_VERSION, parents, entity_id, Verb.ARCHIVE)
-    before = cast(PolicySetVersion, before)
     await unit.revision()
     present = await bindings.of_sets(unit.conn, [before.policy_set_id], zone_id=scope["zone_id"])
     if before.id in {one.policy_set_version_id for one in present}:
@@ -87,7 +82,6 @@ async def archive(
 async def list_policies(unit: UnitOfWork, parents: Parents, version_id: str, query: ListQuery) -> Listed:
     """One page of the policy versions that a policy set version is made of."""
     version = await entities.retrieve(unit, POLICY_SET_VERSION, parents, version_id)
-    version = cast(PolicySetVersion, version)
     entities.require(unit, POLICY_VERSION, Verb.LIST, parents)
     ids = tuple(entry.policy_version_id for entry in version.manifest.entries)
     listed = await entities.page(

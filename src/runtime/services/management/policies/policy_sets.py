@@ -1,7 +1,7 @@
 """Policy sets, each with what binds it to a zone or a user."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import POLICY_SET, Entity, Kind, Verb
@@ -67,7 +67,6 @@ async def archive(
 ) -> Entity:
     """Archive a policy set, which frees its name. Raises PreconditionFailed, Conflict while it is bound."""
     scope, before = await entities.for_change(unit, POLICY_SET, parents, entity_id, Verb.ARCHIVE)
-    before = cast(PolicySet, before)
     require_match(before, if_match)
     await unit.revision()
     if await bindings.of_sets(unit.conn, [before.id], zone_id=scope["zone_id"]):
@@ -79,7 +78,7 @@ async def archive(
     return (await bound(unit, scope["zone_id"], [after]))[0]
 
 
-async def bound(unit: UnitOfWork, zone_id: str, sets: Sequence[Entity]) -> list[Entity]:
+async def bound(unit: UnitOfWork, zone_id: str, sets: Sequence[PolicySet]) -> list[PolicySet]:
     """The policy sets with their bindings, asked in one query."""
     found: dict[str, dict[str, bindings.Binding]] = {}
     for binding in await bindings.of_sets(unit.conn, [one.id for one in sets], zone_id=zone_id):
@@ -87,8 +86,7 @@ async def bound(unit: UnitOfWork, zone_id: str, sets: Sequence[Entity]) -> list[
     return [_with_bindings(one, found.get(one.id, {})) for one in sets]
 
 
-def _with_bindings(policy_set: Entity, found: Mapping[str, bindings.Binding]) -> Entity:
-    policy_set = cast(PolicySet, policy_set)
+def _with_bindings(policy_set: PolicySet, found: Mapping[str, bindings.Binding]) -> PolicySet:
     active, shadow = found.get(PolicySetMode.ACTIVE.value), found.get(PolicySetMode.SHADOW.value)
     either = active or shadow
     return policy_set.model_copy(

@@ -1,7 +1,7 @@
 """The versions of a policy, which never change: each a text, in both of Cedar's notations."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Conflict
 from runtime.domain.kinds import POLICY, POLICY_VERSION, Entity, Kind, Verb
@@ -48,9 +48,7 @@ async def retrieve(
     policy = await storage.get(
         unit.conn, POLICY, parents["policy_id"], within={"zone_id": parents["zone_id"]}
     )
-    return in_format(
-        await _with_unknown_names(unit, cast(Policy, policy), cast(PolicyVersion, found)), notation
-    )
+    return in_format(await _with_unknown_names(unit, policy, found), notation)
 
 
 async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[str, Any]) -> Entity:
@@ -62,7 +60,6 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     await entities.scope_of(unit, POLICY_VERSION, parents)
     _, policy = await entities.for_change(unit, POLICY, zone, parents["policy_id"], Verb.RETRIEVE)
     entities.require(unit, POLICY_VERSION, Verb.CREATE, zone)
-    policy = cast(Policy, policy)
     text = policy_texts.read(
         cedar_raw=body.get("cedar_raw"),
         cedar_json=body.get("cedar_json"),
@@ -99,8 +96,7 @@ async def latest_version(unit: UnitOfWork, policy: Policy) -> PolicyVersion | No
     if policy.latest_version_id is None:
         return None
     within = {"zone_id": policy.zone_id, "policy_id": policy.id}
-    found = await storage.get(unit.conn, POLICY_VERSION, policy.latest_version_id, within=within)
-    return cast(PolicyVersion, found)
+    return await storage.get(unit.conn, POLICY_VERSION, policy.latest_version_id, within=within)
 
 
 async def add_version(
@@ -112,7 +108,6 @@ async def add_version(
     await unit.revision()
     # Read again: from here on nobody else of the organization can take the next number.
     current = await storage.get(unit.conn, POLICY, policy.id, within=zone)
-    current = cast(Policy, current)
     number = (current.latest_version or 0) + 1
     made = await entities.new_entity(
         unit,
@@ -127,7 +122,6 @@ async def add_version(
         owner_type=policy.owner_type,
         created_by=unit.caller.id,
     )
-    made = cast(PolicyVersion, made)
     await entities.add(unit, POLICY_VERSION, made)
     latest = {
         "latest_version": number,
@@ -144,7 +138,6 @@ async def archive(
 ) -> Entity:
     """Archive a version: no new policy set version can hold it. Raises Conflict while it is at work."""
     scope, before = await entities.for_change(unit, POLICY_VERSION, parents, entity_id, Verb.ARCHIVE)
-    before = cast(PolicyVersion, before)
     if before.archived_at is not None:
         return before
     await unit.revision()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from runtime.domain.errors import Conflict, PreconditionFailed
 from runtime.domain.kinds import Entity, Kind, Verb
@@ -12,6 +12,8 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
+
+Versioned = TypeVar("Versioned", Policy, PolicySet)
 
 
 def etag(entity: Entity) -> str:
@@ -43,16 +45,16 @@ def require_not_archived(entity: Policy | PolicySet) -> None:
 
 async def change(
     unit: UnitOfWork,
-    kind: Kind,
+    kind: Kind[Versioned],
     parents: Parents,
     entity_id: str,
     patch: Mapping[str, Any],
     if_match: str | None,
-) -> Entity:
+) -> Versioned:
     """Change what is not archived, with the name of whoever did. Raises PreconditionFailed, Conflict."""
     scope, before = await entities.for_change(unit, kind, parents, entity_id, Verb.UPDATE)
     require_match(before, if_match)
-    require_not_archived(cast(Policy | PolicySet, before))
+    require_not_archived(before)
     after = await entities.patched(unit, kind, scope, before, patch)
     if after == before:
         return before

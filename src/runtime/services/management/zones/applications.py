@@ -1,7 +1,7 @@
 """Applications: where browsers may be sent back to, and the resources an application depends on."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import Forbidden, NotFound, Problem, ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind, Verb
@@ -76,12 +76,11 @@ async def update(
     return (await counted(unit, scope["zone_id"], [stored]))[0]
 
 
-def _check_addresses(unit: UnitOfWork, application: Entity) -> None:
+def _check_addresses(unit: UnitOfWork, application: Application) -> None:
     """Raise ValidationFailed for an address that no authorization answer, or no logout token, may go to.
 
     Spec: RFC 9700 section 4.1.3; OpenID Connect RP-initiated logout for the second list.
     """
-    application = cast(Application, application)
     oauth2 = application.protocols.oauth2 if application.protocols else None
     if oauth2 is None:
         return
@@ -208,8 +207,7 @@ async def _application_scope(
     return scope
 
 
-def _conditional(resource: Entity, when_accessing: tuple[str, ...]) -> Entity:
-    resource = cast(Resource, resource)
+def _conditional(resource: Resource, when_accessing: tuple[str, ...]) -> Resource:
     return resource.model_copy(update={"when_accessing": list(when_accessing)})
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, Entity, Kind, Verb
-from runtime.domain.kinds.application import ANY_SUBJECT, Application, ApplicationCredential, TokenCredential
+from runtime.domain.kinds.application import ANY_SUBJECT, ApplicationCredential, TokenCredential
 from runtime.domain.kinds.values import CredentialType
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
@@ -25,7 +25,6 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
         unit, APPLICATION, scope["zone_id"], [body["application_id"]], field="application_id"
     )
     application = await storage.get(unit.conn, APPLICATION, body["application_id"], within=scope)
-    application = cast(Application, application)
     entities.refuse_platform_owned(APPLICATION, application)
     decided: dict[str, Any] = {"identifier": body.get("identifier") or new_id()}
     if body["type"] == CredentialType.TOKEN:
@@ -67,12 +66,11 @@ async def _for_change(
     """The scope, and a credential that the caller may change: not one of the service's own applications."""
     scope, found = await entities.for_change(unit, APPLICATION_CREDENTIAL, parents, entity_id, verb)
     await refuse_platform_owned(unit, found)
-    return scope, cast(ApplicationCredential, found)
+    return scope, found
 
 
-async def refuse_platform_owned(unit: UnitOfWork, credential: Entity) -> None:
+async def refuse_platform_owned(unit: UnitOfWork, credential: ApplicationCredential) -> None:
     """Raise Forbidden for a credential of one of the service's own applications."""
-    credential = cast(ApplicationCredential, credential)
     scope = {"zone_id": credential.zone_id}
     application = await storage.get(unit.conn, APPLICATION, credential.application_id, within=scope)
     entities.refuse_platform_owned(APPLICATION, application)

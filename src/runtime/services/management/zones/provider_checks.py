@@ -5,7 +5,7 @@ Details are in this service's own words: nothing that a provider sends, and no s
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from runtime.adapters.identity_providers.answers import ProviderRefused, endpoints_of, metadata_address
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
@@ -13,7 +13,6 @@ from runtime.adapters.keys.sealing import SealBroken
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.contract.answers import ValidationCheck, ValidationResult
 from runtime.domain.kinds import PROVIDER, Verb
-from runtime.domain.kinds.provider import Provider
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import keys, stored_secrets
 from runtime.services.container import Services
@@ -83,7 +82,7 @@ async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str
     The checks send the secret out, so they take the right to change the provider. Raises NotFound, Forbidden.
     """
     scope = await entities.scope_of(unit, PROVIDER, parents)
-    provider = cast(Provider, await storage.get(unit.conn, PROVIDER, provider_id, within=scope))
+    provider = await storage.get(unit.conn, PROVIDER, provider_id, within=scope)
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None

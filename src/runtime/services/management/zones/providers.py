@@ -5,7 +5,7 @@ signed in before ends with it.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.kinds import PROVIDER, Entity, Kind, Verb
 from runtime.domain.kinds.provider import Provider
@@ -21,8 +21,7 @@ async def update(
     unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str, patch: Mapping[str, Any]
 ) -> Entity:
     """Change a provider; one that speaks for others now ends what it signed in before."""
-    scope, found = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
-    before = cast(Provider, found)
+    scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.UPDATE)
     after = await entities.patched(unit, PROVIDER, scope, before, _with_issuer(before, patch))
     stored = await entities.change(unit, PROVIDER, scope, before, after)
     await end_what_rested_on(unit, before, stored)
@@ -45,7 +44,7 @@ async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str)
     """Remove a provider, its grants and what it signed in; its users stay, and sign in some other way."""
     scope, before = await entities.for_change(unit, PROVIDER, parents, entity_id, Verb.DELETE)
     await directory.detach_provider(unit.conn, zone_id=scope["zone_id"], provider_id=before.id)
-    await end_what_rested_on(unit, cast(Provider, before), None)
+    await end_what_rested_on(unit, before, None)
     await entities.take_away(unit, PROVIDER, scope, before)
     unit.zones.pop(scope["zone_id"], None)  # its user identity provider may have been this one
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import APPLICATION, RESOURCE, Entity, Kind, Verb
@@ -55,17 +55,16 @@ async def update(
     return await entities.change(unit, RESOURCE, scope, before, after)
 
 
-def _check(unit: UnitOfWork, before: Entity | None, after: Entity) -> None:
+def _check(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
     """Check a resource as it is going to be; beside which others it stands is asked when the unit ends.
 
     Raises: ValidationFailed for an identifier that no request could name or start with.
     """
-    former, resource = cast(Resource | None, before), cast(Resource, after)
-    looks_like_url = "://" in resource.identifier
-    if looks_like_url and canonical(resource.identifier) is None:
+    looks_like_url = "://" in after.identifier
+    if looks_like_url and canonical(after.identifier) is None:
         raise ValidationFailed.of(
             "identifier", "must have no fragment, user information, backslash or dot segment"
         )
-    if resource.prefix and not looks_like_url:
+    if after.prefix and not looks_like_url:
         raise ValidationFailed.of("prefix", "needs an identifier that is a URL with a host")
-    neighbours.note(unit, former, resource)
+    neighbours.note(unit, before, after)

@@ -64,7 +64,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
 
 async def reveal(unit: UnitOfWork, parents: Parents, secret_id: str) -> SecretWithData:
     """A secret with its value. The audit trail says who has seen which version, and when."""
-    found = cast(Secret, await entities.retrieve(unit, SECRET, parents, secret_id))
+    found = await entities.retrieve(unit, SECRET, parents, secret_id)
     await bounds.refuse_others(unit, SECRET, found)
     data = await _opened(unit, found)
     told = {"entity_id": found.entity_id, "name": found.name, "version": found.version}
@@ -79,7 +79,7 @@ async def update(
     """Change a secret. Only another value makes another version."""
     scope, _ = await entities.for_change(unit, SECRET, parents, entity_id, Verb.UPDATE)
     await unit.revision()  # read again: two changes at once must come to two versions
-    before = cast(Secret, await storage.get(unit.conn, SECRET, entity_id, within=scope))
+    before = await storage.get(unit.conn, SECRET, entity_id, within=scope)
     changes = dict(patch)
     if (data := changes.pop("data", None)) is not None:
         changes |= await _replaced(unit, before, data)

@@ -8,7 +8,6 @@ from runtime.contract.bodies import apply_patch
 from runtime.domain.errors import NotFound, ValidationFailed
 from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import APPLICATION, ROLE_ASSIGNMENT, ZONE, Entity, Kind, Verb
-from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.values import ApplicationTrait, OwnerType
 from runtime.domain.kinds.zone import Zone, ZoneProtocols, addresses
 from runtime.services.management import entities
@@ -58,7 +57,6 @@ async def make(
         owner_type=owner_type,
         protocols=protocols_of(unit.services.settings, zone_id=zone_id, slug=slug),
     )
-    made = cast(Zone, made)
     if body.get("protocols"):
         made = apply_patch(ZONE, made, {"protocols": body["protocols"]})
     await entities.add(unit, ZONE, made)
@@ -104,7 +102,6 @@ async def _gateway(unit: UnitOfWork, zone: Zone) -> Entity:
         "traits": [ApplicationTrait.GATEWAY.value],
     }
     made = await entities.new_entity(unit, APPLICATION, scope, body)
-    made = cast(Application, made)
     return await entities.add(unit, APPLICATION, made)
 
 
@@ -119,9 +116,8 @@ async def update(
     _refuse_own_key(patch)
     await entities.check_references(unit, ZONE, before.id, patch, before)
     after = await entities.change(unit, ZONE, scope, before, apply_patch(ZONE, before, patch))
-    after = cast(Zone, after)
     unit.zones[after.id] = after
-    await providers.end_what_rested_on_former(unit, cast(Zone, before), after)
+    await providers.end_what_rested_on_former(unit, before, after)
     return after
 
 
@@ -134,7 +130,6 @@ def _refuse_own_key(values: Mapping[str, Any]) -> None:
 async def delete(unit: UnitOfWork, kind: Kind, parents: Parents, entity_id: str) -> None:
     """Remove a zone and everything in it. Raises Forbidden for a platform-owned one."""
     _, before = await entities.for_change(unit, ZONE, parents, entity_id, Verb.DELETE)
-    before = cast(Zone, before)
     await _end_roles_there(unit, before)
     await take_away(unit, before)
 
