@@ -93,6 +93,7 @@ KEPT_TO: dict[str, frozenset[str]] = {
     "argon2": frozenset({"runtime.adapters"}),
     "jwt": frozenset({"runtime.adapters"}),
     "httpx": frozenset({"reconciler.client"}),
+    "ruamel": frozenset({"reconciler.manifests"}),
 }
 # What anyone may mention of those libraries: a connection and a condition to pass on, and what may escape.
 PASSED_ON = {"sqlalchemy.ext.asyncio", "sqlalchemy.ColumnElement", "sqlalchemy.exc"}

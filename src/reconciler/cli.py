@@ -1,7 +1,7 @@
-"""`zonectl`: validate, plan, drift, apply, watch, schema.
+"""`zonectl`: validate, fmt, plan, drift, apply, watch, schema.
 
-Exit codes: 0 nothing to do or done; 1 failed; 2 the plan has changes; 3 drift only;
-4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted.
+Exit codes: 0 nothing to do or done; 1 failed; 2 the plan has changes, or files are not formatted;
+3 drift only; 4 stale or conflict; 5 refused by a guard; 64 usage; 130 interrupted.
 Nothing that `validate` does not need is imported before it is needed.
 """
 
@@ -18,7 +18,7 @@ import click
 
 import reconciler
 from reconciler import terminal
-from reconciler.exits import DRIFT, FAILED, INTERRUPTED, USAGE, Failure
+from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, USAGE, Failure
 
 if TYPE_CHECKING:
     from reconciler.session import Session
@@ -95,7 +95,7 @@ _EXITS = """\b
 Exit codes:
   0    nothing to do, or done
   1    failed
-  2    the plan has changes
+  2    the plan has changes, or `fmt --check` found files to format
   3    drift, and nothing else to do
   4    stale plan, or a conflict with what was changed on the server
   5    refused by a guard
@@ -141,6 +141,37 @@ def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
             *(f"{each} is another configuration: validate it by itself" for each in _nested(configuration)),
         )
     return FAILED if configuration.diagnostics else 0
+
+
+@cli.command(epilog=_exits(0, 1, 2, 64, 130))
+@click.argument("paths", nargs=-1, type=_PATH)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 2 when a file is not formatted.")
+@click.option("--diff", is_flag=True, help="Show the changes as a unified diff, with secrets masked.")
+@_output
+def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
+    """Format manifests in place: files, or all that is in directories; default: the current directory.
+
+    Members are put in the order of their kind, strings are quoted only where they must be, and indentation
+    and line ends are made the same. Comments, empty lines and block scalars are kept. A file that is not
+    valid, or whose meaning would change, is left as it is.
+    """
+    from reconciler.kinds import load_kinds
+    from reconciler.manifests import find_source
+    from reconciler.manifests.format_files import format_files
+    from reconciler.manifests.sources import SourceUnusable
+    from reconciler.report.formatting import formatting_json, formatting_lines
+
+    kinds = load_kinds()
+    try:
+        found = format_files(find_source(paths or [Path()]), kinds, write=not check)
+    except SourceUnusable as error:
+        raise Failure(USAGE, str(error)) from error
+    shown = kinds if diff else None
+    if output == "json":
+        terminal.say_json(formatting_json(found, written=not check, diff=shown))
+    else:
+        terminal.say(*formatting_lines(found, written=not check, diff=shown))
+    return FAILED if found.diagnostics else CHANGES if check and found.changed else 0
 
 
 @cli.command(epilog=_EXITS)

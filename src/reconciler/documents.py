@@ -7,6 +7,7 @@ PLAN: Literal["zonewright/plan/v1"] = "zonewright/plan/v1"
 DRIFT: Literal["zonewright/drift/v1"] = "zonewright/drift/v1"
 RECEIPT: Literal["zonewright/receipt/v1"] = "zonewright/receipt/v1"
 VALIDATION: Literal["zonewright/validation/v1"] = "zonewright/validation/v1"
+FORMATTING: Literal["zonewright/formatting/v1"] = "zonewright/formatting/v1"
 ERROR: Literal["zonewright/error/v1"] = "zonewright/error/v1"
 
 
@@ -362,6 +363,26 @@ class ValidationDocument(TypedDict):
     diagnostics: Sequence[DiagnosticDocument]
 
 
+class FormattedFileDocument(TypedDict):
+    """A file whose manifests are not in canonical form; `diff` with `--diff`, secrets masked."""
+
+    path: str
+    diff: NotRequired[Sequence[str]]
+
+
+class FormattingDocument(TypedDict):
+    """What `fmt` did: `changed` lists the files it wrote, or with `--check` would have written.
+
+    `diagnostics` says why files were left as they are.
+    """
+
+    format: Literal["zonewright/formatting/v1"]
+    files: int
+    written: bool
+    changed: Sequence[FormattedFileDocument]
+    diagnostics: Sequence[DiagnosticDocument]
+
+
 class ErrorDocument(TypedDict):
     """A command that came to nothing else: wrong usage, a server that is not reached, an interruption."""
 
@@ -376,6 +397,7 @@ ALL = {
     "drift": DriftDocument,
     "receipt": ReceiptDocument,
     "validation": ValidationDocument,
+    "formatting": FormattingDocument,
     "error": ErrorDocument,
 }
 """Name of the schema -> the document that it describes."""

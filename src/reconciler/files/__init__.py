@@ -1,7 +1,8 @@
 """Every file that zonectl opens is opened here.
 
 `inside` reads what a repository names: nothing outside it, whatever links say. `own` reads and writes what
-this user or the command line names. A test holds the rest of the package to these two.
+this user or the command line names; `atomic` is how both put a file in place. A test holds the rest of the
+package to these.
 """
 
 from .inside import FileRefused, Root

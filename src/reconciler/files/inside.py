@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from .atomic import write_atomically
+
 MAX_TOTAL_BYTES = 128 * 1024 * 1024  # of all files together: a few bytes of links can name a large file often
 
 _CHUNK_BYTES = 64 * 1024
@@ -33,11 +35,12 @@ _TYPES = (
 
 
 class FileRefused(Exception):
-    """A file is not read.
+    """A file is not read, or not written.
 
     Attributes:
         path: the file as it was named.
-        code: `no-file`, `outside`, `hidden`, `ending`, `not-regular`, `too-large` or `unreadable`.
+        code: `no-file`, `outside`, `hidden`, `ending`, `not-regular`, `too-large`, `unreadable`,
+            `changed` or `unwritable`.
         reason: what is wrong, to follow the path.
     """
 
@@ -136,6 +139,25 @@ class Root:
                 name, "too-large", f"is not read: all files together have more than {_size(MAX_TOTAL_BYTES)}"
             )
         return content
+
+    def replace(self, name: str, content: bytes, *, expected: bytes) -> None:
+        """Put other content into a file in the root, in one step and with the mode that it has.
+
+        Through a link the file that it leads to is written, if that is in the root.
+
+        Raises:
+            FileRefused: it is not to be read from here, is not a regular file, no longer holds *expected*, or
+                cannot be written.
+        """
+        place = self.place(name)
+        if _read_regular(name, place, len(expected)) != expected:
+            raise FileRefused(name, "changed", "was changed while this command ran; run it again")
+        try:
+            mode = stat.S_IMODE(os.stat(place).st_mode)  # noqa: PTH116
+            write_atomically(Path(place), content, mode=mode)
+        except OSError as error:
+            why = error.strerror or "the system does not say why"
+            raise FileRefused(name, "unwritable", f"cannot be written: {why}") from error
 
     def _quick_place(self, name: str, folder: str) -> str:
         """Where the file is unless it is a link: its folder resolved, and remembered for those beside it."""

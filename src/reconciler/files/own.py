@@ -5,6 +5,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+from .atomic import write_atomically
 from .inside import FileRefused, Root
 
 MAX_NAMED_BYTES = 256 * 1024 * 1024
@@ -43,17 +44,7 @@ def write_private(file: Path, content: bytes, *, durable: bool = False) -> None:
     *durable*: it is on the disk before this returns. Raises OSError.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomically(file, content, durable=durable)
 
 
 def check_writable(directory: Path) -> None:

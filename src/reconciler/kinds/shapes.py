@@ -152,7 +152,7 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
 
     *fixed*: an object around it is fixed at creation, which holds for everything in it.
     """
-    branches = list(_branches(schema, root))
+    branches = list(schema_branches(schema, root))
     marks: dict[str, Any] = {}
     for branch in reversed(branches):
         marks.update({word: value for word, value in branch.items() if word.startswith("x-")})
@@ -198,15 +198,15 @@ def _types(branch: Mapping[str, Any]) -> Iterator[str]:
         yield from named
 
 
-def _branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def schema_branches(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The schema itself, and what it refers to or offers as alternatives."""
     yield schema
     target = schema.get("$ref")
     if isinstance(target, str) and target.startswith("#/"):
-        yield from _branches(follow(root, target), root)
+        yield from schema_branches(follow(root, target), root)
     for word in ("anyOf", "oneOf", "allOf"):
         for branch in schema.get(word, ()):
-            yield from _branches(branch, root)
+            yield from schema_branches(branch, root)
 
 
 def follow(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:

@@ -50,24 +50,19 @@ def load_configuration(
     diagnostics: list[Diagnostic] = []
     for file in source.files:
         name = source.relative(file)
-        if not name.isascii() and (shown := _readable(name)) != name:
-            diagnostics.append(
-                diagnose(shown, "", None, "encoding", "the file's name is not UTF-8; rename it")
-            )
-            continue
-        entry = _read_file(source, file, name, validators, cache, diagnostics)
+        entry = read_manifest_file(source, file, name, validators, cache, diagnostics)
         manifests.extend(_manifests(entry, name, kinds))
     if cache is not None:
         cache.save()
     if not diagnostics:
         if not manifests:
-            raise SourceUnusable(_nothing_in(source))
+            raise SourceUnusable(nothing_in(source))
         manifests, diagnostics = cross_check(source, manifests, zones or {})
     found = tuple(sorted(set(diagnostics)))
     return Configuration(source, tuple(manifests), found, len(source.files), zones or {})
 
 
-def _nothing_in(source: Source) -> str:
+def nothing_in(source: Source) -> str:
     named = ", ".join(f"`{seen_from_here(path)}`" for path in source.named[:5])
     if not source.files:
         return f"there are no manifests in {named}: no file there ends with `.yaml` or `.yml`"
@@ -79,7 +74,7 @@ def _readable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _read_file(
+def read_manifest_file(
     source: Source,
     file: str,
     name: str,
@@ -88,6 +83,9 @@ def _read_file(
     diagnostics: list[Diagnostic],
 ) -> Entry:
     """The valid documents of a file; what is wrong with it goes to *diagnostics*."""
+    if not name.isascii() and (shown := _readable(name)) != name:
+        diagnostics.append(diagnose(shown, "", None, "encoding", "the file's name is not UTF-8; rename it"))
+        return []
     try:
         content = source.opener.read(
             file, at_most=MAX_FILE_BYTES, endings=ENDINGS if file.endswith(ENDINGS) else ""

@@ -89,6 +89,10 @@ class Shown:
                 if is_literal(values[path]) and repr(values[path]) in secrets
             )
 
+    def comments_begin(self) -> Mapping[int, int]:
+        """Number of a line -> the column from which on it holds no values of this document."""
+        return self._ends
+
     def diagnose(
         self,
         path: str,

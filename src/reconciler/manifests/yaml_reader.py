@@ -53,6 +53,13 @@ _NOT_JSON = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _STRING_TAGS = (None, "!", "tag:yaml.org,2002:str")
 
 
+def is_plain_string(text: str) -> bool:
+    """Tell whether a scalar without quotes is a string, and no number, boolean or null."""
+    return text not in _PLAIN and not any(
+        number.fullmatch(text) for number in (_INTEGER, _OCTAL, _HEXADECIMAL, _FLOAT, _NOT_JSON)
+    )
+
+
 class YamlProblem(Exception):
     """The text cannot be read. `span` says where."""
 

@@ -36,6 +36,7 @@ OPENING = {
     "loadtxt",
 }
 MAY_OPEN = {
+    "files/atomic.py",  # puts in place what these two write
     "files/inside.py",  # what a repository names
     "files/own.py",  # what this user or the command line names
     "kinds/reading.py",  # the schemas that come with zonectl
@@ -61,7 +62,7 @@ PRINTING = {
 }
 MAY_PRINT = {
     "terminal.py",  # makes what came from outside harmless
-    "files/own.py",  # writes to files
+    "files/atomic.py",  # writes to files
 }
 
 

@@ -63,6 +63,7 @@ REPOSITORIES: dict[str, str] = {
 }
 COMMANDS: dict[str, tuple[str, ...]] = {
     "validate": ("config",),
+    "fmt": ("config", "--check", "--diff"),
     "plan": ("config", "--out", "../plan.json"),
     "drift": ("config",),
     "apply": ("config", "--yes", "--receipt", "../receipt.json", "--secrets-dir", "../shown"),

@@ -213,13 +213,14 @@ ARGUMENTS = (f"--{HOSTILE.replace('=', '')}", HOSTILE)
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "validate": ("config",),
+    "fmt": ("config", "--check", "--diff"),
     "plan": ("config",),
     "drift": ("config",),
     "apply": ("config", "--yes"),
     "watch": ("config",),
     "schema": ("--dir", "config"),
 }
-HAS_JSON = ("validate", "plan", "drift", "apply")
+HAS_JSON = ("validate", "fmt", "plan", "drift", "apply")
 
 
 def said(repository: Repository, command: str, *arguments: str) -> str:
@@ -245,7 +246,7 @@ def test_what_a_repository_says(
         assert "FORGED" not in harmless(said(trusting, command, *COMMANDS[command]))
     prepare(trusting)
 
-    for output in ("text", "json") if command in ("validate", "plan") else ("text",):
+    for output in ("text", "json") if command in ("validate", "fmt", "plan") else ("text",):
         extra = ("--output", output) if command in HAS_JSON else ()
         told = harmless(said(trusting, command, *COMMANDS[command], *extra))
         assert told.strip()

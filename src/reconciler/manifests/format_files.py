@@ -1,0 +1,102 @@
+"""Formats the files of a configuration in place: the work of `zonectl fmt`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+
+from reconciler.files import FileRefused
+from reconciler.kinds import Kinds
+
+from .checks import Validators
+from .configuration import nothing_in, read_manifest_file
+from .diagnostics import Diagnostic, diagnose
+from .encoding import decode
+from .formatting import FormattingImpossible, format_manifests
+from .masking import mask_comment, mask_spans, mask_tokens
+from .placing import Shown
+from .positions import Span, split_lines
+from .sources import MAX_FILE_BYTES, Source, SourceUnusable
+from .yaml_reader import read_documents
+
+
+@dataclass(frozen=True)
+class FormattedFile:
+    """A file that is not in canonical form. `path` is relative to the configuration's root."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Formatting:
+    """What formatting came to. Files with a diagnostic are left as they are."""
+
+    source: Source
+    changed: tuple[FormattedFile, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def format_files(source: Source, kinds: Kinds, *, write: bool) -> Formatting:
+    """Format every manifest file of a source; with *write* in place, else only to tell which would change.
+
+    A file is valid by itself or is left alone; references between files are not followed.
+
+    Raises:
+        SourceUnusable: there is no manifest file.
+    """
+    if not source.files:
+        raise SourceUnusable(nothing_in(source))
+    validators = Validators(kinds)
+    changed: list[FormattedFile] = []
+    diagnostics: list[Diagnostic] = []
+    for file in source.files:
+        name, found = source.relative(file), list[Diagnostic]()
+        read_manifest_file(source, file, name, validators, None, found)
+        diagnostics += found
+        if found:
+            continue
+        try:
+            formatted = _format_file(source, file, name, kinds, write=write)
+        except FileRefused as refused:
+            diagnostics.append(diagnose(name, "", None, refused.code, refused.reason))
+        except FormattingImpossible as error:
+            diagnostics.append(
+                diagnose(name, "", None, "not-formatted", f"the file is left as it is: {error}")
+            )
+        else:
+            changed += [formatted] if formatted else []
+    return Formatting(source, tuple(changed), tuple(sorted(diagnostics)))
+
+
+def _format_file(source: Source, file: str, name: str, kinds: Kinds, *, write: bool) -> FormattedFile | None:
+    """What a valid file is formatted to; None when nothing changes."""
+    content = source.opener.read(file, at_most=MAX_FILE_BYTES, again=True)
+    before = decode(content)
+    after = format_manifests(before, kinds)
+    if after.encode() == content:
+        return None
+    if write:
+        source.opener.replace(file, after.encode(), expected=content)
+    return FormattedFile(name, before, after)
+
+
+def masked_diff(file: FormattedFile, kinds: Kinds) -> list[str]:
+    """The change of a file as a unified diff without secrets."""
+    before, after = _masked_lines(file.before, kinds), _masked_lines(file.after, kinds)
+    found = list(unified_diff(before, after, f"a/{file.path}", f"b/{file.path}", lineterm=""))
+    return found or [f"{file.path}: only line ends or the byte order mark change"]
+
+
+def _masked_lines(text: str, kinds: Kinds) -> Sequence[str]:
+    """The lines of valid manifests, with all that may be a secret written out as asterisks."""
+    shown = [Shown(each, kinds.by_name[each.value["kind"]]) for each in read_documents(text, places=True)]
+    hidden: list[Span] = [span for each in shown for span in each.hidden]
+    comments = {line: column for each in shown for line, column in each.comments_begin().items()}
+    lines = list(split_lines(text))
+    if lines and not lines[-1]:
+        lines.pop()
+    return [
+        mask_tokens(mask_comment(mask_spans(line, number, hidden), comments.get(number, 0)))
+        for number, line in enumerate(lines)
+    ]
