@@ -18,10 +18,10 @@ from runtime.contract.routes import ROUTES
 from runtime.quotas import BOUNDS
 from runtime.quotas.document import document
 from runtime.quotas.endpoints import ENDPOINTS
-from runtime.quotas.limits import LIMITS
 from runtime.quotas.memory import MEMORY
 from runtime.quotas.state import STATE
 from runtime.quotas.tables import CONFIGURATION, RECORDS
+from runtime.services import rate_limits
 from runtime.services.bounded_cache import BoundedCache
 from runtime.settings import Settings
 from runtime.storage.sql.tables import METADATA
@@ -52,40 +52,53 @@ def test_the_page_is_written_from_the_code() -> None:
     assert (ROOT / "docs" / "limits.md").read_text("utf-8") == document()
 
 
-def _limits_made() -> list[tuple[str, str]]:
-    """Module and name of every limit; a limit without a name of its own has none."""
-    found: list[tuple[str, str]] = []
-    for module, tree in service().items():
-        named = {
-            call: node.targets[0].id
-            for node in tree.body
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-            for call in ast.walk(node.value)
-        }
-        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-        found += [(module, named.get(call, "")) for call in calls if getattr(call.func, "id", "") == "Limit"]
-    return sorted(found)
+def _constants() -> dict[str, rate_limits.RateLimit]:
+    """Every rate limit, by its name in the module."""
+    return {name: each for name, each in vars(rate_limits).items() if isinstance(each, rate_limits.RateLimit)}
 
 
-def test_every_limit_is_listed() -> None:
-    """Where `Limit(...)` stands in the code, and nowhere else; each has a name of its own."""
-    assert _limits_made() == sorted((each.module.__name__, each.name) for each in LIMITS)
-    assert max(Counter(each.limit.name for each in LIMITS).values()) == 1
-
-
-def test_nothing_is_counted_without_a_limit() -> None:
-    """The shared counters are used by `limits` alone, and by what slows guessing, under listed names."""
-    counting = {module for module, tree in service().items() if "state.count(" in ast.unparse(tree)}
-    assert counting == {
-        "runtime.services.limits",
-        "runtime.services.clients.guessing",
-        "runtime.services.login.rate_limits",
+def test_every_limit_is_defined_in_one_module() -> None:
+    """`RateLimit(...)` stands in `rate_limits` alone, and nowhere without a name there."""
+    made = {
+        module: sum(getattr(getattr(node, "func", None), "id", "") == "RateLimit" for node in ast.walk(tree))
+        for module, tree in service().items()
     }
+    assert {module: count for module, count in made.items() if count} == {
+        rate_limits.__name__: len(_constants())
+    }
+
+
+def test_every_limit_has_a_name_of_its_own() -> None:
+    """Keys of counts begin with the name: two limits of one name would count together."""
+    assert max(Counter(each.name for each in rate_limits.ALL).values()) == 1
+
+
+@pytest.mark.parametrize("name", sorted(_constants()))
+def test_a_limit_is_enforced_somewhere(name: str) -> None:
+    """Some module other than that of the limits mentions it, or a group of limits that it is in."""
+    limit = _constants()[name]
+    groups = {
+        group
+        for group, each in vars(rate_limits).items()
+        if isinstance(each, tuple) and limit in each and group != "ALL"
+    }
+    text = "\n".join(
+        ast.unparse(tree)
+        for module, tree in service().items()
+        if module.startswith("runtime.services.") and module != rate_limits.__name__
+    )
+    assert any(re.search(rf"\b{each}\b", text) for each in {name, *groups})
+
+
+def test_only_the_rate_limiter_counts() -> None:
+    """No other module uses the counters of the shared state."""
+    counting = {module for module, tree in service().items() if "state.count(" in ast.unparse(tree)}
+    assert counting == {"runtime.services.rate_limiter"}
 
 
 def test_every_limit_that_is_named_is_one() -> None:
     """A name is a limit's; anything else that bounds something is told in words."""
-    names = {each.limit.name for each in LIMITS}
+    names = {each.name for each in rate_limits.ALL}
     told = [each.limited for each in (*STATE, *RECORDS, *ENDPOINTS)]
     assert {name for each in told for name in each if " " not in name} <= names
 

@@ -36,11 +36,13 @@ from runtime.services.clock import Clock, system_time
 from runtime.services.container import Services
 from runtime.services.decisions import Decisions
 from runtime.services.epochs import Epochs
-from runtime.services.jobs.runner import Jobs
+from runtime.services.job_notifier import JobNotifier
+from runtime.services.jobs.runner import JobRunner
+from runtime.services.message_handlers import message_handlers
 from runtime.services.outbox import Outbox
+from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.schedule import JOBS
-from runtime.services.topics import TOPICS
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
@@ -138,6 +140,12 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
     outbound = Outbound(allow_private_addresses=settings.allow_private_addresses)
     remote_keys = RemoteKeys(outbound)
     state = open_state(settings.redis_url, bounds=BOUNDS)
+    rate_limiter = RateLimiter(state, clock, settings)
+    epochs = Epochs(database, state, clock)
+    zones = Zones(database, clock, epochs, key_encryption, settings)
+    jobs = JobNotifier(job.name for job in JOBS)
+    mail = mail_transport_of(settings)
+    handlers = message_handlers(zones, outbound, mail, clock, mail_from=settings.mail_from)
     services = Services(
         settings=settings,
         database=database,
@@ -151,26 +159,22 @@ async def make_services(settings: Settings, *, system: Callable[[], datetime] = 
         client_documents=ClientDocuments(outbound),
         passwords=Passwords(),
         clock=clock,
-        epochs=Epochs(database, state, clock),
-        zones=Zones(),
-        decisions=Decisions(),
-        jobs=Jobs(JOBS),
-        revocations=Revocations(),
-        mail=mail_transport_of(settings),
-        outbox=Outbox(Sealer(secrets["outbox"]), TOPICS),
+        epochs=epochs,
+        zones=zones,
+        decisions=Decisions(database, clock, rate_limiter),
+        jobs=jobs,
+        rate_limiter=rate_limiter,
+        revocations=Revocations(database, clock),
+        mail=mail,
+        outbox=Outbox(database, clock, Sealer(secrets["outbox"]), handlers, jobs),
     )
     with suppress(Unavailable):  # whoever uses something first begins then
         await services.state.begin()
-    services.zones.attach(services)
-    services.decisions.attach(services)
-    services.jobs.attach(services)
-    services.outbox.attach(services)
     return services
 
 
 async def close_services(services: Services) -> None:
-    """End what runs, write what is queued, then let go of every connection."""
-    await services.jobs.stop()
+    """Write what is queued, then close every connection."""
     await services.decisions.stop()
     await services.outbound.aclose()
     services.passwords.close()
@@ -216,9 +220,10 @@ def build(
     @app.before_server_start
     async def connect(app: Sanic[Any, Any]) -> None:
         app.ctx.services = await make_services(settings, system=system)
+        app.ctx.jobs = JobRunner(app.ctx.services, JOBS)
         await app.ctx.services.decisions.start()
         if settings.jobs:
-            await app.ctx.services.jobs.start()
+            await app.ctx.jobs.start()
         log.info(
             "ready",
             listen=settings.listen,
@@ -230,6 +235,7 @@ def build(
 
     @app.after_server_stop
     async def disconnect(app: Sanic[Any, Any]) -> None:
+        await app.ctx.jobs.stop()
         await close_services(app.ctx.services)
 
     return app

@@ -27,12 +27,8 @@ from tests.support.server import serve
 
 from runtime.domain.kinds.zone import Zone
 from runtime.quotas.endpoints import ENDPOINTS
-from runtime.services import limits
-from runtime.services.authorization import authorization_codes
-from runtime.services.clients import dpop, dynamic_registration
+from runtime.services import rate_limits
 from runtime.services.clients.guessing import BUCKETS
-from runtime.services.limits import Meter
-from runtime.services.login import rate_limits as login_limits
 from runtime.storage.sql.tables import METADATA
 from runtime.storage.state.memory import InProcessState
 
@@ -88,7 +84,9 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch, serve(tmp_path_factory.mktemp("flooded")) as server:
-        patch.setattr(limits, "window", lambda _seconds, _now: 0)  # no minute ends while a test counts
+        patch.setattr(
+            rate_limits.RateLimit, "window", lambda _limit, _now: 0
+        )  # no minute ends while a test counts
         site = Site(server, company_of(server))
         zone, next_door = site.zone("Flooded"), site.zone("Next door")
         site.user(next_door)
@@ -200,7 +198,7 @@ FLOODS: dict[tuple[str, str], tuple[Flood, ...]] = {
         Flood(
             _register,
             entries=_COUNTS,
-            rows=(("user_agents", dynamic_registration.MAX_FROM_ADDRESS),),
+            rows=(("user_agents", rate_limits.REGISTRATIONS.amount),),
             waits=True,
         ),
     ),
@@ -294,7 +292,7 @@ def test_pages_leave_nothing_and_forms_little(tmp_path_factory: pytest.TempPathF
     """
     settings: dict[str, Any] = {"sign_ins_a_minute": 3, "proxies": 1}
     with pytest.MonkeyPatch.context() as patch, serve(tmp_path_factory.mktemp("pages"), **settings) as server:
-        patch.setattr(limits, "window", lambda _seconds, _now: 0)
+        patch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
         site = Site(server, company_of(server))
         zone = site.zone()
         site.user(zone)
@@ -393,7 +391,7 @@ class TestMeters:
 
     def test_proofs_of_who_proves_nothing_else(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each is remembered, so one address has so many; an application with a secret is not counted."""
-        monkeypatch.setattr(dpop, "PROOFS", Meter(replace(dpop.PROOFS.limit, most=3)))
+        monkeypatch.setattr(rate_limits, "DPOP_PROOFS", replace(rate_limits.DPOP_PROOFS, amount=3))
         site, zone = world.site, world.public.zone
         holder, known = Holder(), site.app(zone, "back-end")
 
@@ -441,8 +439,8 @@ class TestMeters:
 
     def test_codes_of_a_browser(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who is signed in has so many in a minute; another browser of the same user goes on."""
-        limit = replace(authorization_codes.CODES.limit, most=3)
-        monkeypatch.setattr(authorization_codes, "CODES", Meter(limit))
+        few = replace(rate_limits.AUTHORIZATION_CODES, amount=3)
+        monkeypatch.setattr(rate_limits, "AUTHORIZATION_CODES", few)
         client, browser, other = world.neighbour, Browser(), Browser()
         client.sign_in(browser)
         client.sign_in(other)
@@ -460,8 +458,7 @@ class TestDays:
     @pytest.mark.threat("41d")
     def test_clients_that_are_new(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that was there registers as ever; the next new one waits, at this zone alone."""
-        limit = replace(dynamic_registration.NEW_CLIENTS, most=2)
-        monkeypatch.setattr(dynamic_registration, "NEW_CLIENTS", limit)
+        monkeypatch.setattr(rate_limits, "NEW_CLIENTS", replace(rate_limits.NEW_CLIENTS, amount=2))
         zone, other = world.site.zone("Busy"), world.site.zone("Calm")
 
         def register(zone: Zone, name: str) -> int:
@@ -474,7 +471,7 @@ class TestDays:
     @pytest.mark.threat("41d")
     def test_users_who_register(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """The next one waits and leaves nothing; who has registered signs in."""
-        monkeypatch.setattr(login_limits, "SIGN_UPS", replace(login_limits.SIGN_UPS, most=1))
+        monkeypatch.setattr(rate_limits, "SIGN_UPS", replace(rate_limits.SIGN_UPS, amount=1))
         client = world.site.app(world.site.zone(requires_invitation=False))
 
         def sign_up(email: str) -> httpx.Response:

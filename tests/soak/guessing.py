@@ -11,13 +11,12 @@ from benchmarks.exchange import ACCESS_TOKEN, TOOLS, Stage
 from tests.soak.judging import Statement, alike, counted, noise_of_difference
 from tests.soak.wire import Answer, Wire
 
-from runtime.services.clients.guessing import MAX_FAILURES
-from runtime.services.limits import WINDOW_SECONDS
+from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESSES
 
 GUESSES = 10_000
 SAMPLES = 2_000
 _GUESSER = "127.0.0.66"
-_PAIRS_AN_ADDRESS = MAX_FAILURES // 2  # so that nobody who is timed is slowed
+_PAIRS_AN_ADDRESS = MAX_SECRET_GUESSES // 2  # so that nobody who is timed is slowed
 
 
 def measure(stage: Stage, *, workers: int) -> Iterator[Statement]:
@@ -39,11 +38,15 @@ def _slowed(stage: Stage, workers: int) -> Iterator[Statement]:
         for number in range(GUESSES):
             answer = _exchange(guesser, stage, secret=f"wrong-{number}")
             statuses[answer.status] += 1
-        windows = int(time.time()) // WINDOW_SECONDS - int(began) // WINDOW_SECONDS + 1
+        windows = (
+            int(time.time()) // CLIENT_SECRET_GUESSES.seconds
+            - int(began) // CLIENT_SECRET_GUESSES.seconds
+            + 1
+        )
         # Each worker has to see one failure beyond the limit before it knows.
-        most = windows * (MAX_FAILURES + workers - 1)
+        most = windows * (MAX_SECRET_GUESSES + workers - 1)
         yield Statement(
-            f"of {GUESSES:,} guesses, at most {MAX_FAILURES} a minute are looked at; the others wait",
+            f"of {GUESSES:,} guesses, at most {MAX_SECRET_GUESSES} a minute are looked at; the others wait",
             counted(statuses),
             set(statuses) == {401, 429} and statuses[401] <= most,
         )
@@ -55,7 +58,7 @@ def _slowed(stage: Stage, workers: int) -> Iterator[Statement]:
         yield Statement(
             "429 there with Retry-After, the right secret included",
             f"{told.status}, {there.status}, {wait} s",
-            told.status == there.status == 429 and 1 <= wait <= WINDOW_SECONDS + 1,
+            told.status == there.status == 429 and 1 <= wait <= CLIENT_SECRET_GUESSES.seconds + 1,
         )
         answer = _exchange(elsewhere, stage)
         yield Statement(

@@ -231,7 +231,7 @@ class Company:
     async def agree(self, zone: Zone, client_ref: ClientRef, user: User, *scopes: str) -> None:
         """A user lets a client do what these sign-in scopes allow."""
         now, given = self.services.clock(), [ConsentRecord(SIGN_IN, frozenset(scopes), "app.example")]
-        async with epochs.transaction(self.services) as (conn, bumped):
+        async with self.services.epochs.transaction() as (conn, bumped):
             bumped.update(await epochs.bump_user(conn, zone.id, user.id))
             await consents.record(
                 conn, given, zone_id=zone.id, user_id=user.id, client_ref=client_ref, now=now

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope
+from tests.support.rewired import run_job
 from tests.support.server import Server
 
 from runtime.services.outbox import JOB as OUTBOX
@@ -86,7 +87,7 @@ def in_folder(folder: Path) -> list[EmailMessage]:
 
 def delivered(server: Server, address: str) -> EmailMessage:
     """The newest message of a server to an address, once everything that waits has been sent."""
-    server.call(lambda services: services.jobs.run_now(OUTBOX))
+    server.call(lambda services: run_job(services, OUTBOX))
     found = [message for message in in_folder(server.settings.mail_folder) if message["To"] == address]
     assert found, f"no mail for {address}"
     return found[-1]

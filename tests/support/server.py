@@ -76,7 +76,7 @@ def serve(
     chosen = Settings.load(
         None,
         **{"data_dir": data_dir, "public_url": url, "allow_private_addresses": True, "log_level": "error"}
-        | {"jobs": False}  # `parts.jobs.run_now(name)` runs one when a test wants it to
+        | {"jobs": False}  # `rewired.run_job(services, name)` runs one when a test wants it to
         | settings,
     )
     data_dir.mkdir(parents=True, exist_ok=True)

@@ -81,7 +81,7 @@ def list_keys(settings: Settings, zone: str) -> None:
 
     async def read(services: Services) -> list[tuple[str, ...]]:
         now = services.clock()
-        found = await zone_keys.listed(services, await services.zones.find_id(zone))
+        found = await zone_keys.listed(services.database, await services.zones.find_id(zone))
         return [(each.kid, each.algorithm, *zone_keys.life(each, now)) for each in found]
 
     for line in with_services(settings, read):

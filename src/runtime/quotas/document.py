@@ -3,16 +3,15 @@
 from collections.abc import Iterable
 
 from runtime.quotas.endpoints import ENDPOINTS
-from runtime.quotas.limits import LIMITS, Enforced
 from runtime.quotas.memory import MEMORY
 from runtime.quotas.sizes import SIZES
 from runtime.quotas.state import STATE
 from runtime.quotas.tables import CONFIGURATION, RECORDS
-from runtime.services.limits import Limit
+from runtime.services.rate_limits import ALL, RateLimit
 from runtime.settings import Settings
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_NAMES = {each.limit.name for each in LIMITS}
+_NAMES = {each.name for each in ALL}
 
 _HEAD = """\
 # Limits
@@ -32,10 +31,10 @@ of one client, from one address, twenty wrong secrets are looked at in a minute,
 | --- | --- | --- | --- | --- |
 | `guess` | 20 in a minute | wrong client secrets | a client and an address together | 429 |
 
-In the other tables *Limited by* names the limits that bound the row, and *Where* is for those who read the
-code. The page is written from the code by `make documents`. Tests hold it against the code, and look for what
-is missing here: each limit, each kind of short-lived state, each table, each address that takes no token, and
-all that a process remembers.
+The limits are defined in `runtime.services.rate_limits`. In the other tables *Limited by* names the limits
+that bound the row, and *Where* is for those who read the code. The page is written from the code by
+`make documents`. Tests hold it against the code, and look for what is missing here: each limit, each kind of
+short-lived state, each table, each address that takes no token, and all that a process remembers.
 
 Who is beyond a limit hears 429 with `Retry-After`, unless it says otherwise. An address is what
 `ZONED_PROXIES` says; the /64 network of an IPv6 address counts as one. Counts are shared by all processes,
@@ -54,7 +53,7 @@ def document() -> str:
     parts = [
         _HEAD,
         "## Limits, by name",
-        _table(("Limit", "At most", "Counts", "Per", "Beyond", "Where"), map(_limit, LIMITS)),
+        _table(("Limit", "At most", "Counts", "Per", "Beyond"), map(_limit, ALL)),
         "## Addresses that take no token",
         _table(
             ("Request", "Leaves", "Limited by"),
@@ -96,28 +95,25 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in lines)
 
 
-def _limit(enforced: Enforced) -> tuple[str, ...]:
-    limit = enforced.limit
-    where = f"`{enforced.module.__name__}.{enforced.name}`"
-    each = ", in each process" if enforced.is_of_a_process else ""
+def _limit(limit: RateLimit) -> tuple[str, ...]:
+    each = ", in each process" if limit.per_process else ""
     return (
         f"`{limit.name}`",
         f"{_number(limit)} in {_span(limit.seconds, of=True)}",
         limit.counts,
-        f"{limit.whose}{each}",
-        enforced.beyond,
-        where,
+        f"{limit.per}{each}",
+        limit.beyond,
     )
 
 
-def _number(limit: Limit) -> str:
-    default = f"{limit.number(Settings.model_construct()):,}"
-    if isinstance(limit.most, int):
+def _number(limit: RateLimit) -> str:
+    default = f"{limit.amount_under(Settings.model_construct()):,}"
+    if isinstance(limit.amount, int):
         return default
-    how = {1: "", 2: "half of "}.get(limit.times.denominator, "")
-    if limit.times > 1:
-        how = f"{limit.times} times "
-    return f"{how}`ZONED_{limit.most.upper()}` ({default})"
+    how = {1: "", 2: "half of "}.get(limit.factor.denominator, "")
+    if limit.factor > 1:
+        how = f"{limit.factor} times "
+    return f"{how}`ZONED_{limit.amount.upper()}` ({default})"
 
 
 def _span(seconds: int, *, of: bool = False) -> str:

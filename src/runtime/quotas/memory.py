@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from runtime import logs
 from runtime.adapters import shared_fetch
-from runtime.services import bounded_cache, decisions, epochs, limits, revocation_list
+from runtime.services import bounded_cache, decisions, epochs, rate_limiter, revocation_list
 from runtime.services.management.authentication import callers
-from runtime.services.zones import cache, cached_zone
+from runtime.services.zones import cache, cached_zone, policies
 
 _REQUESTS = "as many as are worked on"
 _ZONES = cache.KEPT_ZONES
@@ -38,13 +38,11 @@ MEMORY: tuple[Memory, ...] = (
     Memory(
         "runtime.services.clients.guessing.SecretGuessing._blocked", "clients that wait", bounded_cache.LIMIT
     ),
-    Memory(
-        "runtime.services.clients.guessing.SecretGuessing._alone",
-        "failures that only this process counts, while the short-lived state takes nothing",
-        bounded_cache.LIMIT,
-    ),
     Memory("runtime.logs.Troubles._told", "warnings of a moment ago", logs.MOST_TROUBLES),
-    Memory("runtime.services.limits.Meter._counted", "counts of one limit", limits.MAX_COUNTED),
+    Memory("runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"),
+    Memory(
+        "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", rate_limiter.MAX_COUNTED
+    ),
     Memory(
         "runtime.services.decisions.Decisions._queued",
         "token events to be written; beyond it requests are answered 503",
@@ -86,10 +84,10 @@ MEMORY: tuple[Memory, ...] = (
         _REQUESTS,
     ),
     Memory("runtime.services.management.changes.pace._turns", "who of long work goes on next", 1),
-    Memory("runtime.services.jobs.runner.Jobs._jobs", "the jobs", "the jobs there are"),
-    Memory("runtime.services.jobs.runner.Jobs._poked", "jobs with work", "the jobs there are"),
-    Memory("runtime.services.jobs.runner.Jobs._running", "jobs at work", "the jobs there are"),
-    Memory("runtime.services.outbox.delivery.Outbox._topics", "how letters are sent", "the topics there are"),
+    Memory("runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the jobs there are"),
+    Memory(
+        "runtime.services.outbox.delivery.Outbox._handlers", "how messages are sent", "the topics there are"
+    ),
     Memory(
         "runtime.adapters.shared_fetch._Partitions._partitions",
         "documents of others (keys, descriptions of clients and providers), and failures to fetch one; "
@@ -108,8 +106,14 @@ MEMORY: tuple[Memory, ...] = (
     Memory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
     Memory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
     Memory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),
-    Memory(f"{_ZONE}._compiled", "policy sets, parsed", _ZONES),
-    Memory(f"{_ZONE}.own_policies", "users' policy sets, parsed", _ZONES),
+    Memory(
+        "runtime.services.zones.policies.PolicyCache._compiled", "policy sets, parsed", policies.KEPT_SETS
+    ),
+    Memory(
+        "runtime.services.zones.policies.PolicyCache._by_set_version",
+        "users' policy sets, parsed",
+        policies.KEPT_SETS,
+    ),
     Memory(f"{_ZONE}._ids_by_slug", "ids of zones by slug", _ZONES),
     _of_zone("memo", "documents about the zone", 2),
     _of_zone("keys", "its keys", "those there are"),

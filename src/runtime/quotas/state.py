@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.domain.oauth import assertions as assertion_rules
-from runtime.quotas.limits import LIMITS
-from runtime.services import epochs
+from runtime.services import epochs, rate_limits
 from runtime.services.authorization import authorization_codes, interactions, pushed_authorization_requests
 from runtime.services.clients import dpop, guessing
 from runtime.services.login import rate_limits as login_limits
@@ -123,21 +122,21 @@ STATE: tuple[Kind, ...] = (
         f"wrong secrets, in {guessing.BUCKETS:,} counters for an address",
         ANYBODY,
         ("guess",),
-        guessing.GUESSES.seconds,
+        rate_limits.CLIENT_SECRET_GUESSES.seconds,
         most=100_000,
     ),
-    Kind("tries", "tries for an account", ANYBODY, _TRIES, login_limits.TRIES.seconds, most=100_000),
+    Kind("tries", "tries for an account", ANYBODY, _TRIES, rate_limits.PASSWORD_TRIES.seconds, most=100_000),
     Kind("tries-gate", "that a try has to wait", ANYBODY, _TRIES, login_limits.MAX_DELAY_SECONDS),
     *(
         Kind(
-            each.limit.name,
-            f"a count of {each.limit.counts}",
+            each.name,
+            f"a count of {each.counts}",
             "whoever is counted",
-            (f"one for {each.limit.whose}",),
-            each.limit.seconds,
+            (f"one for {each.per}",),
+            each.seconds,
         )
-        for each in LIMITS
-        if not each.is_of_a_process and each.limit.name not in ("guess", "tries")
+        for each in rate_limits.ALL
+        if not each.per_process and each.name not in ("guess", "tries")
     ),
 )
 

@@ -121,10 +121,10 @@ RECORDS: tuple[Records, ...] = (
     ),
     Records(
         "outbox",
-        "letters and logout tokens to be sent",
+        "mails and logout tokens to be sent",
         f"{PEOPLE}, and sessions that end",
         ("invitations", "invitations-to-one", "one for a client of a session that ends"),
-        f"sent, or {delivery.PARKED_KEPT.days} days after it was given up; job `outbox`",
+        f"sent, or {delivery.DEAD_LETTERS_KEPT.days} days after it was given up; job `outbox`",
     ),
     Records(
         "epoch_changes",

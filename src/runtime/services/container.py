@@ -13,8 +13,9 @@ from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.services.decisions import Decisions
 from runtime.services.epochs import Epochs
-from runtime.services.jobs.runner import Jobs
+from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox import Outbox
+from runtime.services.rate_limiter import RateLimiter
 from runtime.services.revocation_list import Revocations
 from runtime.services.zones import Zones
 from runtime.settings import Settings
@@ -35,9 +36,10 @@ class Services:
         epochs: which cached knowledge is out of date, as every process tells the others.
         zones: what the zone endpoints know about zones, cached by epoch.
         decisions: the record of what the token endpoint decided, written behind the answers.
-        jobs: what comes round again; `jobs.poke` tells one that there is work for it.
+        jobs: `jobs.notify` tells the job runner that there is work for a job.
+        rate_limiter: counts requests against the limits of `rate_limits`.
         mail: what carries messages to people.
-        outbox: what waits to be sent, kept until it has been.
+        outbox: messages that wait to be delivered, kept until they have been.
         revocations: what this process knows of revocations, for those who poll.
     """
 
@@ -56,7 +58,8 @@ class Services:
     epochs: Epochs
     zones: Zones
     decisions: Decisions
-    jobs: Jobs
+    jobs: JobNotifier
+    rate_limiter: RateLimiter
     revocations: Revocations
     mail: Transport
     outbox: Outbox

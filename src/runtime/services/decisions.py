@@ -13,6 +13,7 @@ have.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -25,10 +26,11 @@ from runtime.domain.errors import InvalidClient, OAuthError, TemporarilyUnavaila
 from runtime.logs import log
 from runtime.metrics import TOKENS
 from runtime.services import refusals
-from runtime.services.attached import Attached
 from runtime.services.client_types import ApplicationClient, Client, is_known
-from runtime.services.limits import Limit, Meter, place_of
+from runtime.services.rate_limiter import RateLimiter, place_of
+from runtime.services.rate_limits import RECORDED_REFUSALS
 from runtime.storage.sql import decisions as storage
+from runtime.storage.sql.database import Database
 
 MAX_QUEUED = 20_000
 _MAX_BATCH = 2_000
@@ -39,11 +41,6 @@ MOST_SEEN = 10_000
 _SEEN_EVERY = timedelta(days=1)
 LAST_SECONDS = 5.0  # for a database that is away when the process ends
 _FAILURES = (DBAPIError, OSError, Unavailable)
-
-# In each process: beyond it refusals are still counted, and their sum is recorded.
-RECORDED = Meter(
-    Limit("recorded-refusals", "rows for refused requests of clients that prove nothing", "a zone", 60)
-)
 
 
 @dataclass(slots=True)
@@ -111,10 +108,20 @@ class _Tally:
     requests: int = 0
 
 
-class Decisions(Attached):
+class Decisions:
     """The queue of this process and the task that empties it."""
 
-    def __init__(self, *, max_queued: int = MAX_QUEUED) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        rate_limiter: RateLimiter,
+        *,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._rate_limiter = rate_limiter
         self._max_queued = max_queued
         self._queued: list[list[Any]] = []
         # (organization, zone, event, code): all of them from short lists.
@@ -167,7 +174,7 @@ class Decisions(Attached):
         """
         if not isinstance(client, ApplicationClient) or client.is_public:
             return
-        now, seen = self.services.clock(), self._seen.get(client.credential.id)
+        now, seen = self._clock(), self._seen.get(client.credential.id)
         if (seen is not None and now - seen < _SEEN_EVERY) or len(self._queued) >= self._max_queued:
             return
         if len(self._seen) >= MOST_SEEN:
@@ -187,9 +194,9 @@ class Decisions(Attached):
         # Who did not get as far as being somebody was counted where that was refused.
         if decision.is_of_a_client and not decision.is_known:
             whose = decision.user_id or place_of(address)
-            refusal = await refusals.told(self.services, decision.zone_id, refusal, whose=whose)
+            refusal = await refusals.told(self._rate_limiter, decision.zone_id, refusal, whose=whose)
         decision.refuse(refusal)
-        if decision.is_known or not RECORDED.count(self.services, decision.zone_id):
+        if decision.is_known or not self._rate_limiter.hit_local(RECORDED_REFUSALS, decision.zone_id):
             self.record(decision)
             if isinstance(refusal, InvalidClient):
                 log.info(
@@ -274,7 +281,7 @@ class Decisions(Attached):
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _write(self, batch: list[list[Any]]) -> None:
-        async with self.services.database.transaction() as conn:
+        async with self._database.transaction() as conn:
             await storage.add(conn, batch)
 
 

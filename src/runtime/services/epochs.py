@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -27,9 +26,6 @@ from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 from runtime.storage.sql.database import Database
 from runtime.storage.state import State
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 JOB = "epochs"
 TTL_SECONDS = 60  # of what is published
@@ -115,6 +111,20 @@ class Epochs:
             await self._read()
         if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow())
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
+        """A transaction, and a dictionary for the epochs that its block bumps: published after the commit."""
+        bumped: dict[str, int] = {}
+        async with self._database.transaction() as conn:
+            yield conn, bumped
+            noted = await self.note(conn, bumped)
+        await self.publish(bumped, noted=noted)
+
+    async def prune(self) -> int:
+        """Delete the notes that every process has read; the number of rows."""
+        async with self._database.transaction() as conn:
+            return await notes.prune(conn, older_than_seconds=KEPT_SECONDS)
 
     async def note(self, conn: AsyncConnection, epochs: Mapping[str, int]) -> str | None:
         """Note that these epochs move with the transaction at hand: the last thing before its commit.
@@ -215,26 +225,10 @@ class _Moved:
         return max(self._newer.get(key, 0), self._older.get(key, 0))
 
 
-@asynccontextmanager
-async def transaction(services: "Services") -> AsyncIterator[tuple[AsyncConnection, dict[str, int]]]:
-    """A transaction, and where its block puts the epochs that it bumps: every worker hears of them."""
-    bumped: dict[str, int] = {}
-    async with services.database.transaction() as conn:
-        yield conn, bumped
-        noted = await services.epochs.note(conn, bumped)
-    await services.epochs.publish(bumped, noted=noted)
-
-
-async def prune(services: "Services") -> int:
-    """Forget notes that every process has read; how many those were."""
-    async with services.database.transaction() as conn:
-        return await notes.prune(conn, older_than_seconds=KEPT_SECONDS)
-
-
 async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[str, int]:
     """Put out of date what is cached of a user (groups, roles, status, consents).
 
-    The answer is what `transaction` asks for.
+    The answer is what `Epochs.transaction` asks for.
     """
     return {user_key(user_id): await storage.bump_user(conn, zone_id, user_id)}
 
@@ -242,6 +236,6 @@ async def bump_user(conn: AsyncConnection, zone_id: str, user_id: str) -> dict[s
 async def revoke_token(
     conn: AsyncConnection, zone_id: str, token_id: str, *, now: datetime, expires_at: datetime
 ) -> dict[str, int]:
-    """Let one token be worth nothing any more: the last thing in a `transaction`, which wants the answer."""
+    """Revoke one token, as the last statement of an `Epochs.transaction`, which publishes the answer."""
     count = await revocations.add_token(conn, zone_id, token_id, now=now, expires_at=expires_at)
     return {} if count is None else {denials_key(zone_id): count}

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,10 +19,8 @@ from runtime.domain.kinds.values import rfc3339
 from runtime.domain.policy import schema
 from runtime.services.clock import NODES_APART
 from runtime.storage.sql import exchange as storage
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.exchange import StoredKey, ZoneInternals
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 DEFAULT_ALGORITHM: Algorithm = "RS256"
 ALGORITHMS: tuple[Algorithm, ...] = ("RS256", "ES256")
@@ -56,7 +54,7 @@ async def make(algorithms: Sequence[Algorithm] = ALGORITHMS) -> dict[Algorithm, 
 
 async def create_zone_keys(
     conn: AsyncConnection,
-    services: "Services",
+    key_encryption: KeyEncryption,
     *,
     organization_id: str,
     zone_id: str,
@@ -65,7 +63,7 @@ async def create_zone_keys(
 ) -> Sealer:
     """Give a new zone its data key and these signing keys; the sealer of that data key."""
     data_key = new_data_key()
-    wrapped = services.key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
+    wrapped = key_encryption.wrap(data_key, bound_to=_data_key_place(zone_id))
     await storage.add_internals(
         conn,
         ZoneInternals(zone_id, organization_id, wrapped, DEFAULT_ALGORITHM, 1, schema.current().version),
@@ -77,12 +75,12 @@ async def create_zone_keys(
     return sealer
 
 
-async def sealer(services: "Services", conn: AsyncConnection, zone_id: str) -> Sealer:
+async def sealer(key_encryption: KeyEncryption, conn: AsyncConnection, zone_id: str) -> Sealer:
     """The sealer of a zone's secrets, inside the caller's transaction. Raises NotFound."""
     found = await storage.zone(conn, zone_id)
     if found is None:
         raise NotFound(f"there is no Zone `{zone_id}`")
-    return open_sealer(services.key_encryption, found[1])
+    return open_sealer(key_encryption, found[1])
 
 
 def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Sealer:
@@ -91,9 +89,9 @@ def open_sealer(key_encryption: KeyEncryption, internals: ZoneInternals) -> Seal
     return Sealer(key_encryption.unwrap(internals.data_key_wrapped, bound_to=place))
 
 
-async def listed(services: "Services", zone_id: str) -> list[StoredKey]:
+async def listed(database: Database, zone_id: str) -> list[StoredKey]:
     """Every key that a zone has or had, oldest first, with the instants of its life."""
-    async with services.database.querying() as conn:
+    async with database.querying() as conn:
         return await storage.keys(conn, zone_id)
 
 

@@ -4,23 +4,12 @@ Only refusals are counted, and only in place of a refusal does anybody hear that
 is answered whoever else is behind the same address.
 """
 
-from typing import TYPE_CHECKING
-
 from runtime.domain.errors import OAuthError, TooManyRequests, Unavailable, UseDpopNonce
-from runtime.services.limits import Limit, count
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
-
-REFUSALS = Limit(
-    "refusals",
-    "refused requests of clients that prove nothing, or that registered themselves",
-    "an address, or the user meant, at a zone",
-    "refusals_a_minute",
-)
+from runtime.services.rate_limiter import RateLimiter
+from runtime.services.rate_limits import REFUSED_REQUESTS
 
 
-async def told(services: "Services", zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
+async def told(limiter: RateLimiter, zone_id: str, refusal: OAuthError, *, whose: str) -> OAuthError:
     """The refusal as its sender hears it: TooManyRequests when it was one too many.
 
     What is no fault of the sender's counts as none: trouble here, a nonce that the next proof has to carry,
@@ -32,7 +21,7 @@ async def told(services: "Services", zone_id: str, refusal: OAuthError, *, whose
     if refusal.status >= 429 or isinstance(refusal, UseDpopNonce):
         return refusal
     try:
-        wait = await count(services, REFUSALS, zone_id, whose)
+        wait = await limiter.hit(REFUSED_REQUESTS, zone_id, whose)
     except Unavailable:
         return refusal
     if not wait:
@@ -40,5 +29,5 @@ async def told(services: "Services", zone_id: str, refusal: OAuthError, *, whose
     return TooManyRequests(
         "too many refused requests; wait a minute and try again",
         retry_after_seconds=wait,
-        internal=f"over the quota `{REFUSALS.name}`, {refusal.code}",
+        internal=f"over the quota `{REFUSED_REQUESTS.name}`, {refusal.code}",
     )

@@ -2,14 +2,12 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.services.container import Services
 from runtime.storage.sql import decisions, sessions, tombstones
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 JOB = "retention"
 TOMBSTONE_DAYS = 365
@@ -24,7 +22,7 @@ class _Forget(Protocol):
     async def __call__(self, conn: AsyncConnection, *, before: datetime, limit: int) -> int: ...
 
 
-async def run(services: "Services") -> int:
+async def run(services: Services) -> int:
     """Forget token events, ended sessions and tombstones beyond their time; how many that were."""
     settings, now = services.settings, services.clock()
     gone = 0
@@ -38,7 +36,7 @@ async def run(services: "Services") -> int:
     return gone
 
 
-async def _all(services: "Services", forget: _Forget, before: datetime) -> int:
+async def _all(services: Services, forget: _Forget, before: datetime) -> int:
     gone = 0
     for _ in range(_MOST_BATCHES):
         async with services.database.transaction() as conn:

@@ -8,11 +8,11 @@ digest that a server makes of the claims in the token at hand.
 import asyncio
 from base64 import urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -22,10 +22,8 @@ from runtime.services.bounded_cache import BoundedCache
 from runtime.services.clock import NODES_APART
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import revocations as storage
+from runtime.storage.sql.database import Database
 from runtime.storage.sql.revocations import Revocation
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 JOB = "revocations"
 # Entries are stamped before they are committed, by clocks that differ a little: a cursor lags by this much.
@@ -89,20 +87,22 @@ class _Log:
 class Revocations:
     """What this process knows of revocations, zone by zone; looked up again after a moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
         self._logs: BoundedCache[_Log] = BoundedCache(KEPT_LOGS)
 
-    async def delta(self, services: "Services", zone: CachedZone, since: str | None) -> Delta:
+    async def delta(self, zone: CachedZone, since: str | None) -> Delta:
         """What was revoked in a zone since a cursor, or all of it that still matters.
 
         Raises: InvalidRequest for a cursor that was not handed out.
         """
-        after, now = _read_cursor(since), services.clock()
-        log = await self._log(services, zone.id, now)
+        after, now = _read_cursor(since), self._clock()
+        log = await self._log(zone.id, now)
         told = b"[" + b",".join(log.told[bisect_right(log.instants, after) :]) + b"]"
         return Delta(zone.issuer, told, str(int((now - OVERLAP).timestamp())))
 
-    async def _log(self, services: "Services", zone_id: str, now: datetime) -> _Log:
+    async def _log(self, zone_id: str, now: datetime) -> _Log:
         """The zone's log, read again when that is a moment ago: only what is new travels."""
         if (log := self._logs.get(zone_id)) is None:
             log = _Log()
@@ -110,11 +110,16 @@ class Revocations:
         async with log.reading:
             if log.read_at is None or abs((now - log.read_at).total_seconds()) >= FRESH_SECONDS:
                 after = _LONG_AGO if log.read_at is None else log.read_at - OVERLAP
-                async with services.database.querying() as conn:
+                async with self._database.querying() as conn:
                     found = await storage.since(conn, zone_id, after, now=now)
                 _merge(log, found, now)
                 log.read_at = now
         return log
+
+    async def prune(self) -> int:
+        """Delete the entries whose tokens have expired by now; the number of rows."""
+        async with self._database.transaction() as conn:
+            return await storage.prune(conn, now=self._clock())
 
 
 def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) -> None:
@@ -130,12 +135,6 @@ def _merge(log: _Log, found: Sequence[tuple[str, Revocation]], now: datetime) ->
     log.entries = dict(sorted(log.entries.items(), key=lambda item: item[1].at))
     log.instants = [each.at for each in log.entries.values()]
     log.told = [each.told for each in log.entries.values()]
-
-
-async def prune(services: "Services") -> int:
-    """Forget what would have ended by now anyway; how much that was."""
-    async with services.database.transaction() as conn:
-        return await storage.prune(conn, now=services.clock())
 
 
 def digest(value: str) -> str:

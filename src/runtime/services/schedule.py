@@ -1,4 +1,4 @@
-"""Every job of the service. A new one is a module with its `run(services)` and a line here."""
+"""Every periodic job of the service. A new one is a module with its `run(services)` and a line here."""
 
 from datetime import timedelta
 
@@ -11,10 +11,15 @@ from runtime.services.outbox import JOB as OUTBOX
 
 JOBS: tuple[Job, ...] = (
     Job("unused_clients", timedelta(hours=1), timedelta(minutes=10), unused_clients.run),
-    Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda services: services.outbox.tend()),
+    Job(OUTBOX, timedelta(seconds=30), timedelta(minutes=10), lambda services: services.outbox.run_job()),
     Job(signing_keys.JOB, timedelta(minutes=10), timedelta(minutes=10), signing_keys.rotate_due),
     Job(api_keys.JOB, timedelta(hours=6), timedelta(minutes=10), api_keys.forget_expired),
-    Job(epochs.JOB, timedelta(minutes=5), timedelta(minutes=5), epochs.prune),
+    Job(epochs.JOB, timedelta(minutes=5), timedelta(minutes=5), lambda services: services.epochs.prune()),
     Job(retention.JOB, timedelta(hours=1), timedelta(minutes=10), retention.run),
-    Job(revocation_list.JOB, timedelta(hours=1), timedelta(minutes=5), revocation_list.prune),
+    Job(
+        revocation_list.JOB,
+        timedelta(hours=1),
+        timedelta(minutes=5),
+        lambda services: services.revocations.prune(),
+    ),
 )

@@ -35,8 +35,8 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
 from runtime.domain.kinds.role import Group, User
 from runtime.domain.kinds.zone import Zone
+from runtime.services import rate_limits
 from runtime.services.authority import admission
-from runtime.services.login import rate_limits
 from runtime.services.management.people import groups
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql.tables import METADATA
@@ -217,7 +217,7 @@ def _(scene: Scene) -> None:
     client, browser = scene.site.app(zone), Browser()
     assert client.sign_in()
     page: Page | Answer = browser.open(client.url())
-    for _ in range(rate_limits.FREE_TRIES + 1):
+    for _ in range(rate_limits.FREE_PASSWORD_TRIES + 1):
         assert isinstance(page, Page)
         last, page = page, browser.send(page, email=ADA, password="not the password")
     assert isinstance(page, Page)

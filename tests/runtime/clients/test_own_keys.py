@@ -20,7 +20,7 @@ from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests, Unavailable
 from runtime.domain.kinds import APPLICATION_CREDENTIAL
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
-from runtime.services.clients import MAX_FAILURES
+from runtime.services.rate_limits import MAX_SECRET_GUESSES
 from runtime.services.switches import set_switch
 from runtime.storage.state.memory import InProcessState
 
@@ -207,7 +207,7 @@ async def test_failing_assertions_wait_too(scene: Scene, signer: Signer) -> None
     """Twenty that fail, and the pair of client and address has to wait; from elsewhere all is well."""
     now = scene.services.clock()
     services = replace(scene.services, clock=lambda: now)
-    for _ in range(MAX_FAILURES):
+    for _ in range(MAX_SECRET_GUESSES):
         with pytest.raises(InvalidClient):
             await scene.post(form(signer.sign(STRANGER)), address="203.0.113.77", services=services)
     with pytest.raises(TooManyRequests):

@@ -10,6 +10,7 @@ from urllib.parse import quote_plus
 import pytest
 from tests.runtime.exchange.states import Away
 from tests.support.factories import App
+from tests.support.rewired import with_limits_on
 from tests.support.scene import Scene, claims_of
 
 from runtime.domain.errors import (
@@ -20,7 +21,8 @@ from runtime.domain.errors import (
     UnsupportedGrantType,
 )
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, PROVIDER
-from runtime.services.clients import MAX_FAILURES, basic_credentials
+from runtime.services.clients import basic_credentials
+from runtime.services.rate_limits import MAX_SECRET_GUESSES
 
 FORM = [("grant_type", "client_credentials")]
 
@@ -186,11 +188,11 @@ async def test_guessing_is_slowed_for_that_client_and_address_alone(scene: Scene
     wrong = replace(victim, secret="wrong")
     now = scene.services.clock()
     services = replace(scene.services, clock=lambda: now)  # within one window, however slow the machine
-    for _ in range(MAX_FAILURES):
+    for _ in range(MAX_SECRET_GUESSES):
         with pytest.raises(InvalidClient):
             await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", services=services)
 
-    for _ in range(GUESSES[storage] - MAX_FAILURES):
+    for _ in range(GUESSES[storage] - MAX_SECRET_GUESSES):
         with pytest.raises(TooManyRequests):
             await scene.post([*FORM, *wrong.form.items()], address="203.0.113.9", services=services)
     with pytest.raises(TooManyRequests) as refusal:
@@ -206,9 +208,9 @@ async def test_guessing_is_slowed_while_nothing_can_be_counted_together(scene: S
     victim = await scene.company.app(scene.zone, "lonely victim")
     wrong = replace(victim, secret="wrong")
     now = scene.services.clock()
-    services = replace(scene.services, clock=lambda: now, state=Away())
+    services = replace(with_limits_on(scene.services, Away()), clock=lambda: now)
     assert await scene.post([*FORM, *victim.form.items()], address="203.0.113.8", services=services)
-    for _ in range(MAX_FAILURES):
+    for _ in range(MAX_SECRET_GUESSES):
         with pytest.raises(InvalidClient):
             await scene.post([*FORM, *wrong.form.items()], address="203.0.113.8", services=services)
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tests.support.rewired import with_limits_on, with_new_zones
+
 from runtime.domain.errors import Unavailable
 from runtime.services.clock import Clock
 from runtime.services.container import Services
 from runtime.services.epochs import Epochs
-from runtime.services.zones import Zones
 from runtime.storage.state import State
 from runtime.storage.state.memory import InProcessState
 
@@ -60,6 +61,5 @@ def remembering(services: Services) -> Services:
 
 def with_state(services: Services, state: State) -> Services:
     """Another process, as far as memory goes, over the same database and with that state."""
-    made = replace(services, state=state, epochs=Epochs(services.database, state, Clock()), zones=Zones())
-    made.zones.attach(made)
-    return made
+    epochs = Epochs(services.database, state, Clock())
+    return with_new_zones(with_limits_on(services, state), epochs=epochs)

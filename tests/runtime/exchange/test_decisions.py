@@ -22,9 +22,10 @@ from runtime.domain.errors import (
     TooManyRequests,
 )
 from runtime.domain.kinds.resource import Resource
-from runtime.services import limits
+from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.decisions import RECORDED, Decision, Decisions
+from runtime.services.decisions import Decision, Decisions
+from runtime.services.rate_limits import RECORDED_REFUSALS
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.tables import token_events
 
@@ -77,13 +78,20 @@ async def test_issued_and_refused_are_recorded(
     assert subject not in str(rows)
 
 
+def _recording(services: Services, database: Database | None = None, *, max_queued: int = 20_000) -> Services:
+    """The services with a queue of decisions of their own, written to that database."""
+    decisions = Decisions(
+        database or services.database, services.clock, services.rate_limiter, max_queued=max_queued
+    )
+    return replace(services, decisions=decisions)
+
+
 async def test_full_queue_answers_503_and_loses_nothing(
     scene: Scene, agent: App, api: Resource, ann: Person
 ) -> None:
     """When the record cannot keep up no token is given out; everything queued is still written."""
-    decisions = Decisions(max_queued=3)
-    decisions.attach(scene.services)
-    services = Services(**{**scene.services.__dict__, "decisions": decisions})
+    services = _recording(scene.services, max_queued=3)
+    decisions = services.decisions
     subject = await scene.company.token(scene.zone, agent, ann)
     before = await _count(scene)
     for _ in range(3):
@@ -105,8 +113,7 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
     """Each event with what its row would have, and their number; one that comes back in time gets them."""
     monkeypatch.setattr("runtime.services.decisions.LAST_SECONDS", 1.5)
     database = Database.open("sqlite+aiosqlite:////not/there/zonewright.db")
-    decisions = Decisions()
-    decisions.attach(replace(scene.services, database=database))
+    decisions = _recording(scene.services, database).decisions
     await decisions.start()
     at, before = scene.services.clock(), await _count(scene)
     for number in range(2):
@@ -117,7 +124,7 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
 
     with logged_lines() as logged:
         if comes_back:
-            decisions.attach(scene.services)
+            decisions._database = scene.services.database
         await decisions.stop()
     await database.close()
 
@@ -143,8 +150,7 @@ async def test_what_the_database_does_not_take_before_the_end_is_in_the_log(
 
 async def test_large_batches_are_written(scene: Scene) -> None:
     """More decisions than a batch holds, with every kind of value in them."""
-    decisions = Decisions()
-    decisions.attach(scene.services)
+    decisions = _recording(scene.services).decisions
     await decisions.start()
     before = await _count(scene)
     for number in range(5_000):
@@ -167,7 +173,7 @@ async def test_what_strangers_are_refused_is_counted(
 
     Whoever is known has a row for each, as before, and who is in order is answered at the same address.
     """
-    monkeypatch.setattr(limits, "window", lambda _seconds, _now: 0)
+    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
     company, zone, services = own_scene.company, own_scene.zone, own_scene.services
     api = await company.resource(zone, "https://api.test")
     agent = await company.app(zone, "agent", dependencies=[api])
@@ -195,7 +201,7 @@ async def test_what_strangers_are_refused_is_counted(
     most = services.settings.refusals_a_minute
     assert told == {401: most // 2, 400: most // 2, 429: 1_500 - most}
     rows = (await _rows(own_scene))[len(known) :]
-    recorded = RECORDED.limit.number(services.settings)
+    recorded = RECORDED_REFUSALS.amount_under(services.settings)
     single, summed = (
         [row for row in rows if (row.requests is None) is is_single] for is_single in (True, False)
     )
@@ -216,11 +222,10 @@ async def test_what_strangers_are_refused_is_counted(
 async def test_what_was_counted_is_written_in_time(own_scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the task in the background, though nothing else happens."""
     monkeypatch.setattr("runtime.services.decisions._TALLY_SECONDS", 0.05)
-    decisions = Decisions()
-    decisions.attach(own_scene.services)
+    decisions = _recording(own_scene.services).decisions
     await decisions.start()
     zone = own_scene.zone
-    for _ in range(RECORDED.limit.number(own_scene.services.settings) + 5):
+    for _ in range(RECORDED_REFUSALS.amount_under(own_scene.services.settings) + 5):
         decision = Decision(zone.organization_id, zone.id, own_scene.services.clock(), "r")
         await decisions.refused(decision, InvalidClient(), address="192.0.2.1")
 

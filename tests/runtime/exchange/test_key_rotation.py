@@ -8,6 +8,7 @@ from typing import Any
 import jwt
 import pytest
 from tests.support.factories import App
+from tests.support.rewired import with_new_zones
 from tests.support.scene import Scene
 
 from runtime.domain.kinds.resource import Resource
@@ -15,7 +16,6 @@ from runtime.services import keys
 from runtime.services.container import Services
 from runtime.services.management import audit as trail
 from runtime.services.management.zones import signing_keys
-from runtime.services.zones import Zones
 from runtime.storage.sql import audit
 
 API = "https://api.test"
@@ -73,8 +73,7 @@ async def stage(own_scene: Scene) -> Stage:
     api: Resource = await own_scene.company.resource(own_scene.zone, API)
     app = await own_scene.company.app(own_scene.zone, "app", dependencies=[api])
     clock = Clock(own_scene.services.clock())
-    services = replace(own_scene.services, clock=clock, zones=Zones())
-    services.zones.attach(services)
+    services = with_new_zones(own_scene.services, clock=clock)
     return Stage(own_scene, services, clock, app)
 
 
@@ -112,7 +111,7 @@ async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
 
     await asyncio.gather(signing_keys.rotate_due(stage.services), signing_keys.rotate_due(stage.services))
 
-    listed = await keys.listed(stage.services, stage.scene.zone.id)
+    listed = await keys.listed(stage.services.database, stage.scene.zone.id)
     assert sorted(each.algorithm for each in listed) == ["ES256", "ES256", "RS256", "RS256"]
     assert [keys.life(each, stage.clock.now)[0] for each in listed] == ["signs"] * 2 + ["published"] * 2
     never = replace(
@@ -120,21 +119,21 @@ async def test_two_runs_at_once_make_one_key(stage: Stage) -> None:
     )
     stage.clock.now += timedelta(days=500)
     assert await signing_keys.rotate_due(never) >= 2  # what was taken out of the set long ago is forgotten
-    assert len(await keys.listed(stage.services, stage.scene.zone.id)) == 2
+    assert len(await keys.listed(stage.services.database, stage.scene.zone.id)) == 2
 
 
 @pytest.mark.threat("27m")
 async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None:
     """Whoever asks later which key signed something finds when it was made, and when it was forgotten."""
     zone = stage.scene.zone
-    before = {each.kid for each in await keys.listed(stage.services, zone.id)}
+    before = {each.kid for each in await keys.listed(stage.services.database, zone.id)}
     await signing_keys.rotate(stage.services, zone.id)
     stage.clock.now += timedelta(days=500)
     never = replace(
         stage.services, settings=stage.services.settings.model_copy(update={"key_rotation_days": 0})
     )
     await signing_keys.rotate_due(never)
-    gone = before - {each.kid for each in await keys.listed(stage.services, zone.id)}
+    gone = before - {each.kid for each in await keys.listed(stage.services.database, zone.id)}
     assert gone
 
     async with stage.services.database.reading() as conn:

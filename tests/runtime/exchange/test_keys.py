@@ -1,17 +1,16 @@
 """A zone's signing keys: published before they sign, kept after they have, and opened once."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import jwt
 import pytest
 from tests.support.factories import App, Company, Person
+from tests.support.rewired import with_new_zones
 from tests.support.scene import Scene
 
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.kinds.zone import Zone
 from runtime.services.management.zones import signing_keys
-from runtime.services.zones import Zones
 
 
 @pytest.fixture
@@ -41,10 +40,9 @@ async def test_rotation_publishes_first_and_signs_later(company: Company, zone: 
     view = await company.services.zones.get(zone.id)
     assert {before, after} <= {jwk["kid"] for jwk in view.jwks}
     assert view.signing("RS256").kid == before
-    later_parts = replace(
-        company.services, clock=lambda: company.services.clock() + timedelta(minutes=16), zones=Zones()
+    later_parts = with_new_zones(
+        company.services, clock=lambda: company.services.clock() + timedelta(minutes=16)
     )
-    later_parts.zones.attach(later_parts)
     later = await later_parts.zones.get(zone.id)
     assert later.signing("RS256").kid == after
     assert before in later.keys
@@ -66,8 +64,7 @@ async def test_planned_change_ends_the_view(company: Company, zone: Zone) -> Non
     """A view that was made before a key takes over is not used after that."""
     minutes = [0]
     clock = company.services.clock
-    services = replace(company.services, clock=lambda: clock() + timedelta(minutes=minutes[0]), zones=Zones())
-    services.zones.attach(services)
+    services = with_new_zones(company.services, clock=lambda: clock() + timedelta(minutes=minutes[0]))
     after = await signing_keys.rotate(services, zone.id)
     first = await services.zones.get(zone.id)
     assert await services.zones.get(zone.id) is first

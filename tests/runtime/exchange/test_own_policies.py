@@ -1,7 +1,6 @@
 """A user's own policies beside the zone's: both have to allow an exchange, so a user's only take away."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from runtime.domain.policy.bundle_archive import Archive, write
 from runtime.services.authority.subject_tokens import check_chain, verify_subject
 from runtime.services.bundles import operations, parsing
 from runtime.services.bundles.access import Holder
-from runtime.services.zones import Zones
 from runtime.storage.sql.tables import METADATA, TABLES, token_events
 
 PERMIT = '@id("mine") permit (principal, action, resource);'
@@ -134,8 +132,7 @@ async def test_policies_that_cannot_be_read_deny(scene: Scene, agent: App, apis:
         await conn.execute(
             update(versions).where(versions.c.policy_id.in_(mine)).values(cedar_raw="permit (")
         )
-    elsewhere = replace(with_state(scene.services, Counting(scene.services.state)), zones=Zones())
-    elsewhere.zones.attach(elsewhere)
+    elsewhere = with_state(scene.services, Counting(scene.services.state))
     with pytest.raises(AccessDenied):
         await scene.exchange(agent, subject, apis[0], "read", services=elsewhere)
 

@@ -267,7 +267,7 @@ async def test_a_revocation_that_is_rolled_back(chain: Chain, other_worker: Serv
     services, session_id = chain.scene.services, chain.person.session_id
 
     async def revoke_and_die() -> None:
-        async with epochs.transaction(services) as (conn, bumped):
+        async with services.epochs.transaction() as (conn, bumped):
             bumped.update(await session_revocation.revoke(conn, services, chain.scene.zone.id, session_id))
             await services.epochs.note(conn, bumped)
             raise Died

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 from tests.support.factories import Company, found_company, opened_parts
+from tests.support.rewired import run_job
 
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.zone import Zone
@@ -118,4 +119,4 @@ async def test_sessions_that_are_over_have_their_time(services: Services) -> Non
 
 async def test_the_job_runs_by_itself(services: Services) -> None:
     """It is on the schedule, under the name that its row has."""
-    assert await services.jobs.run_now(retention.JOB) == 0
+    assert await run_job(services, retention.JOB) == 0

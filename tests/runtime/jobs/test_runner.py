@@ -10,7 +10,8 @@ import pytest
 from tests.support.factories import opened_parts
 
 from runtime.services.container import Services
-from runtime.services.jobs.runner import FIRST_RETRY, Job, Jobs
+from runtime.services.job_notifier import JobNotifier
+from runtime.services.jobs.runner import FIRST_RETRY, Job, JobRunner
 from runtime.storage.sql import jobs as storage
 
 PERIOD = timedelta(hours=1)
@@ -48,14 +49,13 @@ def work() -> Work:
     return Work()
 
 
-def process(services: Services, work: Work, *, limit: timedelta = LIMIT) -> Jobs:
+def process(services: Services, work: Work, *, limit: timedelta = LIMIT) -> JobRunner:
     """The jobs as one process has them."""
-    jobs = Jobs([Job("work", PERIOD, limit, work.run)])
-    jobs.attach(replace(services, clock=lambda: work.now, jobs=jobs))
-    return jobs
+    own = replace(services, clock=lambda: work.now, jobs=JobNotifier(["work"]))
+    return JobRunner(own, [Job("work", PERIOD, limit, work.run)])
 
 
-async def finish(jobs: Jobs) -> None:
+async def finish(jobs: JobRunner) -> None:
     """Wait for what was begun."""
     await asyncio.gather(*jobs._running.values())
 
@@ -138,8 +138,8 @@ async def test_a_run_that_takes_too_long_is_cut_off(services: Services, work: Wo
     assert await jobs.run_now("work") == 3
 
 
-async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(services: Services, work: Work) -> None:
-    """Poked, a job that is not due runs at once; stopped in the middle of a run, the lease is given back."""
+async def test_the_loop_runs_what_it_is_notified_of_and_stops(services: Services, work: Work) -> None:
+    """A job that is not due runs at once; stopped in the middle of a run, the lease is given back."""
     jobs = process(services, work)
     work.may_end.set()
     await jobs.run_now("work")
@@ -147,7 +147,7 @@ async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(services: 
     try:
         work.may_end.clear()
         work.going_on.clear()
-        jobs.poke("work")
+        jobs._notifier.notify("work")
         await asyncio.wait_for(work.going_on.wait(), 10)
     finally:
         await asyncio.wait_for(jobs.stop(), 10)
@@ -156,4 +156,4 @@ async def test_the_loop_runs_what_it_is_poked_for_and_stops_when_told(services: 
     async with services.database.querying() as conn:
         assert (await storage.leases(conn))["work"].is_free(work.now)
     with pytest.raises(KeyError):
-        jobs.poke("another")
+        jobs._notifier.notify("another")

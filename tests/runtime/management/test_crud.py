@@ -93,7 +93,7 @@ class TestProviders:
             async with services.database.reading() as conn:  # type: ignore[attr-defined]
                 found = await entities.get(conn, PROVIDER, made["id"], within={"zone_id": zone.id})
                 assert b"s3cret-value" not in found.client_secret  # type: ignore[attr-defined]
-                sealer = await keys.sealer(services, conn, zone.id)  # type: ignore[arg-type]
+                sealer = await keys.sealer(services.key_encryption, conn, zone.id)  # type: ignore[arg-type]
                 return stored_secrets.opened(sealer, PROVIDER, found, "client_secret")
 
         assert api.server.call(stored) == "s3cret-value"

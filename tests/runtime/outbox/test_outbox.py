@@ -15,7 +15,7 @@ from tests.support.postgres import PostgresServer
 
 from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.services.container import Services
-from runtime.services.outbox import Letter, NotDelivered, Outbox, Topic, Undeliverable, mail
+from runtime.services.outbox import Message, MessageHandler, NotDelivered, Outbox, Undeliverable, mail
 from runtime.storage.sql import outbox as rows
 from runtime.storage.sql.migrate import migrate
 
@@ -29,7 +29,7 @@ class Office:
     services: Services
     now: datetime = datetime(2026, 3, 1, tzinfo=UTC)
     failure: Exception | None = None
-    delivered: list[Letter] = field(default_factory=list)
+    delivered: list[Message] = field(default_factory=list)
     gate: asyncio.Event | None = None
     holding: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -37,17 +37,17 @@ class Office:
     def outbox(self) -> Outbox:
         return self.services.outbox
 
-    async def deliver(self, _services: Services, letter: Letter) -> None:
+    async def deliver(self, message: Message) -> None:
         self.holding.set()
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        self.delivered.append(letter)
+        self.delivered.append(message)
 
     async def put(self, value: str = CANARY, **more: Any) -> None:
         async with self.services.database.transaction() as conn:
-            await self.outbox.put(conn, "test", {"value": value}, now=self.now, **more)
+            await self.outbox.put(conn, "test", {"value": value}, **more)
 
     async def rows(self) -> list[dict[str, Any]]:
         async with self.services.database.reading() as conn:
@@ -58,12 +58,15 @@ class Office:
         return await self.outbox.deliver_due()
 
 
-def opened(services: Services, *, sealer: Sealer | None = None, attempts: int = 3, **more: Topic) -> Office:
+def opened(
+    services: Services, *, sealer: Sealer | None = None, attempts: int = 3, **more: MessageHandler
+) -> Office:
     office = Office(services)
-    topics = {"test": Topic(office.deliver, attempts=attempts, first_delay_seconds=60), **more}
-    outbox = Outbox(sealer or Sealer(new_data_key()), topics)
+    handlers = {"test": MessageHandler(office.deliver, attempts=attempts, first_delay_seconds=60), **more}
+    outbox = Outbox(
+        services.database, lambda: office.now, sealer or Sealer(new_data_key()), handlers, services.jobs
+    )
     office.services = replace(services, outbox=outbox, clock=lambda: office.now)
-    outbox.attach(office.services)
     return office
 
 
@@ -110,23 +113,23 @@ async def test_what_is_put_in_leaves_once(office: Office):
     assert await office.after() == 1
     assert await office.after() == 0
 
-    assert [letter.payload for letter in office.delivered] == [{"value": CANARY}]
+    assert [message.payload for message in office.delivered] == [{"value": CANARY}]
     assert CANARY not in repr(office.delivered)
     assert await office.rows() == []
 
 
 async def test_slow_letters_hold_up_no_other_topic(services: Services):
-    """Strangers choose where some letters go, and how long that takes: others wait for one round at most."""
+    """Strangers choose where some messages go, and how long that takes: others wait for one round at most."""
     left: asyncio.Queue[str] = asyncio.Queue()
 
-    async def deliver(_services: Services, letter: Letter) -> None:
-        left.put_nowait(letter.payload["value"])
+    async def deliver(message: Message) -> None:
+        left.put_nowait(message.payload["value"])
 
     async def put_prompt(value: str) -> None:
         async with services.database.transaction() as conn:
-            await office.outbox.put(conn, "prompt", {"value": value}, now=office.now)
+            await office.outbox.put(conn, "prompt", {"value": value})
 
-    office = opened(services, prompt=Topic(deliver))
+    office = opened(services, prompt=MessageHandler(deliver))
     first, second = asyncio.Event(), asyncio.Event()
     office.gate = first
     for _ in range(45):
@@ -150,34 +153,33 @@ async def test_slow_letters_hold_up_no_other_topic(services: Services):
 
 
 async def test_zones_and_receivers_take_turns(services: Services):
-    """However many letters wait for one who does not answer, others' leave; it is asked now and then."""
+    """However many messages wait for one who does not answer, others' leave; it is asked now and then."""
     company = await found_company(services)
     zones = [(await company.zone()).id for _ in range(2)]
     left: list[str] = []
     is_dead, tries = True, 0
 
-    async def deliver(_services: Services, letter: Letter) -> None:
+    async def deliver(message: Message) -> None:
         nonlocal tries
-        if letter.payload["to"] == "dead":
+        if message.payload["to"] == "dead":
             tries += 1
             if is_dead:
                 raise NotDelivered("no answer")
-        left.append(letter.payload["to"])
+        left.append(message.payload["to"])
 
-    async def put(zone_id: str, receiver: str, letters: int = 1) -> None:
+    async def put(zone_id: str, receiver: str, messages: int = 1) -> None:
         async with services.database.transaction() as conn:
-            for _ in range(letters):
+            for _ in range(messages):
                 await office.outbox.put(
                     conn,
                     "logout",
                     {"to": receiver},
-                    now=office.now,
                     organization_id=company.organization_id,
                     zone_id=zone_id,
                     receiver=receiver,
                 )
 
-    office = opened(services, logout=Topic(deliver, first_delay_seconds=60))
+    office = opened(services, logout=MessageHandler(deliver, first_delay_seconds=60))
     await put(zones[0], "dead", 100)
     await put(zones[0], "alive", 2)
     await put(zones[1], "another", 30)
@@ -200,14 +202,14 @@ async def test_zones_and_receivers_take_turns(services: Services):
     await put(zones[0], "dead", 50)
     for _ in range(3):
         await office.after(hours=9)
-    assert await office.outbox.tend() == 50
+    assert await office.outbox.run_job() == 50
     assert all(row["parked_at"] for row in await office.rows())
 
 
 async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
     async def fail() -> None:
         async with office.services.database.transaction() as conn:
-            await office.outbox.put(conn, "test", {}, now=office.now)
+            await office.outbox.put(conn, "test", {})
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -215,7 +217,7 @@ async def test_a_write_that_is_rolled_back_sends_nothing(office: Office):
     await office.put("stands")
 
     assert await office.after() == 1
-    assert [letter.payload["value"] for letter in office.delivered] == ["stands"]
+    assert [message.payload["value"] for message in office.delivered] == ["stands"]
 
 
 async def test_failures_wait_longer_each_time_and_end(office: Office):
@@ -233,9 +235,9 @@ async def test_failures_wait_longer_each_time_and_end(office: Office):
 
     office.failure = None
     assert await office.after(days=29) == 0
-    assert await office.outbox.forget_parked() == 0
+    assert await office.outbox.delete_dead_letters() == 0
     office.now += timedelta(days=2)
-    assert await office.outbox.tend() == 1
+    assert await office.outbox.run_job() == 1
     assert await office.rows() == []
 
 
@@ -250,7 +252,7 @@ async def test_what_failed_is_delivered_later(
     office.failure = None
 
     assert await office.after(minutes=2) == 1
-    assert [letter.attempts for letter in office.delivered] == [2]
+    assert [message.attempts for message in office.delivered] == [2]
     captured = capsys.readouterr()
     assert CANARY not in captured.out + captured.err
 
@@ -269,14 +271,14 @@ async def test_what_can_never_leave_is_given_up_at_once(office: Office, services
 
 
 async def test_no_letter_is_in_two_hands(services: Services):
-    """Two workers at once deliver each letter once; one that dies with a letter leaves it for the other."""
+    """Two workers at once deliver each message once; one that dies with a message leaves it for the other."""
     sealer = Sealer(new_data_key())
     one, two = opened(services, sealer=sealer), opened(services, sealer=sealer)
     for number in range(30):
         await one.put(str(number))
 
     await asyncio.gather(one.after(), two.after())
-    got = [letter.payload["value"] for letter in one.delivered + two.delivered]
+    got = [message.payload["value"] for message in one.delivered + two.delivered]
     assert sorted(got, key=int) == [str(number) for number in range(30)]
 
     await one.put("held")
@@ -295,7 +297,7 @@ async def test_mail_goes_out_and_an_organizations_goes_with_it(services: Service
     async with services.database.transaction() as conn:
         await mail.put(
             conn,
-            services,
+            services.outbox,
             organization_id=organization_id,
             recipient="ada@acme.example",
             subject="Come in",

@@ -12,8 +12,8 @@ from tests.support.factories import company_of
 from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
-from runtime.services import limits
-from runtime.services.login import rate_limits
+from runtime.services import rate_limits
+from runtime.services.login import rate_limits as login_limits
 
 _MOST = 4
 
@@ -29,7 +29,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(autouse=True)
 def one_window(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """No minute ends while a test counts."""
-    monkeypatch.setattr(limits, "window", lambda _seconds, _now: 0)
+    monkeypatch.setattr(rate_limits.RateLimit, "window", lambda _limit, _now: 0)
 
 
 def authorize(client: Client, sender: str, **changes: Any) -> httpx.Response:
@@ -52,7 +52,7 @@ def test_sign_ins_are_slowed_down(site: Site, browser: Browser) -> None:
     assert statuses(mail, "198.51.100.1", 3) == [303, 303, 429]
     refused = authorize(site.app(zone, "third"), "198.51.100.1")
     assert_page(refused, 429)
-    assert 0 < int(refused.headers["retry-after"]) <= limits.WINDOW_SECONDS + 1
+    assert 0 < int(refused.headers["retry-after"]) <= rate_limits.REGISTRATIONS.seconds + 1
     assert statuses(notes, "198.51.100.2", 1) + statuses(elsewhere, "198.51.100.1", 1) == [303, 303]
     assert statuses(notes, "2001:db8:1:2::1", 2) == [303, 303]
     assert statuses(notes, "2001:db8:1:2:3::", 1) + statuses(notes, "2001:db8:1:3::", 1) == [429, 303]
@@ -113,7 +113,7 @@ def test_passwords_are_tried_for_many_accounts(site: Site) -> None:
 def let_try(site: Site, zone_id: str, account: str, address: str) -> bool:
     """Whether a password may be tried."""
     try:
-        site.run(rate_limits.admit(site.services, zone_id, account, address))
+        site.run(login_limits.admit(site.services, zone_id, account, address))
     except TooManyTries:
         return False
     return True
@@ -130,7 +130,7 @@ def test_pushed_requests_are_slowed_down(site: Site) -> None:
     answers = pushes(public, 3)
     assert [each.status_code for each in answers] == [201, 201, 429]
     assert answers[-1].json()["error"] == "temporarily_unavailable"
-    assert 0 < int(answers[-1].headers["retry-after"]) <= limits.WINDOW_SECONDS + 1
+    assert 0 < int(answers[-1].headers["retry-after"]) <= rate_limits.REGISTRATIONS.seconds + 1
     assert pushes(public, 1, "198.51.100.7")[0].status_code == 201
     assert {each.status_code for each in pushes(back_end, _MOST * 10)} == {201}
     assert pushes(back_end, 1, "198.51.100.8")[0].status_code == 429

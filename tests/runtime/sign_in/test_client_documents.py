@@ -22,7 +22,7 @@ from runtime.adapters.outbound import OutboundFailed
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.assertions import CLIENT_ASSERTION_TYPE
-from runtime.services.clients import metadata_documents
+from runtime.services import rate_limits
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql.tables import TABLES
 
@@ -333,7 +333,8 @@ def test_other_sites_are_not_flooded(
     site: Site, documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many documents a minute, and a fresh one costs none."""
-    monkeypatch.setattr(metadata_documents, "FETCHES", replace(metadata_documents.FETCHES, most=2))
+    few = replace(rate_limits.METADATA_DOCUMENT_FETCHES, amount=2)
+    monkeypatch.setattr(rate_limits, "METADATA_DOCUMENT_FETCHES", few)
     zone = admitting(site, "*")
     clients = [site.stranger(zone, documents.client(f"/flood/{n}"), LOCAL) for n in range(3)]
 

@@ -54,7 +54,7 @@ def agent(site: Site, **body: Any) -> tuple[Client, Resource]:
 async def end_grants(site: Site, zone_id: str, *, in_seconds: int) -> None:
     """Let the one user's delegated grants in a zone end by themselves."""
     until = site.services.clock() + timedelta(seconds=in_seconds)
-    async with epochs.transaction(site.services) as (conn, bumped):
+    async with site.services.epochs.transaction() as (conn, bumped):
         mine = _grants.c.zone_id == zone_id
         user_id = await conn.scalar(
             update(_grants).where(mine).values(expires_at=until).returning(_grants.c.user_id)

@@ -13,7 +13,7 @@ from tests.support.server import serve
 
 from runtime.domain.errors import TooManyTries
 from runtime.domain.kinds import USER, Verb
-from runtime.services.login import rate_limits
+from runtime.services import rate_limits
 
 STORAGE = ("embedded", "servers")
 
@@ -122,10 +122,12 @@ class TestSignIn:
             assert isinstance(page, Page)
             return browser.post(page, email=email, password=password).status_code
 
-        tries = [attempt("ada@acme.example", "wrong password") for _ in range(rate_limits.FREE_TRIES + 6)]
+        tries = [
+            attempt("ada@acme.example", "wrong password") for _ in range(rate_limits.FREE_PASSWORD_TRIES + 6)
+        ]
 
-        assert tries[: rate_limits.FREE_TRIES] == [400] * rate_limits.FREE_TRIES
-        assert 429 in tries[rate_limits.FREE_TRIES :]
+        assert tries[: rate_limits.FREE_PASSWORD_TRIES] == [400] * rate_limits.FREE_PASSWORD_TRIES
+        assert 429 in tries[rate_limits.FREE_PASSWORD_TRIES :]
         assert attempt("ada@acme.example", PASSWORD) == 429
         assert attempt("grace@acme.example", PASSWORD) == 303
 
@@ -142,7 +144,7 @@ class TestSignIn:
                     return number
             return len(addresses)
 
-        most = rate_limits.FREE_TRIES + 4
+        most = rate_limits.FREE_PASSWORD_TRIES + 4
         assert site.run(tries([f"2001:db8:{n:x}::1" for n in range(1, most)])) == most - 1
         assert site.run(tries([f"2001:db8:0:1::{n:x}" for n in range(1, most)])) < most - 1
 

@@ -52,7 +52,7 @@ def endings(site: Site, client: Client, under: Standing, provider_id: str) -> Ma
         await site.company.run(USER, Verb.UPDATE, {"zone_id": zone_id}, under.user.id, patch)
 
     async def leave_provider() -> None:
-        async with epochs.transaction(services) as (conn, bumped):
+        async with services.epochs.transaction() as (conn, bumped):
             ended = await directory.end_provider_sessions(
                 conn, provider_id, zone_id=zone_id, now=services.clock()
             )

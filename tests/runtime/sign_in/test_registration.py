@@ -14,7 +14,7 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.zone import Zone
 from runtime.domain.oauth.exchange import ACCESS_TOKEN
-from runtime.services import limits
+from runtime.services import rate_limits
 from runtime.services.clients import dynamic_registration
 
 LOCAL = "http://localhost:8600/callback"
@@ -173,13 +173,13 @@ def test_registrations_are_slowed_down(site: Site) -> None:
     async def many() -> None:
         zone = await site.services.zones.get(busy.id)
         with suppress(TooManyRequests):
-            for _ in range(dynamic_registration.MAX_FROM_ADDRESS * 2):
+            for _ in range(int(rate_limits.REGISTRATIONS.amount) * 2):
                 await dynamic_registration.admit(site.services, zone, "127.0.0.1")
 
     site.run(many())
     last = register(busy)
     assert (last.status_code, last.json()["error"]) == (429, "temporarily_unavailable")
-    assert 0 < int(last.headers["retry-after"]) <= limits.WINDOW_SECONDS + 1
+    assert 0 < int(last.headers["retry-after"]) <= rate_limits.REGISTRATIONS.seconds + 1
 
 
 @pytest.mark.threat("24a", "24b", "24c", "24d", "24e", "24f")

@@ -10,12 +10,13 @@ from tests.runtime.sign_in.conftest import pytest_generate_tests as _both_forms
 from tests.runtime.sign_in.conftest import site
 from tests.runtime.sign_in.support import Browser, Site, claims
 from tests.support.factories import App
+from tests.support.rewired import run_job
 
 from runtime.domain.kinds.resource import Resource
 from runtime.services import revocation_list
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.revocation_list import JOB, digest
+from runtime.services.revocation_list import JOB, Revocations, digest
 from runtime.services.tokens import revocation
 
 __all__ = ["site"]
@@ -324,18 +325,15 @@ def test_the_delta_tells_of_clients_by_digest(shop: Shop, moments: None) -> None
 
 def test_entries_go_when_nobody_needs_them(shop: Shop) -> None:
     """The job forgets what has expired by itself."""
-    from dataclasses import replace
     from datetime import timedelta
 
     own = shop.post("token", shop.notes.app, grant_type="client_credentials", resource=API).json()
     shop.revoke(shop.notes.app, own["access_token"])
 
     async def later(services: Services) -> tuple[int, int]:
-        from runtime.services.revocation_list import prune
-
-        assert await services.jobs.run_now(JOB) is not None
-        future = replace(services, clock=lambda: services.clock() + timedelta(days=2))
-        return await prune(future), await prune(future)
+        assert await run_job(services, JOB) is not None
+        future = Revocations(services.database, lambda: services.clock() + timedelta(days=2))
+        return await future.prune(), await future.prune()
 
     first, second = shop.site.server.call(later)
     assert first > 0

@@ -19,7 +19,7 @@ from runtime.services.authorization import rate_limits
 from runtime.services.client_types import is_known
 from runtime.services.clients import dpop
 from runtime.services.container import Services
-from runtime.services.limits import place_of
+from runtime.services.rate_limiter import place_of
 
 
 def bind(app: Sanic[Any, Any]) -> None:

@@ -15,7 +15,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
     Nothing happens for one that has nothing of this user.
     """
     user_id, now = signed_in.user.id, services.clock()
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
         given = await connections.consents(conn, zone_id=zone.id, user_id=user_id)
@@ -35,7 +35,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
             if each.id == party_id
         ]
         await end_events.record(conn, lost, now=now)
-    services.outbox.poke()
+    services.outbox.notify()
 
 
 async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant_id: str) -> None:
@@ -44,7 +44,7 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant
     Nothing happens for a grant that is not this user's.
     """
     of_user = {"zone_id": zone.id, "user_id": signed_in.user.id}
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
@@ -57,11 +57,11 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant
 async def session(services: Services, zone: CachedZone, signed_in: SignedIn, session_id: str) -> None:
     """End a session of the user, with those below it; nothing for one that is not theirs."""
     now = services.clock()
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         standing = await sessions.of_user(conn, signed_in.user.id, zone_id=zone.id, now=now)
         if session_id not in {each.id for each in standing}:
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         ending = Ending("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
         await end_events.record(conn, [ending], now=now)
-    services.outbox.poke()
+    services.outbox.notify()

@@ -10,18 +10,18 @@ from runtime.storage.sql import refresh, sessions
 
 async def end(services: Services, zone_id: str, *, session_id: str, family_id: str | None = None) -> None:
     """End a session with everything below it, and a refresh family. What is not there stays as it is."""
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await revoke(conn, services, zone_id, session_id))
         if family_id is not None:
             await refresh.revoke(conn, family_id, zone_id=zone_id)
-    services.outbox.poke()
+    services.outbox.notify()
 
 
 async def revoke(conn: AsyncConnection, services: Services, zone_id: str, session_id: str) -> dict[str, int]:
     """End a session, those below it and every chain that starts there; the epochs that it bumps.
 
-    Clients that want to hear of it do once somebody pokes the outbox after the commit.
+    Clients that want to hear of it do once the outbox is notified after the commit.
     """
     ended = await sessions.revoke(conn, session_id, zone_id=zone_id, now=services.clock())
-    await backchannel_logout.put(conn, services, ended, zone_id=zone_id)
+    await backchannel_logout.put(conn, services.outbox, ended, zone_id=zone_id)
     return {epochs.session_key(each): epoch for each, epoch in ended.items()}

@@ -12,13 +12,12 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import InvalidGrant, TooManyTries
 from runtime.domain.identifiers import new_id
 from runtime.domain.oauth.resources import RequestedResource
+from runtime.services import rate_limits
 from runtime.services.authority import session_revocation
 from runtime.services.container import Services
-from runtime.services.limits import Limit, Meter
 
 CODE_SECONDS = 60
 MARK_SECONDS = 600
-CODES = Meter(Limit("codes", "codes handed out", "a browser that is signed in", 300))
 REFUSED = "the code is not valid for this request"
 
 
@@ -57,7 +56,7 @@ class Produced(BaseModel):
 
 async def issue(services: Services, zone_id: str, grant: CodeGrant) -> str:
     """A new code for that grant. Raises TooManyTries: each is kept until it is redeemed or too old."""
-    if wait := CODES.count(services, zone_id, grant.session_id):
+    if wait := services.rate_limiter.hit_local(rate_limits.AUTHORIZATION_CODES, zone_id, grant.session_id):
         raise TooManyTries("too many sign-ins at once; try again in a minute", retry_after_seconds=wait)
     code = new_secret()
     key = _key(services, zone_id, code, "code")

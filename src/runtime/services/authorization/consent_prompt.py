@@ -119,7 +119,7 @@ async def record(
 ) -> None:
     """Keep the user's yes: for the application, and as delegated grants for the zone's own token service."""
     now = services.clock()
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await epochs.bump_user(conn, zone.id, user.id))
         of_this = {"zone_id": zone.id, "user_id": user.id}
         given = await storage.given(conn, client_ref=client.client_ref, **of_this)

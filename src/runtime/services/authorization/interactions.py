@@ -5,22 +5,18 @@ cookie: either alone is worth nothing. Forms carry a token that works once.
 """
 
 from datetime import datetime
-from fractions import Fraction
 from hmac import compare_digest
 
 from pydantic import BaseModel, ConfigDict
 
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
+from runtime.services import rate_limits
 from runtime.services.authorization.requests import AuthorizationRequest, Visit
 from runtime.services.container import Services
-from runtime.services.limits import Limit, count, place_of
+from runtime.services.rate_limiter import place_of
 
 INTERACTION_SECONDS = 900
-# A sign-in takes a form for the password, maybe tried again, and one for the consent.
-FORMS = Limit(
-    "forms-sent", "forms of a zone's pages sent", "an address at a zone", "sign_ins_a_minute", Fraction(4)
-)
 _SENT_ALREADY = "this form was sent already, or did not come from this page; go back and try again"
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
@@ -119,7 +115,7 @@ async def take_form(
     left = int(unsigned.partition(".")[0]) - int(services.clock().timestamp())
     if left <= 0:
         raise ForgedForm(_SENT_ALREADY, internal="too old")
-    if wait := await count(services, FORMS, zone_id, place_of(address)):
+    if wait := await services.rate_limiter.hit(rate_limits.FORMS, zone_id, place_of(address)):
         raise TooManyTries("too many forms were sent; try again in a minute", retry_after_seconds=wait)
     if not await services.state.add(_key(services, "form", zone_id, unsigned), b"1", ttl_seconds=left + 1):
         raise ForgedForm(_SENT_ALREADY, internal="used before")

@@ -4,28 +4,13 @@ Who is signed in and gets a code begins none, and is not counted. One applicatio
 address has, so that one that turns in circles leaves the others their share.
 """
 
-from fractions import Fraction
-
 from runtime.domain.errors import TooManyRequests, TooManyTries
+from runtime.services import rate_limits
 from runtime.services.client_types import Client
 from runtime.services.container import Services
-from runtime.services.limits import Limit, Meter, count, place_of
+from runtime.services.rate_limiter import place_of
+from runtime.services.rate_limits import RateLimit
 from runtime.services.zones import CachedZone
-
-_BEGUN = "sign-ins begun, and authorize requests that come to nothing"
-_PUSHED = "authorize requests kept for a browser that comes next"
-_AT_ADDRESS, _OF_CLIENT, _OF_ZONE = "an address at a zone", "an application at an address", "a zone"
-_SETTING = "sign_ins_a_minute"
-_HALF, _TENFOLD = Fraction(1, 2), Fraction(10)
-
-BEGUN = Limit("authorize", _BEGUN, _AT_ADDRESS, _SETTING)
-BEGUN_BY_CLIENT = Limit("authorize-client", _BEGUN, _OF_CLIENT, _SETTING, _HALF)
-BEGUN_IN_ZONE = Meter(Limit("authorize-zone", _BEGUN, _OF_ZONE, _SETTING, _TENFOLD))
-PUSHED = Limit("push", _PUSHED, _AT_ADDRESS, _SETTING)
-PUSHED_BY_CLIENT = Limit("push-client", _PUSHED, _OF_CLIENT, _SETTING, _HALF)
-# A client with a secret pushes for all of its users, from one address.
-PUSHED_BY_BACK_END = Limit("push-back-end", _PUSHED, "an application with a secret", _SETTING, _TENFOLD)
-PUSHED_IN_ZONE = Meter(Limit("push-zone", f"{_PUSHED}, by whom nobody knows", _OF_ZONE, _SETTING, _TENFOLD))
 
 
 async def admit(services: Services, zone: CachedZone, client_id: str, address: str) -> None:
@@ -35,7 +20,7 @@ async def admit(services: Services, zone: CachedZone, client_id: str, address: s
         client_id: the application; empty when none is known.
     Raises: TooManyTries; Unavailable, because who cannot be counted is not let in.
     """
-    limits = (BEGUN_BY_CLIENT, BEGUN, BEGUN_IN_ZONE)
+    limits = rate_limits.AUTHORIZATION_REQUEST_LIMITS
     if wait := await _count(services, zone, limits, client_id, address):
         raise TooManyTries("too many sign-ins were begun; try again in a minute", retry_after_seconds=wait)
 
@@ -55,18 +40,24 @@ async def admit_pushed(services: Services, zone: CachedZone, client: Client, add
     if client.is_public:
         wait = await _count_pushed(services, zone, client, address)
     else:
-        wait = await count(services, PUSHED_BY_BACK_END, zone.id, client.client_id)
+        wait = await services.rate_limiter.hit(
+            rate_limits.PUSHED_REQUESTS_OF_CONFIDENTIAL_CLIENT, zone.id, client.client_id
+        )
     if wait:
         raise TooManyRequests("too many requests; try again in a minute", retry_after_seconds=wait)
 
 
 async def _count_pushed(services: Services, zone: CachedZone, client: Client, address: str) -> int:
-    limits = (PUSHED_BY_CLIENT, PUSHED, PUSHED_IN_ZONE)
+    limits = rate_limits.PUSHED_REQUEST_LIMITS
     return await _count(services, zone, limits, client.client_id, address)
 
 
 async def _count(
-    services: Services, zone: CachedZone, limits: tuple[Limit, Limit, Meter], client_id: str, address: str
+    services: Services,
+    zone: CachedZone,
+    limits: tuple[RateLimit, ...],
+    client_id: str,
+    address: str,
 ) -> int:
     """Count for the application at the address, the address, then the zone; the seconds to wait, or 0.
 
@@ -75,6 +66,6 @@ async def _count(
     of_client, of_address, of_zone = limits
     place, wait = place_of(address), 0
     if client_id:
-        wait = await count(services, of_client, zone.id, place, client_id)
-    wait = wait or await count(services, of_address, zone.id, place)
-    return wait or of_zone.count(services, zone.id)
+        wait = await services.rate_limiter.hit(of_client, zone.id, place, client_id)
+    wait = wait or await services.rate_limiter.hit(of_address, zone.id, place)
+    return wait or services.rate_limiter.hit_local(of_zone, zone.id)

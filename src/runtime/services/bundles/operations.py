@@ -21,11 +21,10 @@ from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
-from runtime.services import epochs, limits
+from runtime.services import epochs, rate_limits
 from runtime.services.bundles.access import Holder, owner
 from runtime.services.bundles.parsing import Wanted, WantedPolicy
 from runtime.services.container import Services
-from runtime.services.limits import Limit
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions
@@ -34,8 +33,6 @@ from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
 
-WRITES_A_MINUTE = 30
-WRITES = Limit("bundle-writes", "changes of policy bundles", "a user", WRITES_A_MINUTE)
 _USER = PolicyTargetType.USER
 _ACTIVE = PolicySetMode.ACTIVE.value
 
@@ -84,7 +81,7 @@ async def admit(services: Services, holder: Holder) -> User:
         makes the organization's others wait.
     """
     user = await owner(services, holder)
-    if await limits.count(services, WRITES, user.zone_id, user.id):
+    if await services.rate_limiter.hit(rate_limits.BUNDLE_WRITES, user.zone_id, user.id):
         raise RateLimited("too many changes of the policy bundle; wait a minute")
     return user
 

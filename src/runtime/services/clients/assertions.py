@@ -10,27 +10,20 @@ Spec: RFC 7523 section 3; RFC 7521 section 4.2; zone interface, section 4.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
+from runtime.services import rate_limits
 from runtime.services.client_types import Client, is_known
 from runtime.services.clients import private_key_jwt, workload_identity
 from runtime.services.clients.admission import still_admitted
 from runtime.services.clients.audiences import accepted_audiences
 from runtime.services.clients.jwt_replay import is_first_use
-from runtime.services.limits import Limit, Meter
+from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
-if TYPE_CHECKING:
-    from runtime.services.container import Services
-
-# Each is remembered until it ends.
-ASSERTIONS = Meter(
-    Limit("assertions", "assertions of clients that registered themselves", "an address at a zone", 600)
-)
 _TYPES = ("JWT", "client-authentication+jwt")  # one may be named; no other class of token will do
 
 
@@ -68,7 +61,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
 
 
 async def client_of(
-    services: "Services", zone: CachedZone, assertion: ClientAssertion, now: datetime, *, sender: str
+    services: Services, zone: CachedZone, assertion: ClientAssertion, now: datetime, *, sender: str
 ) -> Client:
     """The client that the assertion speaks for.
 
@@ -97,7 +90,9 @@ async def client_of(
         await private_key_jwt.check_signature(services, zone, client, assertion.jws)
     except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
-    if not is_known(client) and (wait := ASSERTIONS.count(services, zone.id, sender)):
+    if not is_known(client) and (
+        wait := services.rate_limiter.hit_local(rate_limits.CLIENT_ASSERTIONS, zone.id, sender)
+    ):
         raise TooManyRequests("too many assertions; try again in a minute", retry_after_seconds=wait)
     claims = assertion.jws.payload
     if not await is_first_use(

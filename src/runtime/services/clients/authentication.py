@@ -1,7 +1,6 @@
 """Which client a request proves to come from. Spec: RFC 6749 section 2.3; zone interface, section 3."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from runtime.domain.errors import InvalidClient, InvalidRequest
 from runtime.services import refusals
@@ -9,15 +8,13 @@ from runtime.services.client_types import Client
 from runtime.services.clients import assertions
 from runtime.services.clients.client_secrets import basic_credentials, client_with_secret
 from runtime.services.clients.guessing import SecretGuessing
-from runtime.services.limits import place_of
+from runtime.services.container import Services
+from runtime.services.rate_limiter import place_of
 from runtime.services.zones import CachedZone
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 
 async def authenticate_client(
-    services: "Services",
+    services: Services,
     zone: CachedZone,
     form: Mapping[str, str],
     *,
@@ -38,11 +35,11 @@ async def authenticate_client(
     try:
         return await _proved(services, zone, form, authorization, address, guessing)
     except (InvalidClient, InvalidRequest) as refusal:
-        raise await refusals.told(services, zone.id, refusal, whose=place_of(address)) from None
+        raise await refusals.told(services.rate_limiter, zone.id, refusal, whose=place_of(address)) from None
 
 
 async def _proved(
-    services: "Services",
+    services: Services,
     zone: CachedZone,
     form: Mapping[str, str],
     authorization: str | None,
@@ -69,12 +66,12 @@ async def _proved(
         client = await client_with_secret(services, zone, client_id, secret)
         if client is not None:
             return client
-    await guessing.failed(services, zone.id, claimed, address, now=now)
+    await guessing.failed(services.rate_limiter, zone.id, claimed, address, now=now)
     raise InvalidClient(internal="unknown client, or another secret", basic=bool(basic))
 
 
 async def _asserted(
-    services: "Services",
+    services: Services,
     zone: CachedZone,
     form: Mapping[str, str],
     authorization: str | None,
@@ -90,5 +87,5 @@ async def _asserted(
     try:
         return await assertions.client_of(services, zone, assertion, now, sender=place_of(address))
     except InvalidClient:
-        await guessing.failed(services, zone.id, assertion.claimed, address, now=now.timestamp())
+        await guessing.failed(services.rate_limiter, zone.id, assertion.claimed, address, now=now.timestamp())
         raise

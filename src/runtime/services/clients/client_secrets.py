@@ -5,17 +5,14 @@ Spec: RFC 6749 section 2.3.
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
 from runtime.domain.errors import InvalidClient
 from runtime.domain.kinds.application import PasswordCredential
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.clients.admission import still_admitted
+from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 _NOBODY = bytes(32)  # compared with when there is no such client, so that takes as long
 
@@ -42,7 +39,7 @@ def basic_credentials(authorization: str | None) -> list[tuple[str, str]]:
 
 
 async def client_with_secret(
-    services: "Services", zone: CachedZone, client_id: str, secret: str | None
+    services: Services, zone: CachedZone, client_id: str, secret: str | None
 ) -> Client | None:
     """The client that shows this secret, or is public and shows none; None when nobody does.
 
@@ -59,7 +56,7 @@ async def client_with_secret(
     return None
 
 
-def _proves(services: "Services", client: Client, secret: str | None) -> bool:
+def _proves(services: Services, client: Client, secret: str | None) -> bool:
     """Tell whether this secret, or its absence, is what the client's credential asks for."""
     if client.is_public:
         return secret is None

@@ -7,7 +7,6 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
-from typing import TYPE_CHECKING
 
 from runtime.adapters.keys import jose
 from runtime.adapters.keys.proofs import open_proof
@@ -21,26 +20,16 @@ from runtime.domain.errors import (
 )
 from runtime.domain.oauth import dpop
 from runtime.domain.oauth.assertions import NotAcceptable
+from runtime.services import rate_limits
 from runtime.services.clients.jwt_replay import is_first_use
-from runtime.services.limits import Limit, Meter
+from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 _TOKEN_REFUSED = "the access token is not valid here"
 _REFUSED = "the DPoP proof is not valid for this request"
 NONCE_SECONDS = 300  # how often a zone that wants nonces has a new one
 _NONCE_BYTES = 18
 _NONCE_WANTED = "the DPoP proof must carry the `nonce` that the `DPoP-Nonce` header tells"
-PROOFS = Meter(
-    Limit(
-        "proofs",
-        "DPoP proofs that an application did not prove itself beside",
-        "an address, or a bound key",
-        6000,
-    )
-)
 # As long as the clocks of the two may differ, in both directions.
 REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
 
@@ -65,7 +54,7 @@ class Presented:
     proved: str | None = None
 
 
-def nonce(services: "Services", zone: CachedZone, now: datetime, *, windows_ago: int = 0) -> str:
+def nonce(services: Services, zone: CachedZone, now: datetime, *, windows_ago: int = 0) -> str:
     """What proofs to the zone repeat for now, where it wants that.
 
     Nothing is kept, because every process makes the same one. It counts until the next window has ended.
@@ -76,7 +65,7 @@ def nonce(services: "Services", zone: CachedZone, now: datetime, *, windows_ago:
     return urlsafe_b64encode(made[:_NONCE_BYTES]).decode("ascii")
 
 
-async def require(services: "Services", zone: CachedZone, presented: Presented, jkt: str | None) -> None:
+async def require(services: Services, zone: CachedZone, presented: Presented, jkt: str | None) -> None:
     """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
 
     Args:
@@ -111,7 +100,7 @@ async def require(services: "Services", zone: CachedZone, presented: Presented, 
 
 
 async def prove(
-    services: "Services",
+    services: Services,
     zone: CachedZone,
     proof: str,
     *,
@@ -143,7 +132,9 @@ async def prove(
         raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(services, zone, now))
     if bound_to not in (None, opened.thumbprint):
         return opened.thumbprint
-    if sender is not None and (wait := PROOFS.count(services, zone.id, sender)):
+    if sender is not None and (
+        wait := services.rate_limiter.hit_local(rate_limits.DPOP_PROOFS, zone.id, sender)
+    ):
         raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
     if not await is_first_use(
         services,
@@ -157,7 +148,7 @@ async def prove(
     return opened.thumbprint
 
 
-def _is_current(services: "Services", zone: CachedZone, given: object, now: datetime) -> bool:
+def _is_current(services: Services, zone: CachedZone, given: object, now: datetime) -> bool:
     """Tell whether that is the zone's nonce of this window or the last; or of the next, by a clock ahead."""
     if not isinstance(given, str):
         return False

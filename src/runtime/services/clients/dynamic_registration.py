@@ -13,17 +13,11 @@ from runtime.domain.identifiers import new_id, slug_of
 from runtime.domain.kinds import USER_AGENT
 from runtime.domain.kinds.user_agent import ClientMetadata, Registration, UserAgent
 from runtime.domain.oauth import registration as rules
+from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.limits import Limit, count, place_of
+from runtime.services.rate_limiter import place_of
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, user_agents
-
-MAX_FROM_ADDRESS = 60  # hosted agents share an address
-FROM_ADDRESS = Limit("register", "registrations of clients", "an address at a zone", MAX_FROM_ADDRESS)
-IN_ZONE = Limit("register-zone", "registrations of clients", "a zone", 600)
-NEW_CLIENTS = Limit(
-    "new-clients", "clients that a zone hears of for the first time", "a zone", 20_000, seconds=24 * 3600
-)
 
 
 async def register(services: Services, zone: CachedZone, document: Mapping[str, Any]) -> UserAgent:
@@ -42,8 +36,8 @@ async def admit(services: Services, zone: CachedZone, address: str) -> None:
     """
     if not zone.entity.protocols.oauth2.dcr_enabled:
         raise RegistrationClosed("clients cannot register themselves here; ask the people who run this zone")
-    wait = await count(services, FROM_ADDRESS, zone.id, place_of(address))
-    if wait := wait or await count(services, IN_ZONE, zone.id):
+    wait = await services.rate_limiter.hit(rate_limits.REGISTRATIONS, zone.id, place_of(address))
+    if wait := wait or await services.rate_limiter.hit(rate_limits.REGISTRATIONS_IN_ZONE, zone.id):
         raise TooManyRequests("too many registrations; try again in a minute", retry_after_seconds=wait)
 
 
@@ -96,5 +90,5 @@ async def keep(
 
 async def _admit_new(services: Services, zone: CachedZone) -> None:
     """Count a client that stays, though nobody may ever use it. Raises TooManyRequests, Unavailable."""
-    if wait := await count(services, NEW_CLIENTS, zone.id):
+    if wait := await services.rate_limiter.hit(rate_limits.NEW_CLIENTS, zone.id):
         raise TooManyRequests("too many new clients today; try again later", retry_after_seconds=wait)

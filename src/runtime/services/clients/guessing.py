@@ -1,24 +1,18 @@
-"""Guessing made slow, for a client and an address together."""
+"""Guessing of client secrets made slow, for a client and an address together."""
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from runtime.domain.errors import TooManyRequests, Unavailable
-from runtime.services import limits
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.limits import Limit, place_of
+from runtime.services.rate_limiter import RateLimiter, place_of
+from runtime.services.rate_limits import CLIENT_SECRET_GUESSES, MAX_SECRET_GUESSES
 
-if TYPE_CHECKING:
-    from runtime.services.container import Services
-
-MAX_FAILURES = 20
-GUESSES = Limit("guess", "wrong client secrets", "a client and an address together", MAX_FAILURES)
 # Client ids of one address that are counted together: as many as may be made up must not be kept.
 BUCKETS = 256
 
 
 class SecretGuessing:
-    """Who has failed too often: counted for a client and an address together.
+    """Which pairs of client and address have shown too many wrong secrets.
 
     So nobody can lock an application out from elsewhere. Failures are counted in the shared state; that a
     pair is over the limit is remembered here, so a request that is in order costs no trip. While the state
@@ -27,7 +21,6 @@ class SecretGuessing:
 
     def __init__(self) -> None:
         self._blocked: BoundedCache[float] = BoundedCache()
-        self._alone: BoundedCache[int] = BoundedCache()
 
     def check(self, zone_id: str, client_id: str, address: str, *, now: float) -> None:
         """Raises TooManyRequests while the pair has to wait."""
@@ -38,21 +31,19 @@ class SecretGuessing:
             raise TooManyRequests("too many failed attempts", retry_after_seconds=int(until - now) + 1)
 
     async def failed(
-        self, services: "Services", zone_id: str, client_id: str, address: str, *, now: float
+        self, limiter: RateLimiter, zone_id: str, client_id: str, address: str, *, now: float
     ) -> None:
         """Count a failure of the pair."""
         pair = _pair(client_id, address)
-        window = limits.window(GUESSES.seconds, now)
         try:
-            failures = await services.state.count(
-                f"{GUESSES.name}:{zone_id}:{pair}:{window}", ttl_seconds=GUESSES.seconds
-            )
+            failures = await limiter.count(CLIENT_SECRET_GUESSES, zone_id, pair, now=now)
         except Unavailable:
-            counted = f"{zone_id} {pair} {window}"
-            failures = (self._alone.get(counted) or 0) + 1
-            self._alone.put(counted, failures)
-        if failures >= MAX_FAILURES:
-            self._blocked.put(f"{zone_id} {pair}", (now // GUESSES.seconds + 1) * GUESSES.seconds)
+            failures = limiter.count_local(CLIENT_SECRET_GUESSES, zone_id, pair, now=now)
+        if failures >= MAX_SECRET_GUESSES:
+            self._blocked.put(
+                f"{zone_id} {pair}",
+                CLIENT_SECRET_GUESSES.ends_at(now),
+            )
 
 
 def _pair(client_id: str, address: str) -> str:

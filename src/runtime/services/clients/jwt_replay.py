@@ -4,11 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from runtime.services.container import Services
-
+from runtime.services.container import Services
 
 _used: ContextVar[set[str] | None] = ContextVar("used", default=None)
 
@@ -24,7 +21,7 @@ def one_request() -> Iterator[None]:
 
 
 async def is_first_use(
-    services: "Services",
+    services: Services,
     place: str,
     maker: str,
     token_id: str,

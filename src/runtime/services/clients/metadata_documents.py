@@ -15,18 +15,16 @@ from runtime.domain.kinds.zone import ZoneCimd
 from runtime.domain.oauth import client_documents as rules
 from runtime.domain.oauth import registration as names
 from runtime.domain.oauth.client_ids import allows, is_address
+from runtime.services import rate_limits
 from runtime.services.client_types import UserAgentClient
 from runtime.services.clients import dynamic_registration
 from runtime.services.container import Services
-from runtime.services.limits import Limit, count
 from runtime.services.management.access.caller import SERVICE
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import consents, entities, user_agents
 from runtime.storage.sql.client_refs import ClientRef
 
-# A document that is fresh costs none.
-FETCHES = Limit("documents", "descriptions of clients fetched", "a zone", 300)
 _UNKNOWN = "the application is not known here"
 
 
@@ -89,7 +87,7 @@ async def _read_again(
 
 async def _admit_fetch(services: Services, zone: CachedZone) -> None:
     """Count a fetch: this service is nobody's way to flood other sites. Raises TooManyTries, Unavailable."""
-    if wait := await count(services, FETCHES, zone.id):
+    if wait := await services.rate_limiter.hit(rate_limits.METADATA_DOCUMENT_FETCHES, zone.id):
         raise TooManyTries(
             "too many unknown applications at once; try again in a minute", retry_after_seconds=wait
         )

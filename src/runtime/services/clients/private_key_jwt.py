@@ -5,7 +5,7 @@ takes out of it is worth nothing from then on.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from runtime.adapters.keys.jose import CompactJws
@@ -16,13 +16,11 @@ from runtime.domain.kinds.user_agent import ClientMetadata
 from runtime.domain.oauth.assertions import NotAcceptable
 from runtime.services.client_types import Client, UserAgentClient
 from runtime.services.clients import metadata_documents
+from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
-
-async def check_signature(services: "Services", zone: CachedZone, client: Client, jws: CompactJws) -> None:
+async def check_signature(services: Services, zone: CachedZone, client: Client, jws: CompactJws) -> None:
     """Check that the client has signed.
 
     Raises: InvalidClient when it has no keys; InvalidToken; NotAcceptable for a document that is no use;
@@ -47,7 +45,7 @@ async def check_signature(services: "Services", zone: CachedZone, client: Client
     await services.remote_keys.check_signature(jws, address, partition=partition, strict=True)
 
 
-async def _described(services: "Services", zone: CachedZone, client: UserAgentClient) -> ClientMetadata:
+async def _described(services: Services, zone: CachedZone, client: UserAgentClient) -> ClientMetadata:
     """What the client's own document says as long as it may be used, or says today. Raises InvalidClient."""
     if not client.is_public:
         try:
@@ -59,7 +57,7 @@ async def _described(services: "Services", zone: CachedZone, client: UserAgentCl
     return client.user_agent.client_metadata
 
 
-async def _documented(services: "Services", zone: CachedZone, client_id: str) -> str:
+async def _documented(services: Services, zone: CachedZone, client_id: str) -> str:
     """Where the document at a client id says that the keys are. Raises NotAcceptable and as above."""
     found = await services.client_documents.get(client_id, partition=zone.sites_of_applications)
     return named_keys(found.document, client_id)

@@ -4,26 +4,23 @@ One that comes back registers again, or is read from its document again, and its
 """
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from runtime.services import epochs
 from runtime.services.authority import end_events
 from runtime.services.authority.end_events import Ending
+from runtime.services.container import Services
 from runtime.storage.sql import exchange, user_agents
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 UNUSED = timedelta(days=30)
 _BATCH = 500
 
 
-async def run(services: "Services") -> int:
+async def run(services: Services) -> int:
     """Forget those without a session or refresh token that still works; how many that were."""
     forgotten = 0
     while True:
         now = services.clock()
-        async with epochs.transaction(services) as (conn, bumped):
+        async with services.epochs.transaction() as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
                 Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)

@@ -7,7 +7,6 @@ also when it is meant for this server: it says what its holder may do, and trave
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
@@ -19,10 +18,8 @@ from runtime.domain.kinds.values import ProviderType
 from runtime.domain.oauth import assertions as rules
 from runtime.services.client_types import ApplicationClient
 from runtime.services.clients.audiences import accepted_audiences
+from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 # What platforms write, where they write anything: SPIFFE allows the second, RFC 7523's successor the third.
 _TYPES = ("JWT", "JOSE", "client-authentication+jwt")
@@ -30,7 +27,7 @@ _MOST_SHOWN = 120
 
 
 async def workload_of(
-    services: "Services",
+    services: Services,
     zone: CachedZone,
     jws: CompactJws,
     *,

@@ -24,7 +24,7 @@ from runtime.services.grants import (
     token_exchange,
 )
 from runtime.services.grants.context import TokenContext
-from runtime.services.limits import place_of
+from runtime.services.rate_limiter import place_of
 from runtime.services.zones import CachedZone
 
 

@@ -8,11 +8,9 @@ idempotent, so a run that is cut off anywhere costs only that it is done again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
@@ -20,12 +18,9 @@ from runtime.domain.errors import Unavailable
 from runtime.domain.identifiers import new_id
 from runtime.logs import log
 from runtime.metrics import JOB_RUNS, JOB_SECONDS, JOB_WORK
-from runtime.services.attached import Attached
+from runtime.services.container import Services
 from runtime.storage.sql import jobs as storage
 from runtime.storage.sql.jobs import Lease
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 LEASE_MARGIN = timedelta(seconds=30)  # for giving it back, and for clocks that differ a little
 FIRST_RETRY = timedelta(seconds=5)  # doubled with each failure, up to the job's period
@@ -49,16 +44,16 @@ class Job:
     name: str
     period: timedelta
     limit: timedelta
-    run: Callable[["Services"], Awaitable[int]]
+    run: Callable[[Services], Awaitable[int]]
 
 
-class Jobs(Attached):
-    """The jobs of this process, and the loop that looks for what is due."""
+class JobRunner:
+    """The jobs of this process, and the loop that runs those that are due."""
 
-    def __init__(self, jobs: Iterable[Job] = ()) -> None:
+    def __init__(self, services: Services, jobs: Iterable[Job]) -> None:
+        self._services = services
+        self._notifier = services.jobs
         self._jobs = {job.name: job for job in jobs}
-        self._poked: set[str] = set()
-        self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._running: dict[str, asyncio.Task[int | None]] = {}
 
@@ -75,32 +70,25 @@ class Jobs(Attached):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def poke(self, name: str) -> None:
-        """Have a job run as soon as it is free: there is work for it. For after a commit; costs nothing."""
-        if name not in self._jobs:
-            raise KeyError(name)
-        self._poked.add(name)
-        self._wake.set()
-
     async def run_now(self, name: str) -> int | None:
         """Run a job here, due or not; how much it did, None when somebody else is at it.
 
         Raises: what the job raises; TimeoutError.
         """
-        async with self.services.database.transaction() as conn:
-            now = self.services.clock()
+        async with self._services.database.transaction() as conn:
+            now = self._services.clock()
             await storage.ensure(conn, [name], now=now)
             await storage.make_due(conn, [name], now=now)
         return await self._take_and_run(self._jobs[name], raising=True)
 
     async def round(self) -> float:
         """Begin whatever is due and free; the seconds until it is worth looking again."""
-        now = self.services.clock()
-        poked, self._poked = self._poked, set()
+        now = self._services.clock()
+        notified = self._notifier.take()
         try:
-            leases = await self._leases(poked, now)
+            leases = await self._leases(notified, now)
         except BaseException:
-            self._poked |= poked
+            self._notifier.put_back(notified)
             raise
         pauses = [_LONGEST_PAUSE]
         for name, job in self._jobs.items():
@@ -115,32 +103,29 @@ class Jobs(Attached):
                 pauses.append((lease.next_at - now).total_seconds())
         return max(_SHORTEST_PAUSE, min(pauses))
 
-    async def _leases(self, poked: set[str], now: datetime) -> dict[str, Lease]:
-        """The rows of all jobs of this process, those of *poked* made due."""
-        async with self.services.database.querying() as conn:
+    async def _leases(self, notified: set[str], now: datetime) -> dict[str, Lease]:
+        """The rows of all jobs of this process, those of *notified* made due."""
+        async with self._services.database.querying() as conn:
             leases = await storage.leases(conn)
-        if poked or not self._jobs.keys() <= leases.keys():
-            async with self.services.database.transaction() as conn:
+        if notified or not self._jobs.keys() <= leases.keys():
+            async with self._services.database.transaction() as conn:
                 await storage.ensure(conn, self._jobs.keys() - leases.keys(), now=now)
-                await storage.make_due(conn, poked, now=now)
+                await storage.make_due(conn, notified, now=now)
                 leases = await storage.leases(conn)
         return leases
 
     def _ended(self, name: str) -> None:
         self._running.pop(name, None)
-        self._wake.set()
+        self._notifier.wake()
 
     async def _look(self) -> None:
         while True:
-            self._wake.clear()
             try:
                 pause = await self.round()
             except _AWAY as failure:
                 log.warning("jobs not looked at", reason=repr(failure))
                 pause = _LONGEST_PAUSE
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await self._notifier.wait(pause)
 
     async def _take_and_run(self, job: Job, *, raising: bool) -> int | None:
         """Take the job's lease and run it once; how much it did, None without the lease.
@@ -148,9 +133,9 @@ class Jobs(Attached):
         Args:
             raising: whether a failure is the caller's affair; it is recorded either way.
         """
-        holder, now = new_id(), self.services.clock()
+        holder, now = new_id(), self._services.clock()
         try:
-            async with self.services.database.transaction() as conn:
+            async with self._services.database.transaction() as conn:
                 until = now + job.limit + LEASE_MARGIN
                 taken = await storage.take(
                     conn, job.name, holder, now=now, until=until, next_at=now + job.period
@@ -166,7 +151,7 @@ class Jobs(Attached):
         began, done = perf_counter(), None
         try:
             async with asyncio.timeout(job.limit.total_seconds()):
-                done = await job.run(self.services)
+                done = await job.run(self._services)
         except Exception as failure:
             log.error("job failed", job=job.name, failures=failures + 1, exc_info=failure)
             if raising:
@@ -180,10 +165,10 @@ class Jobs(Attached):
 
     async def _give_back(self, job: Job, holder: str, failures: int, *, is_done: bool) -> None:
         """End a lease. When that does not work out, it ends by itself."""
-        now = self.services.clock()
+        now = self._services.clock()
         retry_at = now + min(job.period, FIRST_RETRY * 2 ** min(failures, 16))
         try:
-            async with self.services.database.transaction() as conn:
+            async with self._services.database.transaction() as conn:
                 if is_done:
                     await storage.succeeded(conn, job.name, holder, now=now)
                 else:

@@ -15,7 +15,6 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import redirect_uris
-from runtime.services import epochs
 from runtime.services.authority import admission, browser_sessions
 from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
 from runtime.services.authority.browser_sessions import Authentication, Browser, SignedIn
@@ -100,7 +99,7 @@ async def signed_in_upstream(services: Services, zone: CachedZone, back: Return,
         claims=back.claims,
         id_token=back.id_token,
     )
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         by = UpstreamSignIn(back.provider, back.identity.issuer, back.identity.subject, back.claims)
         admitted = await admission.admit(conn, zone.entity, by, now=now)
         signed_in, cookie = await browser_sessions.open_session(

@@ -7,7 +7,6 @@ from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
-from runtime.services import epochs
 from runtime.services.authority import end_events, session_revocation
 from runtime.services.authority.end_events import Ending
 from runtime.services.container import Services
@@ -48,7 +47,7 @@ async def receive(services: Services, zone: CachedZone, token: str | None) -> in
 
 
 async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutToken) -> int:
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         meant = await sessions.of_provider(
             conn, zone_id=zone.id, issuer=issuer, subject=said.subject, session=said.session
         )
@@ -58,5 +57,5 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
             Ending("provider-sign-out", zone.organization_id, zone.id, session_id=each) for each in meant
         ]
         await end_events.record(conn, said_so, now=services.clock())
-    services.outbox.poke()
+    services.outbox.notify()
     return len(meant)

@@ -9,7 +9,6 @@ from runtime.adapters.identity_providers.settings import settings_of
 from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
-from runtime.services import epochs
 from runtime.services.authority import browser_sessions, end_events, session_revocation
 from runtime.services.authority.browser_sessions import Browser, SignedIn
 from runtime.services.authority.end_events import Ending
@@ -51,10 +50,10 @@ async def end(services: Services, zone: CachedZone, request: SignOutRequest, bro
         return Step(destination(zone, request))
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
     ending = Ending("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))
         await end_events.record(conn, [ending], now=services.clock())
-    services.outbox.poke()
+    services.outbox.notify()
     return onward or Step(destination(zone, request))
 
 

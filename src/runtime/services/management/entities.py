@@ -188,7 +188,7 @@ async def with_secrets(unit: UnitOfWork, kind: Kind, entity: E_, values: Mapping
     given = _secrets(kind, values)
     if not given:
         return entity
-    sealer = await keys.sealer(unit.services, unit.conn, cast(ZoneEntity, entity).zone_id)
+    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, cast(ZoneEntity, entity).zone_id)
     done = {name: stored_secrets.seal(sealer, kind, entity, name, value) for name, value in given.items()}
     return entity.model_copy(update=done)
 

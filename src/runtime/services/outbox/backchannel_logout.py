@@ -1,25 +1,20 @@
-"""Logout notices in the outbox: which clients are told that a session of theirs has ended.
+"""Back-channel logout notices in the outbox: one for each client of a session that has ended.
 
 Spec: OpenID Connect Back-Channel Logout section 2.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.services.outbox.delivery import Outbox
 from runtime.storage.sql import listeners
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 TOPIC = "backchannel-logout"
 
 
-async def put(
-    conn: AsyncConnection, services: "Services", session_ids: Collection[str], *, zone_id: str
-) -> None:
-    """Have the clients of these sessions told once the transaction stands; poke the outbox then."""
+async def put(conn: AsyncConnection, outbox: Outbox, session_ids: Collection[str], *, zone_id: str) -> None:
+    """Add a logout notice for each client of these sessions; notify the outbox after the commit."""
     for listener in await listeners.of(conn, session_ids, zone_id=zone_id):
         payload = {
             "address": listener.address,
@@ -27,11 +22,10 @@ async def put(
             "subject": listener.subject,
             "session_id": listener.session_id,
         }
-        await services.outbox.put(
+        await outbox.put(
             conn,
             TOPIC,
             payload,
-            now=services.clock(),
             organization_id=listener.organization_id,
             zone_id=zone_id,
             receiver=listener.client_id,

@@ -1,45 +1,57 @@
 """Mail in the outbox: the message is composed when it is sent, from what was put in."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.mail import MailFailed, MailRefused, compose
-from runtime.services.outbox.letters import Letter, NotDelivered, Undeliverable
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
+from runtime.adapters.mail import MailFailed, MailRefused, Transport, compose
+from runtime.services.outbox.delivery import Outbox
+from runtime.services.outbox.messages import Message, NotDelivered, Undeliverable
 
 TOPIC = "mail"
 
 
 async def put(
     conn: AsyncConnection,
-    services: "Services",
+    outbox: Outbox,
     *,
     organization_id: str,
     recipient: str,
     subject: str,
     text: str,
 ) -> None:
-    """Have a message sent once the transaction stands; poke the outbox then."""
+    """Put a mail in the outbox; notify the outbox after the commit."""
     payload = {"to": recipient, "subject": subject, "text": text}
-    await services.outbox.put(conn, TOPIC, payload, now=services.clock(), organization_id=organization_id)
+    await outbox.put(conn, TOPIC, payload, organization_id=organization_id)
 
 
-async def deliver(services: "Services", letter: Letter) -> None:
-    """Send a message. Raises NotDelivered, Undeliverable."""
-    try:
-        message = compose(
-            sender=services.settings.mail_from,
-            recipient=letter.payload["to"],
-            subject=letter.payload["subject"],
-            text=letter.payload["text"],
-            reference=letter.id,
-            now=services.clock(),
-        )
-        await services.mail.send(message)
-    except MailFailed as failure:
-        raise NotDelivered(str(failure)) from None
-    except MailRefused as failure:
-        raise Undeliverable(str(failure)) from None
+@dataclass(frozen=True, slots=True)
+class MailDelivery:
+    """Delivers the messages of the topic `mail`.
+
+    Attributes:
+        sender: the address that mails come from.
+    """
+
+    transport: Transport
+    sender: str
+    clock: Callable[[], datetime]
+
+    async def deliver(self, message: Message) -> None:
+        """Compose and send a mail. Raises NotDelivered, Undeliverable."""
+        try:
+            mail = compose(
+                sender=self.sender,
+                recipient=message.payload["to"],
+                subject=message.payload["subject"],
+                text=message.payload["text"],
+                reference=message.id,
+                now=self.clock(),
+            )
+            await self.transport.send(mail)
+        except MailFailed as failure:
+            raise NotDelivered(str(failure)) from None
+        except MailRefused as failure:
+            raise Undeliverable(str(failure)) from None

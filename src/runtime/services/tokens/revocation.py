@@ -70,7 +70,7 @@ async def _access_token(
             return True
     # Kept until the token has ended on every clock.
     expires_at = datetime.fromtimestamp(claims["exp"] + LEEWAY_SECONDS, UTC)
-    async with epochs.transaction(services) as (conn, bumped):
+    async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await epochs.revoke_token(conn, zone.id, claims["jti"], now=now, expires_at=expires_at))
     return bool(bumped)
 

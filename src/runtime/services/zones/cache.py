@@ -1,39 +1,52 @@
 """The views of a process: found, made anew when their zone has changed, and bounded in number."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from math import inf
 from time import monotonic
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.adapters.keys.sealing import KeyEncryption
 from runtime.adapters.keys.signing import SigningKey
 from runtime.domain.errors import NotFound, Unavailable
 from runtime.services import epochs, keys
-from runtime.services.attached import Attached
 from runtime.services.bounded_cache import BoundedCache
-from runtime.services.zones import policies
+from runtime.services.epochs import Epochs
 from runtime.services.zones.cached_zone import CachedZone
-from runtime.services.zones.policies import Policies
+from runtime.services.zones.policies import PolicyCache
+from runtime.settings import Settings
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
+from runtime.storage.sql.database import Database
 
 KEPT_ZONES = 1_000
 RECENT_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 
 
-class Zones(Attached):
+class Zones:
     """The views of this process, each kept as long as its zone's epoch stands."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], datetime],
+        epochs: Epochs,
+        key_encryption: KeyEncryption,
+        settings: Settings,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._epochs = epochs
+        self._key_encryption = key_encryption
+        self._settings = settings
         self._views: dict[str, CachedZone] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         self._parsed_keys: dict[str, dict[str, SigningKey]] = {}
-        self._compiled: BoundedCache[Policies] = BoundedCache(KEPT_ZONES)
-        # By the id of the set version, which never changes.
-        self.own_policies: BoundedCache[Policies] = BoundedCache(KEPT_ZONES)
+        self._policies = PolicyCache()
         self._ids_by_slug: BoundedCache[str] = BoundedCache(KEPT_ZONES)
 
     def held(self, zone_id: str) -> CachedZone | None:
@@ -47,7 +60,7 @@ class Zones(Attached):
         if held is not None:
             asked_at = monotonic()
             names = [epochs.zone_key(zone_id), epochs.denials_key(zone_id)]
-            (epoch, denials), _ = await self.services.epochs.published(names)
+            (epoch, denials), _ = await self._epochs.published(names)
             if held.is_as_new_as(epoch, denials):
                 held.checked_at = asked_at
                 return held
@@ -76,16 +89,16 @@ class Zones(Attached):
 
     async def refresh(self, zone_id: str) -> CachedZone:
         """The zone as the database has it now. Raises NotFound."""
-        await self.services.epochs.begin()
+        await self._epochs.begin()
         async with self._loading_alone(zone_id):
-            asked_at, era = monotonic(), self.services.epochs.era
-            async with self.services.database.reading() as conn:
+            asked_at, era = monotonic(), self._epochs.era
+            async with self._database.reading() as conn:
                 found = await storage.zone_epochs(conn, zone_id)
                 zone = self.held(zone_id)
                 if zone is None or found is None or zone.epoch != found[0]:
                     zone = await self._load(conn, zone_id, era)
                 elif zone.denials != found[1]:
-                    denied = await revocations.denied(conn, zone_id, now=self.services.clock())
+                    denied = await revocations.denied(conn, zone_id, now=self._clock())
                     zone.denials, zone.denied = denied
             if zone is None:
                 if (gone := self._views.pop(zone_id, None)) is not None:
@@ -94,14 +107,14 @@ class Zones(Attached):
                 raise NotFound(f"there is no zone `{zone_id}`")
             zone.checked_at = asked_at
         read = {epochs.zone_key(zone_id): zone.epoch, epochs.denials_key(zone_id): zone.denials}
-        await self.services.epochs.remember(read)
+        await self._epochs.remember(read)
         return zone
 
     async def apart(self, zone_id: str) -> CachedZone:
         """A zone for one request alone, as the database has it for this task. Raises NotFound."""
-        await self.services.epochs.begin()
-        async with self.services.database.reading() as conn:
-            zone = await self._read(conn, zone_id, self.services.epochs.era)
+        await self._epochs.begin()
+        async with self._database.reading() as conn:
+            zone = await self._read(conn, zone_id, self._epochs.era)
         if zone is None:
             raise NotFound(f"there is no zone `{zone_id}`")
         zone.is_apart = True
@@ -120,11 +133,11 @@ class Zones(Attached):
 
     async def locate(self, slug: str) -> str:
         """The id of the zone whose issuer is the template filled with that slug. Raises NotFound."""
-        settings = self.services.settings
+        settings = self._settings
         issuer = settings.zone_url_template.format(public_url=settings.public_url, zone_id="", slug=slug)
         found = self._ids_by_slug.get(slug)
         if found is None:
-            async with self.services.database.querying() as conn:
+            async with self._database.querying() as conn:
                 found = await storage.zone_with_slug(conn, slug, issuer)
             if found is None:
                 raise NotFound("there is no such zone")
@@ -133,7 +146,7 @@ class Zones(Attached):
 
     async def find_id(self, id_or_slug: str) -> str:
         """The id of the zone an operator names by id or slug. Raises NotFound; also for an ambiguous slug."""
-        async with self.services.database.querying() as conn:
+        async with self._database.querying() as conn:
             found = await storage.zones_named(conn, id_or_slug)
         if not found:
             raise NotFound(f"there is no zone `{id_or_slug}`")
@@ -143,16 +156,8 @@ class Zones(Attached):
             )
         return found[0]
 
-    def compiled(self, active: storage.ActivePolicies) -> Policies:
-        """Policies parsed, now or before: their versions never change. Raises PolicyBroken."""
-        key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
-        if (found := self._compiled.get(key)) is None:
-            found = policies.compiled(active)
-            self._compiled.put(key, found)
-        return found
-
     def _is_current(self, zone: CachedZone) -> bool:
-        is_due = zone.valid_until is not None and zone.valid_until <= self.services.clock()
+        is_due = zone.valid_until is not None and zone.valid_until <= self._clock()
         return zone.is_followed() and not is_due
 
     async def _load(self, conn: AsyncConnection, zone_id: str, era: int) -> CachedZone | None:
@@ -174,9 +179,11 @@ class Zones(Attached):
             return None
         zone, internals = found
         stored = await storage.keys(conn, zone_id)
-        sealer = keys.open_sealer(self.services.key_encryption, internals)
+        sealer = keys.open_sealer(self._key_encryption, internals)
         parsed = self._parsed_keys.setdefault(zone.id, {})
-        now = self.services.clock()
+        now = self._clock()
         ring = await asyncio.to_thread(keys.key_ring, stored, sealer, parsed, now)
         denied = await revocations.denied(conn, zone_id, now=now)
-        return CachedZone(self.services, zone, internals, sealer, ring, denied, era)
+        return CachedZone(
+            self._database, self._epochs, self._policies, zone, internals, sealer, ring, denied, era
+        )

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -21,18 +21,17 @@ from runtime.domain.policy import requests
 from runtime.services import epochs, keys
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.client_types import ApplicationClient, Client, UserAgentClient
-from runtime.services.zones.policies import Policies, compiled
+from runtime.services.epochs import Epochs
+from runtime.services.zones.policies import Policies, PolicyCache
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import names, revocations, roots, user_agents
 from runtime.storage.sql.consents import Agreed
-from runtime.storage.sql.exchange import ZoneInternals
+from runtime.storage.sql.database import Database
+from runtime.storage.sql.exchange import ActivePolicies, ZoneInternals
 from runtime.storage.sql.roots import NO_MEMBERSHIPS
 from runtime.storage.sql.sessions import Session
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
 
 T = TypeVar("T")
 
@@ -58,7 +57,9 @@ class CachedZone:
 
     def __init__(
         self,
-        services: "Services",
+        database: Database,
+        epochs: Epochs,
+        policies: PolicyCache,
         zone: Zone,
         internals: ZoneInternals,
         sealer: Sealer,
@@ -66,7 +67,9 @@ class CachedZone:
         denied: tuple[int, frozenset[str]],
         era: int,
     ) -> None:
-        self._services = services
+        self._database = database
+        self._epochs = epochs
+        self._policy_cache = policies
         self.entity = zone
         self.id = zone.id
         self.organization_id = zone.organization_id
@@ -127,7 +130,7 @@ class CachedZone:
 
     def is_followed(self) -> bool:
         """Tell whether epochs still say what of this is out of date: for so long nobody else asks."""
-        return self._era == self._services.epochs.era and monotonic() - self._made_at < epochs.HELD_SECONDS
+        return self._era == self._epochs.era and monotonic() - self._made_at < epochs.HELD_SECONDS
 
     def is_as_new_as(self, epoch: int | None, denials: int | None) -> bool:
         """Tell whether nothing newer was published; no, when it is not known what was."""
@@ -162,7 +165,7 @@ class CachedZone:
 
     async def look_up_client(self, client_id: str) -> None:
         """Ask the database about a client whatever is known of it already."""
-        async with self._services.database.querying() as conn:
+        async with self._database.querying() as conn:
             await storage.client_exists(conn, self.id, client_id)
             await user_agents.find(conn, client_id, zone_id=self.id)
 
@@ -268,27 +271,27 @@ class CachedZone:
     async def policies(self) -> Policies | None:
         """The policies that decide here, parsed; None when no set is active, which denies everything."""
         if not self._policies_read:
-            async with self._services.database.reading() as conn:
+            async with self._database.reading() as conn:
                 active = await storage.active_policies(conn, self.id)
-            self._policies = self._services.zones.compiled(active) if active else None
+            self._policies = self._policy_cache.compiled(active) if active else None
             self._policies_read = True
         return self._policies
 
     async def own_policies(self, set_version_id: str) -> Policies | None:
         """The policies that a user has made, parsed; None when they are gone. Raises PolicyBroken."""
 
-        async def read(conn: AsyncConnection) -> Policies | None:
-            found = await storage.policies_of(conn, self.id, set_version_id)
-            return compiled(found) if found else None
+        async def read() -> ActivePolicies | None:
+            async with self._database.querying() as conn:
+                return await storage.policies_of(conn, self.id, set_version_id)
 
-        return await self._kept(self._services.zones.own_policies, set_version_id, read)
+        return await self._policy_cache.of_set_version(set_version_id, read)
 
     async def viewed(self, user: User) -> Principal:
         """The principal of a user who was read in this request."""
         held = self._users.get(user.id)
         if held is not None and held.user.epoch == user.epoch:
             return held
-        async with self._services.database.querying() as conn:
+        async with self._database.querying() as conn:
             own = await roots.own_policies(conn, self.id, user.id)
             return await self._viewed(conn, user, own_policies=own)
 
@@ -312,7 +315,7 @@ class CachedZone:
     async def read_root(self, session_id: str) -> SessionRoot | None:
         """The root of that session as it stands now, from the database."""
         # The epochs are read first: what is read after them can only be newer than they say.
-        async with self._services.database.querying() as conn:
+        async with self._database.querying() as conn:
             found = await roots.session(conn, self.id, session_id)
             if found is None:
                 self._roots.drop(session_id)
@@ -331,7 +334,7 @@ class CachedZone:
         held = self._roots.get(session_id)
         if held is not None:
             names = [epochs.session_key(session_id), epochs.user_key(held.user.user.id)]
-            (session_epoch, user_epoch), _ = await self._services.epochs.published(names)
+            (session_epoch, user_epoch), _ = await self._epochs.published(names)
             if (
                 self.is_followed()
                 and session_epoch is not None
@@ -358,7 +361,7 @@ class CachedZone:
         """What is kept under the key, read and kept when it is not; what is missing is not remembered."""
         if (held := kept.get(key)) is not None:
             return held
-        async with self._services.database.querying() as conn:
+        async with self._database.querying() as conn:
             found = await read(conn)
         if found is not None:
             kept.put(key, found)

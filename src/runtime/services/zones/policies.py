@@ -1,12 +1,16 @@
 """Policies as zones decide by them: parsed, with what each of their rules looks at."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from runtime.adapters import cedar
 from runtime.adapters.cedar import CompiledPolicies, PolicyBroken
 from runtime.domain.policy import schema
 from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
+from runtime.services.bounded_cache import BoundedCache
 from runtime.storage.sql.exchange import ActivePolicies
+
+KEPT_SETS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,36 @@ class Policies:
 
     compiled: CompiledPolicies
     reads: tuple[Reads, ...]
+
+
+class PolicyCache:
+    """Compiled policies, by the versions they were made of: a version never changes."""
+
+    def __init__(self) -> None:
+        self._compiled: BoundedCache[Policies] = BoundedCache(KEPT_SETS)
+        self._by_set_version: BoundedCache[Policies] = BoundedCache(KEPT_SETS)
+
+    def compiled(self, active: ActivePolicies) -> Policies:
+        """The compiled policies of an active set. Raises PolicyBroken."""
+        key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
+        if (found := self._compiled.get(key)) is None:
+            found = compiled(active)
+            self._compiled.put(key, found)
+        return found
+
+    async def of_set_version(
+        self, set_version_id: str, read: Callable[[], Awaitable[ActivePolicies | None]]
+    ) -> Policies | None:
+        """The compiled policies of one set version, read when not cached; None when it is gone.
+
+        Raises: PolicyBroken.
+        """
+        if (found := self._by_set_version.get(set_version_id)) is None and (
+            active := await read()
+        ) is not None:
+            found = compiled(active)
+            self._by_set_version.put(set_version_id, found)
+        return found
 
 
 def compiled(active: ActivePolicies) -> Policies:

@@ -11,7 +11,8 @@ from tests.runtime.management.bundles.holding import PERMIT, Holder, archive_of,
 
 from runtime.contract.bundles import MEDIA_TYPE
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES, Archive, write
-from runtime.services.bundles import operations, parsing
+from runtime.services import rate_limits
+from runtime.services.bundles import parsing
 
 
 class TestContents:
@@ -120,7 +121,7 @@ class TestContents:
         """Whoever writes without end waits; others do not, and reading goes on."""
         one = archive_of({"new_policy": "p"})
         assert ann.put(one).status_code == 200
-        for _ in range(operations.WRITES_A_MINUTE):
+        for _ in range(rate_limits.BUNDLE_WRITES.amount):
             last = ann("DELETE")
         assert (last.status_code, last.json()["code"]) == (429, "rate_limit_exceeded")
         assert ann.put(one).status_code == 429

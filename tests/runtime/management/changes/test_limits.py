@@ -22,9 +22,9 @@ from runtime.api.management.changeset_bodies import READERS, WRITERS
 from runtime.api.shared import request_bodies
 from runtime.contract.bodies import MAX_PROBLEMS
 from runtime.domain.identifiers import new_id
+from runtime.services import rate_limits
 from runtime.services.container import Services
-from runtime.services.limits import Meter
-from runtime.services.management.changes import budget, changesets
+from runtime.services.management.changes import changesets
 from runtime.services.management.changes.places import BESIDE_BYTES, BYTES, OF_CALLER, OF_ORGANIZATION
 from runtime.storage.sql.database import DRY_RUNS
 from runtime.storage.sql.tables import METADATA
@@ -265,7 +265,8 @@ def test_one_after_the_other_they_take_so_long_in_an_hour(
     good = {**body, "operations": [a_zone()]}
     taken = {**body, "operations": [update("Zone", zone.id, "zone", name="Zone")]}  # nobody has adopted it
     assert first("POST", path_of(api), good).status_code == 200
-    monkeypatch.setattr(budget, "SPENT", Meter(replace(budget.SPENT.limit, most=60)))
+    little = replace(rate_limits.DRY_RUN_MILLISECONDS, name="dry-run-little", amount=60)
+    monkeypatch.setattr(rate_limits, "DRY_RUN_MILLISECONDS", little)
     for _ in range(60):
         answer = first("POST", path_of(api), taken)
         if answer.status_code != 409:
@@ -281,7 +282,7 @@ def test_one_after_the_other_they_take_so_long_in_an_hour(
     assert other("POST", path_of(other), changeset(other, a_zone())).status_code == 200
     first.ok("GET", "/zones")
     # Who may apply is counted apart there: nothing is taken from what an apply needs.
-    monkeypatch.setattr(budget, "SPENT", Meter(replace(budget.SPENT.limit, most=1)))
+    monkeypatch.setattr(rate_limits, "DRY_RUN_MILLISECONDS", replace(little, name="dry-run-less", amount=1))
     assert api("POST", path_of(api), {**changeset(api), "operations": [a_zone()]}).status_code == 200
     assert api("POST", path_of(api), changeset(api, a_zone())).status_code == 429
     assert api("POST", path_of(api, dry_run=False), changeset(api, a_zone())).status_code == 200

@@ -12,6 +12,7 @@ from tests.runtime.management.members.inviting import accept, address, expire, p
 from tests.runtime.management.signing_in import Someone, someone
 from tests.support.mail import delivered
 
+from runtime.services import rate_limits
 from runtime.services.container import Services
 from runtime.services.management.members import invitations
 
@@ -184,7 +185,7 @@ def test_names_do_not_write_the_mail(api: Api) -> None:
 def test_mail_to_strangers_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleting and inviting again is no way to fill somebody's mailbox, nor is asking for many."""
     email = address()
-    for _ in range(invitations.INVITATIONS_A_DAY_TO_ONE):
+    for _ in range(rate_limits.INVITATIONS_TO_ADDRESS.amount):
         api.ok("DELETE", path(api, f"/{api.invite(email)['id']}"))
     told = api.refused(429, "POST", path(api), {"email": email.upper(), "role": "org_viewer"})
     assert told["code"] == "rate_limit_exceeded"

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import Someone, someone, status
 
+from runtime.services import rate_limits
 from runtime.services.management import audit
 from runtime.services.management.organizations import organizations
 from runtime.storage.sql.tables import METADATA
@@ -73,9 +74,7 @@ def test_a_person_acts_in_another_organization_only_with_its_token(api: Api) -> 
 def test_organizations_made_in_a_day_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs keys, a zone and mail; whoever makes many waits, others do not."""
     ada, bob = someone(api, "org_admin").calling(), someone(api, "org_admin").calling()
-    monkeypatch.setattr(
-        organizations, "ORGANIZATIONS_MADE", replace(organizations.ORGANIZATIONS_MADE, most=1)
-    )
+    monkeypatch.setattr(rate_limits, "NEW_ORGANIZATIONS", replace(rate_limits.NEW_ORGANIZATIONS, amount=1))
     ada.ok("POST", "/organizations", {"name": api.named()}, status=201)
     assert ada.refused(429, "POST", "/organizations", {})["code"] == "rate_limit_exceeded"
     bob.ok("POST", "/organizations", {"name": api.named()}, status=201)

@@ -152,7 +152,7 @@ def test_the_value_stands_nowhere_but_sealed(api: Api, zone: Zone, owner: str, c
         table = TABLES["Secret"]
         async with services.database.reading() as conn:
             stored = {row.id: row.data for row in await conn.execute(select(table))}
-            sealer = await keys.sealer(services, conn, zone.id)
+            sealer = await keys.sealer(services.key_encryption, conn, zone.id)
         for mine, theirs in ((first["id"], second["id"]), (second["id"], first["id"])):
             assert CANARY.encode() in sealer.open(stored[mine], bound_to=f"secrets/{mine}/data")
             with pytest.raises(SealBroken):

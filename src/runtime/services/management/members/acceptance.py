@@ -20,24 +20,23 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import InvitationStatus
 from runtime.domain.kinds.zone import Zone
+from runtime.services import rate_limits
 from runtime.services.authority import admission
 from runtime.services.authority.admission import InvitedMember, JoiningAccount
 from runtime.services.clients.dpop import Presented
 from runtime.services.container import Services
-from runtime.services.limits import Limit, count, place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import user_tokens
 from runtime.services.management.authentication.user_tokens import SignedIn
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
+from runtime.services.rate_limiter import place_of
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import invitations
 from runtime.storage.sql import organization_users as people
 
 # Many people may share an address, and a token cannot be guessed anyway.
-LOOKS_A_MINUTE = 120
-LOOKS = Limit("invitation-looks", "looks at invitations", "an address", LOOKS_A_MINUTE)
 _UNKNOWN = "there is no such invitation"
 _NOT_PENDING = "the invitation is not pending any more"
 
@@ -177,7 +176,7 @@ async def _with_account(unit: UnitOfWork, invitation: Invitation, guest: SignedI
 
 async def _find(services: Services, token: str, address: str) -> tuple[Invitation, str]:
     """The invitation of a token and its organization's name: as much work for an unknown one."""
-    if await count(services, LOOKS, "", place_of(address)):
+    if await services.rate_limiter.hit(rate_limits.INVITATION_LOOKUPS, "", place_of(address)):
         raise RateLimited("too many requests about invitations from your address; wait a minute")
     async with services.database.querying() as conn:
         found = await invitations.by_token(conn, services.hasher.hash(token), now=services.clock())

@@ -46,7 +46,7 @@ async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization
     )
     await mail.put(
         unit.conn,
-        unit.services,
+        unit.services.outbox,
         organization_id=unit.organization_id,
         recipient=invitation.email,
         subject=f"Invitation to {_shown(organization)}",
@@ -54,7 +54,7 @@ async def put(unit: UnitOfWork, invitation: Invitation, token: str, organization
     )
 
     async def send() -> None:
-        unit.services.outbox.poke()
+        unit.services.outbox.notify()
 
     unit.after_commit(send)
 

@@ -9,7 +9,7 @@ from runtime.adapters.mail import address_of
 from runtime.domain.errors import Conflict, Forbidden, RateLimited, ValidationFailed
 from runtime.domain.kinds import INVITATION, Entity, Kind, Verb
 from runtime.domain.kinds.values import InvitationStatus, OrganizationRole
-from runtime.services.limits import Limit, count
+from runtime.services import rate_limits
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.entities import Parents
@@ -18,19 +18,6 @@ from runtime.services.management.members import invitation_mail, organization_us
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
-
-# Mails that a stranger gets in the service's name.
-INVITATIONS_A_DAY = 500
-INVITATIONS_A_DAY_TO_ONE = 5
-_DAY = 24 * 3600
-INVITATIONS = Limit("invitations", "invitations sent", "an organization", INVITATIONS_A_DAY, seconds=_DAY)
-INVITATIONS_TO_ONE = Limit(
-    "invitations-to-one",
-    "invitations sent",
-    "a mail address in an organization",
-    INVITATIONS_A_DAY_TO_ONE,
-    seconds=_DAY,
-)
 
 
 async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery) -> Listed:
@@ -99,10 +86,10 @@ def _require_mailable(email: str) -> None:
 async def _require_calm(unit: UnitOfWork, address: str) -> None:
     """Raise RateLimited for an organization that would send mail without end, to many or to one."""
     for limit, whose, of in (
-        (INVITATIONS, "this organization", ()),
-        (INVITATIONS_TO_ONE, "that address", (address,)),
+        (rate_limits.INVITATIONS, "this organization", ()),
+        (rate_limits.INVITATIONS_TO_ADDRESS, "that address", (address,)),
     ):
-        if await count(unit.services, limit, unit.organization_id, *of):
+        if await unit.services.rate_limiter.hit(limit, unit.organization_id, *of):
             raise RateLimited(f"too many invitations of {whose} today; try again tomorrow")
 
 

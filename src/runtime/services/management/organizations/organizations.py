@@ -9,9 +9,9 @@ from runtime.domain.identifiers import new_id, slug_of, with_suffix
 from runtime.domain.kinds import ORGANIZATION, ZONE, Entity, Kind, Verb
 from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OrganizationRole, OwnerType
+from runtime.services import rate_limits
 from runtime.services.authority.admission import JoiningAccount
 from runtime.services.container import Services
-from runtime.services.limits import Limit, count
 from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import SERVICE, Actor, Caller
@@ -30,7 +30,6 @@ from runtime.storage.sql import organizations as known
 from runtime.storage.sql.tables import TABLES
 
 # Each has keys, a zone and mail of its own.
-ORGANIZATIONS_MADE = Limit("organizations-made", "organizations made", "an account", 20, seconds=24 * 3600)
 
 ROLES: tuple[OrganizationRoleInfo, ...] = (
     OrganizationRoleInfo(
@@ -130,7 +129,9 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
     home = await unit.services.zones.get(sign_in.zone_id)
     token = user_tokens.way_of(sign_in)
     joining = JoiningAccount(token, home.entity, sign_in.user, await home.user_provider())
-    if await count(unit.services, ORGANIZATIONS_MADE, sign_in.zone_id, sign_in.account.id):
+    if await unit.services.rate_limiter.hit(
+        rate_limits.NEW_ORGANIZATIONS, sign_in.zone_id, sign_in.account.id
+    ):
         raise RateLimited("too many new organizations today; try again tomorrow")
     founder = Caller(unit.caller.id, "user", new_id(), OrganizationRole.ADMIN.value, unit.caller.display)
     async with nested(unit, founder) as inner:

@@ -14,12 +14,12 @@ from runtime.services import refusals
 from runtime.services.clients import SecretGuessing
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
-from runtime.services.limits import place_of
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
 from runtime.services.management.organizations import bindings
 from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.rate_limiter import place_of
 from runtime.storage.sql import entities as storage
 
 TOKEN_LIFETIME = timedelta(hours=1)
@@ -76,9 +76,11 @@ async def issue_token(
         matches = services.hasher.matches(client_secret, stored or bytes(32))
         over = isinstance(found, ServiceAccountCredential) and found.has_expired(now)
         if not isinstance(found, ServiceAccountCredential) or stored is None or not matches or over:
-            await _guessing.failed(services, _GUESSED_AT, client_id, address, now=now.timestamp())
+            await _guessing.failed(
+                services.rate_limiter, _GUESSED_AT, client_id, address, now=now.timestamp()
+            )
             refusal = InvalidClient(basic=basic)
-            raise await refusals.told(services, _GUESSED_AT, refusal, whose=place_of(address))
+            raise await refusals.told(services.rate_limiter, _GUESSED_AT, refusal, whose=place_of(address))
         organization = await storage.get(conn, ORGANIZATION, found.organization_id, within={})
     zone = await services.zones.get(cast(str, organization.zone_id))
     ends_at = min(filter(None, (now + TOKEN_LIFETIME, found.expires_at)))

@@ -64,12 +64,12 @@ async def tell(unit: UnitOfWork, ended: Mapping[str, int], zone_id: str) -> None
     Args:
         ended: session id -> its new epoch.
     """
-    await backchannel_logout.put(unit.conn, unit.services, ended, zone_id=zone_id)
+    await backchannel_logout.put(unit.conn, unit.services.outbox, ended, zone_id=zone_id)
     for session_id, epoch in ended.items():
         unit.publish(epochs.session_key(session_id), epoch)
 
     async def send() -> None:
-        unit.services.outbox.poke()
+        unit.services.outbox.notify()
 
     unit.after_commit(send)
 

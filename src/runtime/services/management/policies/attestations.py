@@ -36,6 +36,6 @@ async def _signing_key(unit: UnitOfWork, zone_id: str) -> SigningKey:
     """The key the zone signs with now, read in this transaction: the zone may be as new as the version."""
     parsed = unit.signing_keys.setdefault(zone_id, {})
     stored = await exchange.keys(unit.conn, zone_id)
-    sealer = await keys.sealer(unit.services, unit.conn, zone_id)
+    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
     ring = keys.key_ring([one for one in stored if one.algorithm == ALGORITHM], sealer, parsed, unit.now)
     return ring.signing[ALGORITHM]

@@ -31,7 +31,7 @@ async def fill(unit: UnitOfWork, zone: Zone) -> None:
     """Give a new zone its keys, built-in providers, platform roles and default policies, bound."""
     await keys.create_zone_keys(
         unit.conn,
-        unit.services,
+        unit.services.key_encryption,
         organization_id=zone.organization_id,
         zone_id=zone.id,
         now=unit.now,

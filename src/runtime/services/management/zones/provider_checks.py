@@ -86,7 +86,7 @@ async def settings_to_check(unit: UnitOfWork, parents: Parents, provider_id: str
     entities.require(unit, PROVIDER, Verb.UPDATE, scope)
     if provider.type is not ProviderType.EXTERNAL:
         return None
-    sealer = await keys.sealer(unit.services, unit.conn, provider.zone_id)
+    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, provider.zone_id)
     try:
         secret = stored_secrets.opened(sealer, PROVIDER, provider, "client_secret")
     except SealBroken:

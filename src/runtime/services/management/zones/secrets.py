@@ -98,12 +98,12 @@ async def _replaced(unit: UnitOfWork, before: Secret, data: Mapping[str, Any]) -
 
 
 async def _sealed(unit: UnitOfWork, zone_id: str, secret_id: str, data: Mapping[str, Any]) -> bytes:
-    sealer = await keys.sealer(unit.services, unit.conn, zone_id)
+    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, zone_id)
     return sealer.seal(orjson.dumps(data), bound_to=_place(secret_id))
 
 
 async def _opened(unit: UnitOfWork, secret: Secret) -> dict[str, Any]:
-    sealer = await keys.sealer(unit.services, unit.conn, secret.zone_id)
+    sealer = await keys.sealer(unit.services.key_encryption, unit.conn, secret.zone_id)
     return cast(dict[str, Any], orjson.loads(sealer.open(secret.data, bound_to=_place(secret.id))))
 
 

@@ -123,7 +123,7 @@ async def _rotate(
         newest = await storage.newest_activation(unit.conn, zone_id, algorithm) if due else None
         if due is not None and newest is not None and newest > due:
             return None
-        sealer = await keys.sealer(services, unit.conn, zone_id)
+        sealer = await keys.sealer(services.key_encryption, unit.conn, zone_id)
         await keys.add_next(unit.conn, zone_id, sealer, key, now=unit.now, at_once=at_once)
         told = {"algorithm": algorithm, "at_once": at_once}
         await unit.record("keys.rotate", SIGNING_KEY, key.kid, zone_id, before=None, after=told)

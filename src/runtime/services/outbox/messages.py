@@ -1,11 +1,8 @@
-"""What waits in the outbox, and what a topic says about delivering it."""
+"""The messages of the outbox, and how those of a topic are delivered."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from runtime.services.container import Services
+from typing import Any
 
 
 class NotDelivered(Exception):
@@ -17,8 +14,8 @@ class Undeliverable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """One thing to deliver.
+class Message:
+    """A message that waits to be delivered.
 
     Attributes:
         payload: what was put in, in clear; it may hold secrets, so it does not show in a repr.
@@ -34,16 +31,16 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """How the letters of one topic are delivered.
+class MessageHandler:
+    """How the messages of one topic are delivered.
 
     Attributes:
         deliver: raises NotDelivered or Undeliverable; must end within `first_delay_seconds`, and may be
-            called twice for one letter.
-        attempts: how often it is tried before the letter is parked.
+            called twice for one message.
+        attempts: how often it is tried before the message becomes a dead letter.
         first_delay_seconds: until the second attempt; each further delay is twice as long, six hours at most.
     """
 
-    deliver: Callable[["Services", Letter], Awaitable[None]]
+    deliver: Callable[[Message], Awaitable[None]]
     attempts: int = 12
     first_delay_seconds: int = 60

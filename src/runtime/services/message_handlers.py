@@ -1,0 +1,26 @@
+"""How the messages of each topic of the outbox are delivered."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from runtime.adapters.mail import Transport
+from runtime.adapters.outbound import Outbound
+from runtime.services.logout.backchannel_delivery import BackchannelLogoutDelivery
+from runtime.services.outbox import MessageHandler, backchannel_logout, mail
+from runtime.services.zones import Zones
+
+
+def message_handlers(
+    zones: Zones,
+    outbound: Outbound,
+    transport: Transport,
+    clock: Callable[[], datetime],
+    *,
+    mail_from: str,
+) -> Mapping[str, MessageHandler]:
+    """Topic -> its handler."""
+    logout_notices = BackchannelLogoutDelivery(zones, outbound, clock)
+    return {
+        mail.TOPIC: MessageHandler(mail.MailDelivery(transport, mail_from, clock).deliver),
+        backchannel_logout.TOPIC: MessageHandler(logout_notices.deliver, attempts=6),
+    }
