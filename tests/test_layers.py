@@ -42,21 +42,23 @@ MAY_IMPORT["runtime.schemas"] = frozenset(
 MAY_IMPORT["runtime.cli"] = MAY_IMPORT["runtime.app"] | {"runtime.app", "runtime.files"}
 MAY_IMPORT["runtime.start"] = frozenset({"runtime.cli"})
 
-MAY_IMPORT["reconciler.kinds"] = frozenset({"reconciler.documents"})
-MAY_IMPORT["reconciler.documents"] = frozenset()
-MAY_IMPORT["reconciler.output_schemas"] = frozenset({"reconciler.documents"})
-MAY_IMPORT["reconciler.plan"] = frozenset({"reconciler.cedar", "reconciler.documents", "reconciler.kinds"})
+MAY_IMPORT["reconciler.kinds"] = frozenset({"reconciler.output_documents"})
+MAY_IMPORT["reconciler.output_documents"] = frozenset()
+MAY_IMPORT["reconciler.output_schemas"] = frozenset({"reconciler.output_documents"})
+MAY_IMPORT["reconciler.plan"] = frozenset(
+    {"reconciler.cedar", "reconciler.output_documents", "reconciler.kinds"}
+)
 MAY_IMPORT["reconciler.cedar"] = frozenset()
 MAY_IMPORT["reconciler.files"] = frozenset()
 MAY_IMPORT["reconciler.terminal"] = frozenset()
 for _part in ("manifests", "client"):
     MAY_IMPORT[f"reconciler.{_part}"] = frozenset({"reconciler.files", "reconciler.kinds"})
-MAY_IMPORT["reconciler.manifests"] |= {"reconciler.documents"}
-MAY_IMPORT["reconciler.objections"] = frozenset({"reconciler.documents", "reconciler.manifests"})
+MAY_IMPORT["reconciler.manifests"] |= {"reconciler.output_documents"}
+MAY_IMPORT["reconciler.server_problems"] = frozenset({"reconciler.output_documents", "reconciler.manifests"})
 for _part in ("apply", "report"):
     MAY_IMPORT[f"reconciler.{_part}"] = frozenset(
         f"reconciler.{other}"
-        for other in ("client", "documents", "files", "kinds", "manifests", "objections", "plan")
+        for other in ("client", "files", "kinds", "manifests", "output_documents", "plan", "server_problems")
     )
 MAY_IMPORT["reconciler.report"] |= {"reconciler.terminal"}
 MAY_IMPORT["reconciler.manifests"] |= {"reconciler.cedar"}
@@ -69,11 +71,11 @@ MAY_IMPORT["reconciler.configured"] = frozenset(
 MAY_IMPORT["reconciler.trusted"] = frozenset(
     {"reconciler.apply", "reconciler.client", "reconciler.files", "reconciler.manifests"}
 )
-MAY_IMPORT["reconciler.exits"] = frozenset({"reconciler.documents", "reconciler.terminal"})
+MAY_IMPORT["reconciler.exits"] = frozenset({"reconciler.output_documents", "reconciler.terminal"})
 MAY_IMPORT["reconciler.session"] = frozenset(
     f"reconciler.{other}"
     for other in ("apply", "client", "configured", "exits", "files", "kinds", "manifests", "plan", "report")
-) | {"reconciler.documents", "reconciler.objections"}
+) | {"reconciler.output_documents", "reconciler.server_problems"}
 MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {
     "reconciler.session",
     "reconciler.terminal",

@@ -124,7 +124,7 @@ def cli() -> None:
 def validate(paths: tuple[Path, ...], output: str, no_cache: bool) -> int:
     """Check files, or all that is in directories, without a server."""
     from reconciler.report.diagnostics import diagnostic_lines, validation_json
-    from reconciler.report.differences import counted
+    from reconciler.report.value_diff import counted
 
     configuration = _load(paths, use_cache=not no_cache)
     if output == "json":

@@ -10,56 +10,56 @@ import orjson
 
 from reconciler import variables
 from reconciler.apply import (
-    Applied,
+    ApplyResult,
     DeliveryImpossible,
+    DryRunResult,
     SecretMissing,
     SecretSources,
-    Trial,
     apply_plan,
-    confirm_found,
+    confirm_delivered_files,
+    deferred_interrupts,
     delivery_refusals,
-    found_files,
-    held_interrupts,
-    nothing_done,
+    dry_run_plan,
+    empty_receipt,
     secret_refusals,
-    try_plan,
+    unconfirmed_files,
     unset_variables,
 )
-from reconciler.client import Api, Claim, Connection, NotReached, Rejected
-from reconciler.client.api import Sent
+from reconciler.client import Api, Connection, NotReached, Rejected, ServerClaim
+from reconciler.client.api import SendState
 from reconciler.configured import OwnerRefused, named_owner, require_owner
-from reconciler.documents import GuardDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.kinds import Snapshot
 from reconciler.manifests import Configuration, find_source
 from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
-from reconciler.objections import Objection
+from reconciler.output_documents import GuardDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.plan import (
-    Losses,
+    Cascades,
     Plan,
     Refusal,
     check_guards,
-    grounded,
-    hidden,
-    misnamed,
+    misidentified_objects,
     read_plan,
-    zones_of,
+    saved_plan_discrepancies,
+    with_server_facts,
+    zone_ids_of,
 )
-from reconciler.plan.guards import CONSENTS, NEVER, UNTOLD
-from reconciler.plan.model import PlanUnreadable, State
-from reconciler.report.consequences import consequence_lines
-from reconciler.report.differences import counted
+from reconciler.plan.guards import ALWAYS_REFUSED, CONSENTS, INCONSISTENT
+from reconciler.plan.model import ChangeState, PlanUnreadable
 from reconciler.report.plans import (
     action_lines,
-    done_told,
-    objection_lines,
+    applied_summary,
     plan_json,
     plan_lines,
+    rejection_lines,
     similar_owner_lines,
     summary_line,
 )
+from reconciler.report.policy_impact import impact_lines
 from reconciler.report.progress import show_progress
+from reconciler.report.value_diff import counted
+from reconciler.server_problems import ServerRejection
 from reconciler.session import Options, Session, connect, objection_failure, open_api, rejections
 from reconciler.terminal import Line, Styled, say, say_error, say_json, tagged
 from reconciler.trusted import TrustedWrong, allowed_names
@@ -69,7 +69,7 @@ _WRITTEN = ("out", "receipt", "secrets_dir")
 
 
 def guard(
-    plan: Plan, options: Options, sources: SecretSources, losses: Losses | None = None, *, applies: bool
+    plan: Plan, options: Options, sources: SecretSources, losses: Cascades | None = None, *, applies: bool
 ) -> list[Refusal]:
     """What stands against applying the plan. Raises Failure for a consent that means nothing.
 
@@ -133,13 +133,13 @@ def save_plan(plan: Plan, file: Path) -> None:
         raise Failure(FAILED, f"the plan cannot be saved to `{file}`: {error.strerror}") from error
 
 
-def plan_exit_code(plan: Plan, refusals: Sequence[Refusal], found: Objection | None = None) -> int:
+def plan_exit_code(plan: Plan, refusals: Sequence[Refusal], found: ServerRejection | None = None) -> int:
     """The exit code that says what a plan is like."""
     if any(not refusal.stale for refusal in refusals):
         return REFUSED
     if found is not None:
         return STALE if found.stale else FAILED
-    if refusals or plan.count(State.CONFLICT):
+    if refusals or plan.count(ChangeState.CONFLICT):
         return STALE
     if plan.empty:
         return 0
@@ -153,18 +153,18 @@ def plan_command(path: Path, options: Options) -> int:
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
         made = session.plan()
-        trial = session.try_out(made)
-        refusals = guard(made, options, sources, trial.losses, applies=False)
+        tried = session.try_out(made)
+        refusals = guard(made, options, sources, tried.losses, applies=False)
     if options.get("out") is not None:
         save_plan(made, options["out"])
     if options["output"] == "json":
-        say_json(plan_json(made, refusals, trial.objection, trial.losses))
+        say_json(plan_json(made, refusals, tried.rejection, tried.losses))
     else:
-        lines = plan_lines(made, refusals, trial.losses, refused=trial.objection is not None)
+        lines = plan_lines(made, refusals, tried.losses, refused=tried.rejection is not None)
         say(*lines, *_notes(made, options, sources), *_shown_once_lines(made, options))
-        if trial.objection is not None:
-            say_error(*objection_lines(trial.objection))
-    return plan_exit_code(made, refusals, trial.objection)
+        if tried.rejection is not None:
+            say_error(*rejection_lines(tried.rejection))
+    return plan_exit_code(made, refusals, tried.rejection)
 
 
 def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool]) -> None:
@@ -178,13 +178,13 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         sources = secret_sources(root, options, session.connection)
         asks = not options["yes"] and not options["expect"]
         plan = session.plan()
-        trial = session.try_out(plan) if asks or plan.destroying else Trial()
-        refusals = guard(plan, options, sources, trial.losses, applies=True)
+        tried = session.try_out(plan) if asks or plan.destroying else DryRunResult()
+        refusals = guard(plan, options, sources, tried.losses, applies=True)
         if options["output"] == "text":
-            lines = plan_lines(plan, refusals, trial.losses, refused=trial.objection is not None)
+            lines = plan_lines(plan, refusals, tried.losses, refused=tried.rejection is not None)
             say(*lines, *_notes(plan, options, sources))
-        _expect(plan, options, plan_json(plan, refusals, trial.objection, trial.losses))
-        _stop_if_refused(plan, refusals, trial)
+        _expect(plan, options, plan_json(plan, refusals, tried.rejection, tried.losses))
+        _stop_if_refused(plan, refusals, tried)
         if not plan.empty and asks and not ask(session):
             raise Failure(FAILED, "nothing was changed")
         _carry_out(session.api, plan, options, sources, session.configuration)
@@ -215,7 +215,7 @@ def _found_lines(plan: Plan, options: Options) -> Iterator[Line]:
     """Which secrets that nobody has confirmed are in their files."""
     if options.get("secrets_dir") is None:
         return
-    for action, file in found_files(plan, options["secrets_dir"]):
+    for action, file in unconfirmed_files(plan, options["secrets_dir"]):
         told = (
             f"the secret of {action.title} is in {file}: `--renew-lost` leaves it, and an apply confirms it"
         )
@@ -250,20 +250,24 @@ def _apply_saved(path: Path, options: Options) -> None:
     except OwnerRefused as error:
         raise Failure(REFUSED, str(error)) from error
     _expect(plan, options)
-    connection = connect(options, root, Claim(plan.server, f"the saved plan `{path}`"), plan.organization_id)
+    connection = connect(
+        options, root, ServerClaim(plan.server, f"the saved plan `{path}`"), plan.organization_id
+    )
     if connection.server != plan.server:
         raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
     # Nothing of it is shown before it is known to be so.
     found = guard(plan, options, sources, applies=True)
-    _stop_if_refused(plan, [each for each in found if each.code in (UNTOLD, NEVER)], Trial())
+    _stop_if_refused(
+        plan, [each for each in found if each.code in (INCONSISTENT, ALWAYS_REFUSED)], DryRunResult()
+    )
     with open_api(connection, root, writes=True) as api:
-        plan = _grounded(plan, api.snapshot(plan.owner, zones_of(plan)))
+        plan = _grounded(plan, api.snapshot(plan.owner, zone_ids_of(plan)))
         _stop_saved(plan, guard(plan, options, sources, applies=True), options)
         if plan.destroying:
-            trial = try_plan(api, plan)
-            refusals = guard(plan, options, sources, trial.losses, applies=True)
-            _stop_saved(plan, refusals, options, trial)
+            tried = dry_run_plan(api, plan)
+            refusals = guard(plan, options, sources, tried.losses, applies=True)
+            _stop_saved(plan, refusals, options, tried)
         _carry_out(api, plan, options, sources)
 
 
@@ -273,28 +277,28 @@ def _grounded(plan: Plan, snapshot: Snapshot) -> Plan:
     Where something was written since it was made, what it does not say may be new: plan again.
     """
     moved = snapshot.revision > plan.base_revision
-    strange = [Refusal(UNTOLD, each) for each in misnamed(plan, snapshot)]
-    strange += [Refusal(UNTOLD, each, stale=moved) for each in hidden(plan, snapshot)]
-    _stop_if_refused(plan, strange, Trial())
-    return grounded(plan, snapshot)
+    strange = [Refusal(INCONSISTENT, each) for each in misidentified_objects(plan, snapshot)]
+    strange += [Refusal(INCONSISTENT, each, stale=moved) for each in saved_plan_discrepancies(plan, snapshot)]
+    _stop_if_refused(plan, strange, DryRunResult())
+    return with_server_facts(plan, snapshot)
 
 
 def _stop_saved(
-    plan: Plan, refusals: Sequence[Refusal], options: Options, trial: Trial | None = None
+    plan: Plan, refusals: Sequence[Refusal], options: Options, tried: DryRunResult | None = None
 ) -> None:
     if refusals and options["output"] == "text":
-        say(*plan_lines(plan, losses=trial.losses if trial else None, refused=True))
-    _stop_if_refused(plan, refusals, trial or Trial())
+        say(*plan_lines(plan, losses=tried.losses if tried else None, refused=True))
+    _stop_if_refused(plan, refusals, tried or DryRunResult())
 
 
-def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], trial: Trial) -> None:
+def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], tried: DryRunResult) -> None:
     """Raise Failure with all that stands against a plan; as JSON it is the plan that says so."""
-    found = trial.objection
-    document = plan_json(plan, refusals, found, trial.losses)
+    found = tried.rejection
+    document = plan_json(plan, refusals, found, tried.losses)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
         told = [f"  {each.message}" for each in refusals]
-        more = objection_lines(found) if found is not None else ()
+        more = rejection_lines(found) if found is not None else ()
         raise Failure(code, "refused; nothing was changed", *told, *more, document=document)
     if found is not None:
         raise objection_failure(found, document)
@@ -310,10 +314,10 @@ def _carry_out(
     _confirm_found(api, plan, options)
     if plan.empty:
         if options.get("output") == "json":
-            say_json(nothing_done(plan))
+            say_json(empty_receipt(plan))
         return
     try:
-        with held_interrupts(lambda: api.sent is Sent.ANSWERED):
+        with deferred_interrupts(lambda: api.sent is SendState.ANSWERED):
             with (
                 rejections(plan, configuration),
                 show_progress(len(plan.operations), "applying") as progress,
@@ -339,7 +343,7 @@ def _confirm_found(api: Api, plan: Plan, options: Options) -> None:
     """Tell the server of secrets that have arrived at an earlier time, when it was not to be told."""
     if options.get("secrets_dir") is None:
         return
-    found = confirm_found(api, plan, options["secrets_dir"])
+    found = confirm_delivered_files(api, plan, options["secrets_dir"])
     say(*(f"confirmed: the secret of {title} is in {file}" for title, file in found), err=True)
 
 
@@ -349,9 +353,9 @@ _UNKNOWN = (
     "  applying the same plan again is safe: it is applied once, whatever became of this request",
 )
 _INTERRUPTED = {
-    Sent.NOTHING: ("interrupted before anything was sent; nothing was changed",),
-    Sent.UNANSWERED: ("interrupted while the answer was awaited", *_UNKNOWN),
-    Sent.ANSWERED: ("interrupted; the changeset is applied",),
+    SendState.NOTHING: ("interrupted before anything was sent; nothing was changed",),
+    SendState.UNANSWERED: ("interrupted while the answer was awaited", *_UNKNOWN),
+    SendState.ANSWERED: ("interrupted; the changeset is applied",),
 }
 
 
@@ -361,16 +365,16 @@ def _unanswered(api: Api) -> Iterator[None]:
     try:
         yield
     except (NotReached, Rejected) as error:
-        if api.sent is Sent.UNANSWERED:
+        if api.sent is SendState.UNANSWERED:
             raise Failure(FAILED, str(error), *_UNKNOWN) from error
-        if isinstance(error, NotReached) and api.sent is Sent.NOTHING:
+        if isinstance(error, NotReached) and api.sent is SendState.NOTHING:
             raise Failure(FAILED, str(error), "nothing was changed") from error
         raise
 
 
-def _tell(done: Applied, options: Options) -> None:
+def _tell(done: ApplyResult, options: Options) -> None:
     if options.get("output") != "json":
-        what, revision = done_told(done.receipt["summary"]), done.receipt["revision"]
+        what, revision = applied_summary(done.receipt["summary"]), done.receipt["revision"]
         count = counted(len(done.receipt["operations"]), "operation")
         if done.replayed:
             say(f"had been applied before, as revision {revision}: {what}; nothing was changed now")
@@ -411,7 +415,7 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
 
     A command that means nothing ends it at once; what is wrong with files is told, and may be mended.
     """
-    from reconciler.apply.watching import watch_files
+    from reconciler.apply.file_watch import watch_files
 
     try:
         (watched_path,) = find_source([path]).named
@@ -449,14 +453,14 @@ def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
         plan = session.plan()
-        trial = session.try_out(plan) if plan.destroying or not applies else Trial()
-        refusals = guard(plan, options, sources, trial.losses, applies=applies)
-        told = (line for action in plan.actions for line in action_lines(action, trial.losses))
-        refused = bool(refusals) or trial.objection is not None
+        tried = session.try_out(plan) if plan.destroying or not applies else DryRunResult()
+        refusals = guard(plan, options, sources, tried.losses, applies=applies)
+        told = (line for action in plan.actions for line in action_lines(action, tried.losses))
+        refused = bool(refusals) or tried.rejection is not None
         notes = () if applies else _shown_once_lines(plan, options)
         warned = similar_owner_lines(plan)
-        _say(summary_line(plan, refused=refused), *consequence_lines(plan), *told, *notes, *warned)
-        _stop_if_refused(plan, refusals, trial)
+        _say(summary_line(plan, refused=refused), *impact_lines(plan), *told, *notes, *warned)
+        _stop_if_refused(plan, refusals, tried)
         if applies:
             _carry_out(session.api, plan, options, sources, session.configuration)
 

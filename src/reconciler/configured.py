@@ -13,7 +13,7 @@ from reconciler.manifests.diagnostics import bounded, suggest
 from reconciler.manifests.explaining import wrong_type
 from reconciler.manifests.settings import MappingWrong, read_mapping
 from reconciler.manifests.sources import SETTINGS_FILE, seen_from_here
-from reconciler.plan.budgets import ZONE, is_budget
+from reconciler.plan.delete_budget import ZONE, is_delete_budget
 
 MAX_SETTINGS_BYTES = 64 * 1024
 # A repository cannot allow itself anything.
@@ -208,7 +208,7 @@ def _budgets_problem(value: Any) -> str:
             return f"`{_BUDGETS}`: unknown kind `{bounded(kind)}`{suggest(kind, known)}"
         if kind == ZONE:
             return f"`{_BUDGETS}`: deleting a {ZONE} always needs consent; take it out"
-        if not is_budget(budget):
+        if not is_delete_budget(budget):
             return f"`{_BUDGETS}`: the budget of `{kind}` must be a number, or a share as in `10%`"
     return ""
 

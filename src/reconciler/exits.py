@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reconciler.documents import ERROR, ErrorDocument, ProblemDocument
+from reconciler.output_documents import ERROR, ErrorDocument, ProblemDocument
 from reconciler.terminal import Line, plain
 
 FAILED, CHANGES, DRIFT, STALE, REFUSED, USAGE, INTERRUPTED = 1, 2, 3, 4, 5, 64, 130

@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hin
 
 import orjson
 
-from reconciler.documents import ALL
+from reconciler.output_documents import ALL
 
 DIRECTORY = Path("schemas/output")
 _PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}

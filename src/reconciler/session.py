@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.apply import Trial, make_plan, objection, try_plan
+from reconciler.apply import DryRunResult, dry_run_plan, make_plan, server_rejection
 from reconciler.client import (
     Api,
     ApiError,
-    Claim,
     Conflicting,
     Connection,
     ConnectionIncomplete,
     Rejected,
+    ServerClaim,
     ServerRefused,
 )
 from reconciler.client.connection import find_connection
@@ -34,12 +34,12 @@ from reconciler.kinds import Kinds, load_kinds
 from reconciler.manifests import Configuration, find_source, load_configuration
 from reconciler.manifests.cache import cache_directory
 from reconciler.manifests.sources import SETTINGS_FILE, SourceUnusable
-from reconciler.objections import Objection
 from reconciler.plan import Plan, PlanImpossible
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
-from reconciler.report.differences import counted
-from reconciler.report.plans import objection_lines
+from reconciler.report.plans import rejection_lines
 from reconciler.report.progress import show_progress
+from reconciler.report.value_diff import counted
+from reconciler.server_problems import ServerRejection
 
 Options = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ class Session:
         root = configuration.source.opener
         owner = _usage(find_owner, options.get("owner"), settings, configuration.source)
         _usage(require_other_owners, configuration.source, owner)
-        claim = Claim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
+        claim = ServerClaim(settings.server, f"`{path / SETTINGS_FILE}`") if settings.server else None
         connection = connect(options, root, claim, settings.organization)
         with open_api(connection, root, writes=writes) as api:
             renew = bool(options.get("renew_lost"))
@@ -93,12 +93,12 @@ class Session:
         except PlanImpossible as error:
             raise Failure(FAILED, *error.problems) from error
 
-    def try_out(self, plan: Plan) -> Trial:
+    def try_out(self, plan: Plan) -> DryRunResult:
         """What the server says of a plan; nothing is asked about one that is empty, or incomplete."""
         if plan.empty or plan.refused or not plan.wanted:
-            return Trial()
+            return DryRunResult()
         with show_progress(len(plan.operations), "checking") as progress:
-            return try_plan(self.api, plan, self.configuration, progress=progress)
+            return dry_run_plan(self.api, plan, self.configuration, progress=progress)
 
 
 def load(path: Path) -> tuple[Configuration, Kinds, Configured]:
@@ -122,7 +122,7 @@ def load(path: Path) -> tuple[Configuration, Kinds, Configured]:
     return configuration, kinds, settings
 
 
-def connect(options: Options, root: Root, claim: Claim | None, organization: str | None) -> Connection:
+def connect(options: Options, root: Root, claim: ServerClaim | None, organization: str | None) -> Connection:
     """The connection; what the repository says of its server may only confirm it. Raises Failure."""
     try:
         return find_connection(
@@ -174,13 +174,13 @@ def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterat
     except Rejected as error:
         if not error.about_body:
             raise
-        raise objection_failure(objection(error, plan, configuration)) from error
+        raise objection_failure(server_rejection(error, plan, configuration)) from error
 
 
-def objection_failure(found: Objection, document: Mapping[str, Any] | None = None) -> Failure:
+def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> Failure:
     """How a command ends that the server has something against."""
     code = STALE if found.stale else FAILED
-    lines = objection_lines(found)
+    lines = rejection_lines(found)
     return Failure(
         code,
         *lines,

@@ -8,7 +8,7 @@ import orjson
 
 from reconciler.apply.planning import changeset, replace_secrets
 from reconciler.kinds import Kinds, Manifest, Origin, Snapshot, load_kinds
-from reconciler.plan import Plan, build_plan, hidden, misnamed, read_plan
+from reconciler.plan import Plan, build_plan, misidentified_objects, read_plan, saved_plan_discrepancies
 
 OWNER = "acme/identity"
 
@@ -66,7 +66,7 @@ def plan_for(
     plan = build_plan(manifests, snapshot, known, owner=owner, tool_version="test", zones=zones)
     if kinds is None and not plan.refused and manifests:
         saved = read_plan(orjson.dumps(replace(plan, _digest=[]).as_json()))
-        told = [*misnamed(saved, snapshot), *hidden(saved, snapshot)]
+        told = [*misidentified_objects(saved, snapshot), *saved_plan_discrepancies(saved, snapshot)]
         assert not told, (told, saved.as_json())
     return plan
 

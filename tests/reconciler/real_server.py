@@ -18,7 +18,7 @@ from tests.support.factories import Company, found_company, opened_parts
 
 from reconciler.client.api import read_snapshot
 from reconciler.kinds import Entity, Kind, Kinds, Shape, Snapshot
-from reconciler.plan.comparing import normal
+from reconciler.plan.three_way_diff import normalized
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
@@ -195,6 +195,6 @@ def _named(shape: Shape, value: Any, names: Mapping[str, str], whole: Mapping[st
         named = [_named(Shape(), each, names, whole) for each in value]
         return sorted(named) if shape.unordered else named
     by_default = shape.default_from is not None and value == whole.get(shape.default_from)
-    if value is None or by_default or value == normal(shape, None):
+    if value is None or by_default or value == normalized(shape, None):
         return None
     return names.get(value, value) if isinstance(value, str) else value

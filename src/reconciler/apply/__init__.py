@@ -1,30 +1,30 @@
 """Carries a plan out: the one place where secrets are read and something is sent that changes anything."""
 
-from .applying import Applied, apply_plan, confirm_found, nothing_done
-from .delivery import DeliveryImpossible, delivery_refusals, found_files
-from .environment import AllowedNames, PatternWrong
-from .interrupts import held_interrupts
-from .planning import Trial, explain_rejection, make_plan, objection, try_plan
+from .allowed_env import AllowedNames, PatternWrong
+from .apply_plan import ApplyResult, apply_plan, confirm_delivered_files, empty_receipt
+from .one_time_secrets import DeliveryImpossible, delivery_refusals, unconfirmed_files
+from .planning import DryRunResult, dry_run_plan, make_plan, server_problems, server_rejection
 from .secrets import SecretMissing, SecretSources, secret_refusals, unset_variables
+from .signals import deferred_interrupts
 
 __all__ = [
     "AllowedNames",
-    "Applied",
+    "ApplyResult",
     "DeliveryImpossible",
+    "DryRunResult",
     "PatternWrong",
     "SecretMissing",
     "SecretSources",
-    "Trial",
     "apply_plan",
-    "confirm_found",
+    "confirm_delivered_files",
+    "deferred_interrupts",
     "delivery_refusals",
-    "explain_rejection",
-    "found_files",
-    "held_interrupts",
+    "dry_run_plan",
+    "empty_receipt",
     "make_plan",
-    "nothing_done",
-    "objection",
     "secret_refusals",
-    "try_plan",
+    "server_problems",
+    "server_rejection",
+    "unconfirmed_files",
     "unset_variables",
 ]

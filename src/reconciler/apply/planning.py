@@ -14,11 +14,11 @@ from reconciler.manifests import Configuration
 from reconciler.manifests.diagnostics import suggest
 from reconciler.manifests.locating import Locator
 from reconciler.manifests.sources import describe_commit
-from reconciler.objections import Objection, Problem
-from reconciler.plan import Action, Loss, Losses, Plan, build_plan
+from reconciler.plan import Action, Cascade, Cascades, Plan, build_plan
 from reconciler.plan.model import Op
+from reconciler.server_problems import ServerProblem, ServerRejection
 
-from .delivery import file_with_secret
+from .one_time_secrets import file_with_secret
 
 _PLACE = re.compile(r"line (\d+), column (\d+): ")
 _ZONE = "Zone"
@@ -26,14 +26,14 @@ _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 
 
 @dataclass(frozen=True)
-class Trial:
+class DryRunResult:
     """What the server said of a plan: what it has against it, and what goes with deletions.
 
     `losses` is None when it was not asked, or refused the plan before it counted.
     """
 
-    objection: Objection | None = None
-    losses: Losses | None = None
+    rejection: ServerRejection | None = None
+    losses: Cascades | None = None
 
 
 def make_plan(
@@ -91,13 +91,13 @@ def _snapshot(api: Api, configuration: Configuration, owner: str) -> Snapshot:
     return api.snapshot(owner, others.union(configuration.zones)) if others else found
 
 
-def try_plan(
+def dry_run_plan(
     api: Api,
     plan: Plan,
     configuration: Configuration | None = None,
     *,
     progress: Progress | None = None,
-) -> Trial:
+) -> DryRunResult:
     """Let the server check the plan against its own rules; nothing is applied. Raises ApiError.
 
     Args:
@@ -110,28 +110,30 @@ def try_plan(
     except Rejected as error:
         if not error.about_body:
             raise
-        return Trial(objection(error, plan, configuration))
-    return Trial(losses=_losses(done.body))
+        return DryRunResult(server_rejection(error, plan, configuration))
+    return DryRunResult(losses=_losses(done.body))
 
 
-def _losses(body: Mapping[str, Any]) -> Losses:
+def _losses(body: Mapping[str, Any]) -> Cascades:
     return {
-        (result["kind"], result["id"]): Loss(result.get("takes_along") or {}, result.get("in_use") is True)
+        (result["kind"], result["id"]): Cascade(result.get("takes_along") or {}, result.get("in_use") is True)
         for result in body.get("operations", [])
         if result["op"] == "delete"
     }
 
 
-def objection(error: Rejected, plan: Plan, configuration: Configuration | None = None) -> Objection:
+def server_rejection(
+    error: Rejected, plan: Plan, configuration: Configuration | None = None
+) -> ServerRejection:
     """A refusal of the server in words, with the manifests that it is about."""
-    problems = tuple(explain_rejection(error, plan, configuration))
+    problems = tuple(server_problems(error, plan, configuration))
     if isinstance(error, Conflicting):
-        return Objection(_stale(problems, plan), problems, stale=True)
+        return ServerRejection(_stale(problems, plan), problems, stale=True)
     message = f"the server refuses the plan ({error.code}); nothing was changed"
-    return Objection(message, problems, stale=False)
+    return ServerRejection(message, problems, stale=False)
 
 
-def _stale(problems: Sequence[Problem], plan: Plan) -> str:
+def _stale(problems: Sequence[ServerProblem], plan: Plan) -> str:
     """What has changed since a plan was made, and what to do."""
     first, *more = problems
     what = f"{first.message} ({first.reason})" if first.reason else first.message
@@ -170,28 +172,28 @@ def replace_secrets(value: Any, put: Any) -> Any:
     return value
 
 
-def explain_rejection(
+def server_problems(
     error: Rejected, plan: Plan, configuration: Configuration | None = None
-) -> list[Problem]:
+) -> list[ServerProblem]:
     """The server's objections, each with the manifest that its operation came from."""
     locator = Locator(configuration) if configuration is not None else None
     found = list(_problems(error, plan, locator))
-    return found or [Problem("", "", "", error.message, error.code)]
+    return found or [ServerProblem("", "", "", error.message, error.code)]
 
 
-def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[Problem]:
-    actions = actions_of(plan)
+def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[ServerProblem]:
+    actions = actions_by_operation(plan)
     for detail in error.details:
         message, code = str(detail.get("message", error.message)), str(detail.get("code") or error.code)
         field = str(detail.get("field") or "")
         match = _OPERATION.match(field)
         if match is None or int(match[1]) >= len(plan.operations):
-            yield Problem("", "", field, message, code)
+            yield ServerProblem("", "", field, message, code)
             continue
         operation, action = plan.operations[int(match[1])], actions.get(int(match[1]))
         member = match[2].removeprefix("spec").removeprefix(".")
         if action is None:
-            yield Problem(
+            yield ServerProblem(
                 "",
                 f"{operation['kind']} {operation.get('name') or operation.get('id')}",
                 member,
@@ -199,10 +201,10 @@ def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[
                 code,
             )
             continue
-        yield _placed(Problem(action.reason, action.title, member, message, code), action, locator)
+        yield _placed(ServerProblem(action.reason, action.title, member, message, code), action, locator)
 
 
-def _placed(problem: Problem, action: Action, locator: Locator | None) -> Problem:
+def _placed(problem: ServerProblem, action: Action, locator: Locator | None) -> ServerProblem:
     """The problem with its place in the manifest, or in the file of the text that the server tells of."""
     if locator is None:
         return problem
@@ -222,7 +224,7 @@ def _placed(problem: Problem, action: Action, locator: Locator | None) -> Proble
     return replace(told if place is not None else problem, diagnostic=place)
 
 
-def actions_of(plan: Plan) -> dict[int, Action]:
+def actions_by_operation(plan: Plan) -> dict[int, Action]:
     """Index of an operation -> the action that tells about it; what only makes way for another has none.
 
     Operations that create something are in the order of their actions; all others name what they are about.

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.files import FileRefused, Root
 from reconciler.plan import Plan, Refusal
 
-from .environment import AllowedNames
+from .allowed_env import AllowedNames
 
 MAX_SECRET_BYTES = 64 * 1024
 SHORTEST_OWN = 8  # what is shorter is no credential, and may stand in another text by chance
@@ -40,7 +40,7 @@ class SecretSources:
     own: tuple[str, ...] = ()
 
 
-class Secret:
+class SecretValue:
     """A clear-text secret that cannot be printed, logged, compared or put into JSON by accident."""
 
     __slots__ = ("_value",)
@@ -61,7 +61,7 @@ class Secret:
         return self._value
 
 
-def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> Secret:
+def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> SecretValue:
     """The secret that a reference leads to.
 
     Raises:
@@ -81,7 +81,7 @@ def read_secret(reference: Mapping[str, Any], sources: SecretSources) -> Secret:
             raise SecretMissing(f"{what} is empty")
     if any(len(each) >= SHORTEST_OWN and each in text for each in sources.own):
         raise SecretMissing(f"{what} holds zonectl's own credential, which no manifest may send on")
-    return Secret(text)
+    return SecretValue(text)
 
 
 def _read_file(path: str, sources: SecretSources) -> str:
@@ -150,6 +150,6 @@ def _problem_of(reference: Mapping[str, Any], sources: SecretSources) -> str:
 
 def reveal(value: object) -> str:
     """For the JSON encoder: the text of a secret. Raises TypeError for anything else."""
-    if isinstance(value, Secret):
+    if isinstance(value, SecretValue):
         return value.reveal()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

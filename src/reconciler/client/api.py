@@ -46,7 +46,7 @@ class ChangesetOutcome:
     replayed: bool = False
 
 
-class Sent(Enum):
+class SendState(Enum):
     """What is known of a changeset that was to be applied."""
 
     NOTHING = auto()  # nothing was sent, or the server has refused it: nothing was changed
@@ -70,7 +70,7 @@ class Api:
         self._connection, self._client, self._cache, self._accepted = connection, client, cache, accepted
         self._token: str | None = connection.api_key
         self._organization: str | None = connection.organization
-        self.sent = Sent.NOTHING
+        self.sent = SendState.NOTHING
 
     @classmethod
     @contextmanager
@@ -148,7 +148,7 @@ class Api:
             return self._changeset(body, {"Idempotency-Key": key}, {}, progress, default=default)
         except Rejected as error:
             if error.status < 500:  # a gateway says 502 and 504 of what it has passed on
-                self.sent = Sent.NOTHING
+                self.sent = SendState.NOTHING
             raise
 
     def confirm(self, body: Mapping[str, Any], key: str) -> None:
@@ -182,7 +182,7 @@ class Api:
         if last.get("type") == "error":
             raise rejection(int(last.get("status", 500)), last)
         if not query:
-            self.sent = Sent.ANSWERED
+            self.sent = SendState.ANSWERED
         self._note_accepted()
         return ChangesetOutcome(last, answer.headers.get("Idempotent-Replay") == "true")
 
@@ -217,7 +217,7 @@ class Api:
     @contextmanager
     def _sending(self) -> Iterator[None]:
         """A changeset leaves in this block; where no connection comes about, no more is sent than before."""
-        before, self.sent = self.sent, Sent.UNANSWERED
+        before, self.sent = self.sent, SendState.UNANSWERED
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout):

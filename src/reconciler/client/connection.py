@@ -10,7 +10,7 @@ from typing import NamedTuple
 from reconciler import variables
 from reconciler.files import read_named
 
-from .known_servers import KnownServers, Unusable, normal_server
+from .known_servers import KnownServers, RecordUnusable, normal_server
 
 MAX_KEY_BYTES = 64 * 1024
 
@@ -23,7 +23,7 @@ class ServerRefused(ValueError):
     """The credential is not sent to that server until somebody says so on the command line."""
 
 
-class Claim(NamedTuple):
+class ServerClaim(NamedTuple):
     """What a repository says its server is. `place` is where it says so, as in `config/zonectl.yaml`."""
 
     server: str
@@ -63,7 +63,7 @@ def find_connection(
     *,
     server: str | None,
     known: KnownServers,
-    claim: Claim | None = None,
+    claim: ServerClaim | None = None,
     api_key_file: str | None = None,
     organization: str | None = None,
 ) -> Connection:
@@ -116,12 +116,14 @@ def _find_credential(api_key_file: str | None) -> Connection:
     )
 
 
-def _find_server(option: str | None, credential: Connection, known: KnownServers, claim: Claim | None) -> str:
+def _find_server(
+    option: str | None, credential: Connection, known: KnownServers, claim: ServerClaim | None
+) -> str:
     if option:
         return _normal(option)
     try:
         remembered = known.find(credential.caller)
-    except Unusable as error:
+    except RecordUnusable as error:
         raise ServerRefused(
             f"which server this {credential.what} belongs to cannot be read: {error}; "
             "nothing was sent: name the server with `--server URL`"
@@ -144,7 +146,7 @@ def _find_server(option: str | None, credential: Connection, known: KnownServers
     return server
 
 
-def _nameless(claim: Claim | None) -> ConnectionIncomplete:
+def _nameless(claim: ServerClaim | None) -> ConnectionIncomplete:
     if claim is None:
         return ConnectionIncomplete(
             f"no server: give `--server URL` or set ZONECTL_SERVER{variables.misspelt()}"

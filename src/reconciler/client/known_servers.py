@@ -13,7 +13,7 @@ from reconciler.files import Root, read_private, write_private
 _PORTS = {"http": 80, "https": 443}
 
 
-class Unusable(Exception):
+class RecordUnusable(Exception):
     """The record is there and cannot be relied on; *str* says why."""
 
 
@@ -62,9 +62,9 @@ class KnownServers:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Unusable(f"`{file}`: {error.strerror}") from error
+            raise RecordUnusable(f"`{file}`: {error.strerror}") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise Unusable(f"`{file}` is damaged") from error
+            raise RecordUnusable(f"`{file}` is damaged") from error
 
     def remember(self, credential: str, server: str) -> None:
         """Note the server. Where nothing can be written, the next use is a first one again."""
@@ -73,7 +73,7 @@ class KnownServers:
         try:
             if self.find(credential) == server:
                 return
-        except Unusable:
+        except RecordUnusable:
             pass  # the command line has named the server: the record is made anew
         try:
             write_private(self._file(self._directory, credential), orjson.dumps({"server": server}) + b"\n")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reconciler.documents import WriteDocument
+from reconciler.output_documents import WriteDocument
 
 from .shapes import Kind
 

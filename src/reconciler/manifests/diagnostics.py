@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from reconciler.documents import DiagnosticDocument
+from reconciler.output_documents import DiagnosticDocument
 
 from .masking import mask_comment, mask_spans, mask_tokens, mask_unread
 from .positions import Span, split_lines

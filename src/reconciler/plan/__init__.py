@@ -1,32 +1,32 @@
 """Wanted and found into an ordered plan. Everything here is pure."""
 
-from .building import PlanImpossible, build_plan
-from .consequences import Deciding, Exempt, MissingName, Widened
+from .builder import PlanImpossible, build_plan
+from .cascade import Cascade, Cascades
 from .guards import Refusal, check_guards
-from .hidden import grounded, hidden
-from .losses import Loss, Losses
 from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
-from .telling import misnamed, zones_of
+from .plan_consistency import misidentified_objects, zone_ids_of
+from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
+from .saved_plan_check import saved_plan_discrepancies, with_server_facts
 
 __all__ = [
     "Action",
-    "Deciding",
-    "Exempt",
+    "Cascade",
+    "Cascades",
     "FieldChange",
-    "Loss",
-    "Losses",
-    "MissingName",
+    "MissingPolicyName",
     "Plan",
     "PlanImpossible",
+    "PolicySetChange",
+    "PrefixExemption",
     "Refusal",
     "SimilarOwner",
     "Unmanaged",
-    "Widened",
+    "WidenedAccess",
     "build_plan",
     "check_guards",
-    "grounded",
-    "hidden",
-    "misnamed",
+    "misidentified_objects",
     "read_plan",
-    "zones_of",
+    "saved_plan_discrepancies",
+    "with_server_facts",
+    "zone_ids_of",
 ]

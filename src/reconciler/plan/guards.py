@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from reconciler.kinds import load_kinds
 
-from .budgets import budget_of
-from .losses import Losses, loss_of
-from .model import Action, Op, Plan, State
-from .telling import untold
+from .cascade import Cascades, cascade_of
+from .delete_budget import delete_budget
+from .model import Action, ChangeState, Op, Plan
+from .plan_consistency import inconsistencies
 
-NEVER: Final = "refused"  # whatever is consented to
-UNTOLD: Final = "untold"
+ALWAYS_REFUSED: Final = "refused"  # whatever is consented to
+INCONSISTENT: Final = "untold"
 CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
 
@@ -26,7 +26,7 @@ class Refusal:
     stale: bool = False
 
 
-def check_guards(plan: Plan, consents: Mapping[str, int], losses: Losses | None = None) -> list[Refusal]:
+def check_guards(plan: Plan, consents: Mapping[str, int], losses: Cascades | None = None) -> list[Refusal]:
     """Everything that stands against applying the plan; empty when nothing does.
 
     Args:
@@ -37,7 +37,7 @@ def check_guards(plan: Plan, consents: Mapping[str, int], losses: Losses | None 
         consents = {}  # those of a job that is run again, when all is done
     # Of a saved plan only that it was refused: the words are those of whoever wrote the file.
     refused = ["the saved plan was refused when it was made; plan again"] if plan.saved else plan.refused
-    found = [Refusal(NEVER, message) for message in (refused if plan.refused else ())]
+    found = [Refusal(ALWAYS_REFUSED, message) for message in (refused if plan.refused else ())]
     found.extend(_untold(plan))
     found.extend(_empty_source(plan))
     found.extend(_protection(plan))
@@ -56,7 +56,7 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
     zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
     """
     if plan.saved:
-        yield from (Refusal(UNTOLD, each) for each in untold(plan))
+        yield from (Refusal(INCONSISTENT, each) for each in inconsistencies(plan))
     sent = {
         (action.kind, action.name, change.path, str(change.after))
         for action in plan.actions
@@ -67,9 +67,9 @@ def _untold(plan: Plan) -> Iterator[Refusal]:
         for path, reference in _secrets(operation.get("spec")):
             known = load_kinds().by_name.get(kind)
             if known is None or not known.leaf(path).secret:
-                yield Refusal(UNTOLD, f"{kind} `{name}`: `{path}` is no secret, and would be given one")
+                yield Refusal(INCONSISTENT, f"{kind} `{name}`: `{path}` is no secret, and would be given one")
             elif (kind, name, path, str({"secret": reference})) not in sent:
-                yield Refusal(UNTOLD, f"{kind} `{name}`: the plan does not say what `{path}` is given")
+                yield Refusal(INCONSISTENT, f"{kind} `{name}`: the plan does not say what `{path}` is given")
 
 
 def _secrets(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -129,9 +129,9 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     over = []
     for kind, count in sorted(destroyed.items()):
         owned = plan.owned.get(kind, 0)
-        budget = budget_of(kind, owned, plan.budgets)
+        budget = delete_budget(kind, owned, plan.budgets)
         if plan.saved:  # somebody else may have written the file: it asks for more consents, not for fewer
-            budget = min(budget, budget_of(kind, owned, {}))
+            budget = min(budget, delete_budget(kind, owned, {}))
         if count > budget:
             objects = "object" if owned == 1 else "objects"
             over.append(f"{count} of {owned} {objects} of kind {kind} (budget: {budget})")
@@ -141,10 +141,12 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
     )
 
 
-def _in_use(plan: Plan, consents: Mapping[str, int], losses: Losses) -> Iterator[Refusal]:
+def _in_use(plan: Plan, consents: Mapping[str, int], losses: Cascades) -> Iterator[Refusal]:
     """Whoever signs in with what is deleted is locked out, however few there are."""
     used = [
-        action for action in plan.destroying if (loss := loss_of(action, losses)) is not None and loss.in_use
+        action
+        for action in plan.destroying
+        if (loss := cascade_of(action, losses)) is not None and loss.in_use
     ]
     names = ", ".join(action.title for action in used)
     reason = f"{names}: used within the last thirty days, and deleted" if used else ""
@@ -163,7 +165,7 @@ def _unowned(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
 
 
 def _conflicts(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]:
-    total = plan.count(State.CONFLICT)
+    total = plan.count(ChangeState.CONFLICT)
     members = "1 member was" if total == 1 else f"{total} members were"
     reason = f"{members} changed both in git and on the server" if total else ""
     yield from _needs_consent("conflicts", total, consents, reason, stale=True)

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, Tombstone
 from reconciler.kinds.values import Key
 
-from .assigning import Cost, assign
-from .comparing import as_written, identity, leaves, same, value_at
-from .neighbours import Neighbours, Unresolved
+from .assignment import Cost, assign
+from .other_owners import OtherOwners, ReferenceUnresolved
+from .three_way_diff import as_written, identity, leaves, same_value, value_at
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ _LONGEST_LOCAL_ID = 255
 _LATER = {"later": True}  # what nothing has that is on the server
 
 
-class Index:
+class SnapshotIndex:
     """The snapshot's entities by what they are looked up by; made once, in one pass."""
 
     def __init__(self, snapshot: Snapshot, owner: str) -> None:
@@ -113,8 +113,8 @@ class Matcher:
         owner: str,
         zones: Mapping[str, str | None] | None = None,
     ) -> None:
-        self.index = Index(snapshot, owner)
-        self.neighbours = Neighbours(snapshot.entities, owner, zones or {})
+        self.index = SnapshotIndex(snapshot, owner)
+        self.neighbours = OtherOwners(snapshot.entities, owner, zones or {})
         self.owner = owner
         self.matches: dict[Key, Match] = {}
         self.taken: set[str] = set()
@@ -145,11 +145,11 @@ class Matcher:
             return zone.found.id if zone.found is not None else ""
         try:
             return self.neighbours.zone(manifest.zone or "").id
-        except Unresolved:
+        except ReferenceUnresolved:
             return ""  # told when the manifest is resolved
 
     def zone_pointer(self, name: str) -> dict[str, str]:
-        """How the changeset refers to a zone, of this configuration or of another. Raises Unresolved."""
+        """The changeset's pointer to a zone, own or another owner's. Raises ReferenceUnresolved."""
         match = self.matches.get(Key(None, "Zone", name))
         return match.pointer if match is not None else {"id": self.neighbours.zone(name).id}
 
@@ -215,7 +215,7 @@ class Matcher:
         for path, value in self._known(match).items():
             shape = kind.leaf(path)
             there = as_written(kind, entity, path, value_at(entity.spec, path))
-            if not same(shape, value, there, text=path in texts):
+            if not same_value(shape, value, there, text=path in texts):
                 differing[0 if shape.fixed or path == handle else 1] += 1
         return differing[0], differing[1]
 
@@ -232,7 +232,7 @@ class Matcher:
                 continue
             try:
                 known[f"{above}{dot}{shape.wire_name(name)}"] = self._value(match, shape, value)
-            except (KeyError, Unresolved):
+            except (KeyError, ReferenceUnresolved):
                 known[f"{above}{dot}{shape.wire_name(name)}"] = _LATER
         return known
 
@@ -356,7 +356,7 @@ class Matcher:
             zone = (manifest.name if manifest.kind.name == "Zone" else manifest.zone) if in_zone else None
             named = self.matches[Key(zone, ref.kind, value)]
             if named.released and named.found is None:
-                raise Unresolved(f"{named.key} is released and not on the server")
+                raise ReferenceUnresolved(f"{named.key} is released and not on the server")
             pointer = named.pointer
             return pointer.get("id", pointer)
         if "owner" in value:
@@ -371,7 +371,9 @@ class Matcher:
             owner_type = {"owner_type": external.owner_type} if external.owner_type else {}
             return {"external": external.handle, "kind": ref.kind, **owner_type}
         known = [handle for zone, kind, handle in self.index.by_handle if (zone, kind) == (zone_id, ref.kind)]
-        raise Unresolved(f"there is no {ref.kind} `{external.handle}` on the server", external.handle, known)
+        raise ReferenceUnresolved(
+            f"there is no {ref.kind} `{external.handle}` on the server", external.handle, known
+        )
 
     def _reference_zone(self, match: Match) -> str | None:
         """The id of the zone that references are looked up in: a Zone's own are to its children."""

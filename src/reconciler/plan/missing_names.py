@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.cedar import EntityName, Words, parse_name, read_policies
-from reconciler.kinds import Entity, Kinds
-from reconciler.kinds import MissingName as Told
+from reconciler.kinds import Entity, Kinds, MissingName
 
-from .consequences import MissingName
-from .foreseeing import POLICY, TEXT
 from .matching import Match, Matcher
+from .policy_impact import MissingPolicyName
+from .policy_preview import POLICY, TEXT
 
 _ABSENT = "absent_names"
 
 
 @dataclass(frozen=True)
-class MissingNames:
+class MissingNameSearch:
     """Looks for names that stay without anything to stand for.
 
     Attributes:
@@ -32,12 +31,12 @@ class MissingNames:
     zones: Mapping[str, str]
     hint: Callable[[str, Iterable[str]], str]
 
-    def all(self) -> tuple[MissingName, ...]:
+    def all(self) -> tuple[MissingPolicyName, ...]:
         """All of these zones, by zone, policy and name."""
         found = [each for zone_id in self.zones for each in self._in_zone(zone_id)]
         return tuple(sorted(found, key=lambda each: (each.zone, each.policy, each.name)))
 
-    def _in_zone(self, zone_id: str) -> Iterator[MissingName]:
+    def _in_zone(self, zone_id: str) -> Iterator[MissingPolicyName]:
         entities = self.matcher.index.in_zone.get(zone_id, ())
         told = [one for each in entities if each.in_force for one in each.in_force.missing_names]
         if not told:
@@ -60,8 +59,8 @@ class MissingNames:
                 yield from self._told(zone_id, one, words, matches.get(one.policy_id), known)
 
     def _told(
-        self, zone_id: str, one: Told, words: Words, match: Match | None, known: Sequence[str]
-    ) -> Iterator[MissingName]:
+        self, zone_id: str, one: MissingName, words: Words, match: Match | None, known: Sequence[str]
+    ) -> Iterator[MissingPolicyName]:
         """The name as git has it now; nothing where git's text has it no more, or says that it is absent."""
         name, place = EntityName(one.type, one.id), f"line {one.line} of its text"
         policy = self.matcher.index.by_id.get(one.policy_id)
@@ -84,7 +83,7 @@ class MissingNames:
                 place = str(match.manifest.origin)
         label = policy.ownership.name if policy and policy.ownership else one.policy
         hint = self.hint(one.id, known)
-        yield MissingName(self.zones[zone_id], str(name), label, place, managed, hint)
+        yield MissingPolicyName(self.zones[zone_id], str(name), label, place, managed, hint)
 
     def _is_managed(self, policy: Entity | None) -> bool:
         record = policy.ownership if policy is not None else None

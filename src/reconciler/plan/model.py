@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import orjson
 
-from reconciler.documents import (
+from reconciler.kinds import InForce, Part, Write
+from reconciler.output_documents import (
     PLAN,
     ActionDocument,
     ChangeDocument,
@@ -17,10 +18,9 @@ from reconciler.documents import (
     SimilarOwnerDocument,
     UnmanagedDocument,
 )
-from reconciler.kinds import InForce, Part, Write
 
-from .canonical import canonical_pieces
-from .consequences import Deciding, Exempt, MissingName, Widened
+from .canonical_json import canonical_pieces
+from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
 
 # What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit, and
 # others write something else meanwhile.
@@ -46,7 +46,7 @@ _BESIDE = (
 NO_MANIFEST = "no manifest describes it any more"  # why something is deleted
 
 
-class State(StrEnum):
+class ChangeState(StrEnum):
     """Why a member changes."""
 
     PENDING = "pending"  # git is ahead: wanted differs from what we last applied
@@ -69,8 +69,8 @@ class Op(StrEnum):
     DELETE = "delete"
 
 
-BY_OTHERS = (State.DRIFT, State.CONFLICT)
-CHANGING = (State.PENDING, *BY_OTHERS)
+BY_OTHERS = (ChangeState.DRIFT, ChangeState.CONFLICT)
+CHANGING = (ChangeState.PENDING, *BY_OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class FieldChange:
     path: str
     before: Any
     after: Any
-    state: State | None = None
+    state: ChangeState | None = None
     applied: Any = None
     in_force: InForce | None = None
 
@@ -185,7 +185,7 @@ class Action:
     def is_drift(self) -> bool:
         """Tell whether it does nothing but put back what others changed."""
         if self.op is Op.UPDATE:
-            return all(change.state in (State.DRIFT, State.KEEP) for change in self.changes)
+            return all(change.state in (ChangeState.DRIFT, ChangeState.KEEP) for change in self.changes)
         return self.deleted and self.op in (Op.CREATE, Op.ADOPT)
 
     @property
@@ -298,12 +298,12 @@ class Plan:
     wanted: int
     refused: tuple[str, ...] = ()
     budgets: Mapping[str, int | str] = field(default_factory=dict)
-    deciding: tuple[Deciding, ...] = ()
-    widened: tuple[Widened, ...] = ()
-    exempt: tuple[Exempt, ...] = ()
+    deciding: tuple[PolicySetChange, ...] = ()
+    widened: tuple[WidenedAccess, ...] = ()
+    exempt: tuple[PrefixExemption, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = field(default=(), compare=False)
     unmanaged_truncated: tuple[str, ...] = field(default=(), compare=False)
-    missing_names: tuple[MissingName, ...] = field(default=(), compare=False)
+    missing_names: tuple[MissingPolicyName, ...] = field(default=(), compare=False)
     undelivered: tuple[Action, ...] = field(default=(), compare=False)
     saved: bool = field(default=False, compare=False)
     similar_owner: SimilarOwner | None = field(default=None, compare=False)
@@ -368,7 +368,7 @@ class Plan:
         counts = Counter(str(action.op) for action in self.actions)
         return {str(op): counts[op] for op in Op if counts[op]}
 
-    def count(self, state: State) -> int:
+    def count(self, state: ChangeState) -> int:
         """How many members change for that reason."""
         return sum(change.state is state for action in self.actions for change in action.changes)
 
@@ -446,9 +446,9 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
         wanted=content["wanted"],
         refused=tuple(content["refused"]),
         budgets=content.get("delete_budgets", {}),
-        deciding=tuple(Deciding.read(each) for each in content.get("deciding", ())),
-        widened=tuple(Widened.read(each) for each in content.get("widened", ())),
-        exempt=tuple(Exempt.read(each) for each in content.get("exempt", ())),
+        deciding=tuple(PolicySetChange.read(each) for each in content.get("deciding", ())),
+        widened=tuple(WidenedAccess.read(each) for each in content.get("widened", ())),
+        exempt=tuple(PrefixExemption.read(each) for each in content.get("exempt", ())),
         saved=True,
     )
 
@@ -474,7 +474,7 @@ def _read_action(content: Mapping[str, Any]) -> Action:
                 each["field"],
                 each["before"],
                 each["after"],
-                State(each["state"]) if "state" in each else None,
+                ChangeState(each["state"]) if "state" in each else None,
                 each.get("applied"),
                 _read_in_force(each["in_force"]) if "in_force" in each else None,
             )

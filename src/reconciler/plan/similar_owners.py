@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from reconciler.kinds import Entity, Manifest
 from reconciler.kinds.values import Key
 
-from .matching import Index
+from .matching import SnapshotIndex
 from .model import SimilarOwner
 
 
-def find_similar_owner(manifests: Sequence[Manifest], index: Index, owner: str) -> SimilarOwner | None:
+def find_similar_owner(
+    manifests: Sequence[Manifest], index: SnapshotIndex, owner: str
+) -> SimilarOwner | None:
     """Who manages at least half of what the manifests name, where *owner* manages nothing; None otherwise."""
     if index.counts or not manifests:
         return None
@@ -24,7 +26,7 @@ def find_similar_owner(manifests: Sequence[Manifest], index: Index, owner: str) 
     return SimilarOwner(found, named[found]) if 2 * named[found] >= len(wanted) else None
 
 
-def _key(entity: Entity, index: Index) -> Key | None:
+def _key(entity: Entity, index: SnapshotIndex) -> Key | None:
     """What its owner calls an entity; the zone by the name that manifests have for it."""
     if entity.ownership is None:
         return None

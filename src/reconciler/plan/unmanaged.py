@@ -6,13 +6,13 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Shape, Undescribable
 
-from .comparing import leaves
-from .matching import Index
+from .matching import SnapshotIndex
 from .model import Unmanaged
+from .three_way_diff import leaves
 
 
 @dataclass(frozen=True)
-class Search:
+class UnmanagedSearch:
     """Looks for what is unmanaged.
 
     Attributes:
@@ -23,7 +23,7 @@ class Search:
         shown: a value for people, ids as names.
     """
 
-    index: Index
+    index: SnapshotIndex
     kinds: Kinds
     zones: Mapping[str, str]
     beside: Set[str]

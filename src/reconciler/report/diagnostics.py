@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from unicodedata import combining, east_asian_width
 
-from reconciler.documents import VALIDATION, ValidationDocument
 from reconciler.manifests import Configuration, Diagnostic
 from reconciler.manifests.sources import seen_from_here
+from reconciler.output_documents import VALIDATION, ValidationDocument
 from reconciler.terminal import Line, Styled, printable
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.documents import DRIFT, ActionDocument, DriftDocument
-from reconciler.plan import Action, Deciding, MissingName, Plan, SimilarOwner, Unmanaged
-from reconciler.plan.budgets import ZONE
+from reconciler.output_documents import DRIFT, ActionDocument, DriftDocument
+from reconciler.plan import Action, MissingPolicyName, Plan, PolicySetChange, SimilarOwner, Unmanaged
+from reconciler.plan.delete_budget import ZONE
 from reconciler.plan.model import BY_OTHERS, Op
 from reconciler.terminal import Line, Styled
 
-from .consequences import deciding_now_lines, missing_name_lines
-from .differences import counted, whole_lines
+from .change_notes import AUDIT_UNREADABLE, unmanaged_line, write_line
 from .plans import action_lines, indented
-from .states import WRITERS_UNTOLD, unmanaged_line, write_line
+from .policy_impact import missing_name_lines, policy_set_drift_lines
+from .value_diff import counted, whole_lines
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Drift:
     deleted: tuple[Action, ...]
     attached: tuple[Unmanaged, ...]
     unmanaged: tuple[Unmanaged, ...]
-    deciding: tuple[Deciding, ...] = ()
+    deciding: tuple[PolicySetChange, ...] = ()
     similar_owner: SimilarOwner | None = None
     owner: str = ""
     managed: int = 0
@@ -48,7 +48,7 @@ class Drift:
     names_writers: bool = True
     unseen: tuple[str, ...] = ()
     unmanaged_truncated: tuple[str, ...] = ()
-    missing_names: tuple[MissingName, ...] = ()
+    missing_names: tuple[MissingPolicyName, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.deleted or self.attached or self.missing_names)
@@ -146,7 +146,7 @@ def _action_json(action: Action) -> ActionDocument:
 def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     """Drift as text; with *unmanaged*, all that is in no configuration."""
     for each in drift.deciding:
-        yield from deciding_now_lines(each)
+        yield from policy_set_drift_lines(each)
     yield from missing_name_lines(drift.missing_names)
     for action in (*drift.changed, *drift.deleted):
         yield from action_lines(action)
@@ -173,7 +173,7 @@ def drift_lines(drift: Drift, *, unmanaged: bool = False) -> Iterator[Line]:
     for refused in drift.refused:
         yield Styled("not compared", "yellow"), f": {refused}"
     if not drift.names_writers and (drift or (unmanaged and drift.unmanaged)):
-        yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
+        yield Styled("note", "yellow"), f": {AUDIT_UNREADABLE}"
 
 
 def _summary(drift: Drift) -> str:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from reconciler.documents import FORMATTING, FormattedFileDocument, FormattingDocument
 from reconciler.kinds import Kinds
 from reconciler.manifests.format_files import FormattedFile, Formatting, masked_diff
 from reconciler.manifests.sources import seen_from_here
+from reconciler.output_documents import FORMATTING, FormattedFileDocument, FormattingDocument
 from reconciler.terminal import Line, Styled
 
 from .diagnostics import diagnostic_block
-from .differences import counted
+from .value_diff import counted
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 

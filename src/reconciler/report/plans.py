@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.documents import PlanDocument
 from reconciler.kinds import Shape, load_kinds
-from reconciler.objections import Objection
-from reconciler.plan import Action, FieldChange, Loss, Losses, Plan, Refusal
-from reconciler.plan.losses import loss_json, loss_of
-from reconciler.plan.model import Op, State
+from reconciler.output_documents import PlanDocument
+from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusal
+from reconciler.plan.cascade import cascade_json, cascade_of
+from reconciler.plan.model import ChangeState, Op
+from reconciler.server_problems import ServerRejection
 from reconciler.terminal import Line, Styled
 
-from .consequences import consequence_lines, consequences_told, missing_name_lines
+from .change_notes import AUDIT_UNREADABLE, change_notes, in_force_lines, unmanaged_line, write_line
 from .diagnostics import diagnostic_block
-from .differences import as_text, counted, difference_lines, whole_lines
-from .states import WRITERS_UNTOLD, contents_lines, state_of, unmanaged_line, write_line
+from .policy_impact import impact_lines, impact_summary, missing_name_lines
+from .value_diff import as_text, counted, difference_lines, whole_lines
 
 _SIGNS = {
     Op.DELETE: ("-", "red"),
@@ -27,18 +27,18 @@ _SIGNS = {
 }
 _ORDER = tuple(_SIGNS)
 _COUNTED = (Op.CREATE, Op.UPDATE, Op.ADOPT, Op.RELEASE, Op.RENAME, Op.REPLACE, Op.DELETE)
-_STAYS = (State.CLAIM, State.RELEASE, State.KEEP)
+_STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
 def plan_lines(
-    plan: Plan, refusals: Sequence[Refusal] = (), losses: Losses | None = None, *, refused: bool = False
+    plan: Plan, refusals: Sequence[Refusal] = (), losses: Cascades | None = None, *, refused: bool = False
 ) -> Iterator[Line]:
     """The whole plan, what follows from it, what goes with deletions, and what stands against it.
 
     Args:
         refused: it is, for what is told elsewhere: by the server, or below.
     """
-    yield from consequence_lines(plan)
+    yield from impact_lines(plan)
     yield from missing_name_lines(plan.missing_names)
     for action in sorted(plan.actions, key=lambda each: _ORDER.index(each.op)):
         yield from action_lines(action, losses)
@@ -53,7 +53,7 @@ def plan_lines(
     if plan.unmanaged:
         yield f"  {unmanaged_line(plan.unmanaged, plan.unmanaged_truncated)}"
     if not plan.names_writers and any(_is_of_others(each) for each in plan.actions):
-        yield Styled("note", "yellow"), f": {WRITERS_UNTOLD}"
+        yield Styled("note", "yellow"), f": {AUDIT_UNREADABLE}"
     for each in plan.undelivered:
         yield (
             Styled("perhaps lost: ", "yellow"),
@@ -82,7 +82,7 @@ def refusal_lines(refusals: Iterable[Refusal]) -> Iterator[Line]:
         yield Styled("refused", "red"), f": {each.message}"
 
 
-def objection_lines(found: Objection) -> Sequence[Line]:
+def rejection_lines(found: ServerRejection) -> Sequence[Line]:
     """What the server has against a plan: each problem with the line of its manifest."""
     lines: list[Line] = [found.message]
     for each in found.listed:
@@ -96,8 +96,8 @@ def objection_lines(found: Objection) -> Sequence[Line]:
 def plan_json(
     plan: Plan,
     refusals: Sequence[Refusal] = (),
-    found: Objection | None = None,
-    losses: Losses | None = None,
+    found: ServerRejection | None = None,
+    losses: Cascades | None = None,
 ) -> PlanDocument:
     """The plan, what stands against it, what the server has against it, and what goes with deletions."""
     document: PlanDocument = {**plan.as_json()}
@@ -112,9 +112,9 @@ def plan_json(
     document["problems"] = [each.as_json() for each in found.problems] if found is not None else []
     if losses is not None:
         document["losses"] = [
-            loss_json(action, loss)
+            cascade_json(action, loss)
             for action in plan.destroying
-            if (loss := loss_of(action, losses)) is not None
+            if (loss := cascade_of(action, losses)) is not None
         ]
     return document
 
@@ -127,17 +127,17 @@ def summary_line(plan: Plan, *, refused: bool = False) -> str:
     else:
         counts = plan.summary()
         parts = [f"{counts[op]} to {op}" for op in _COUNTED if op in counts]
-        told = f"{', '.join(parts)}{consequences_told(plan)}{'; refused' if refused else ''}"
+        told = f"{', '.join(parts)}{impact_summary(plan)}{'; refused' if refused else ''}"
     # How many manifests there were, the file alone says.
     return f"{'saved plan' if plan.saved else counted(plan.wanted, 'manifest')}: {told}"
 
 
-def done_told(summary: Mapping[str, int]) -> str:
+def applied_summary(summary: Mapping[str, int]) -> str:
     """What was done, counted as the summary of the plan counts it: by object."""
     return ", ".join(f"{summary[op]} {op.removesuffix('e')}ed" for op in _COUNTED if op in summary)
 
 
-def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]:
+def action_lines(action: Action, losses: Cascades | None = None) -> Iterator[Line]:
     """One action: what, which, where from, what goes with it, and each member."""
     sign, color = _SIGNS[action.op]
     notes = list(_notes(action))
@@ -145,12 +145,12 @@ def action_lines(action: Action, losses: Losses | None = None) -> Iterator[Line]
     yield Styled(f"{sign} {action.op} {action.title}", color), f"{note}  ", Styled(action.reason, dim=True)
     if _is_of_others(action) and action.write is not None:
         yield f"    {write_line(action.write, 'deleted' if action.deleted else 'last written')}"
-    if (loss := loss_of(action, losses or {})) is not None:
+    if (loss := cascade_of(action, losses or {})) is not None:
         yield from indented(_loss_lines(loss), 4)
     kind = load_kinds().by_name.get(action.kind)
     for change in action.changes:
         yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
-        yield from contents_lines(change)
+        yield from in_force_lines(change)
 
 
 def _is_of_others(action: Action) -> bool:
@@ -158,7 +158,7 @@ def _is_of_others(action: Action) -> bool:
     return action.has_drift or action.op is Op.ADOPT
 
 
-def _loss_lines(loss: Loss) -> Iterator[Line]:
+def _loss_lines(loss: Cascade) -> Iterator[Line]:
     if loss.in_use:
         yield Styled("in use: ", "red"), "it was used within the last thirty days"
     if loss.takes_along:
@@ -195,8 +195,8 @@ def _notes(action: Action) -> Iterator[str]:
 def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
     """One member, before and after."""
     first, *rest = _member_lines(change, op, shape)
-    yield from indented([[*_parts(first), *state_of(change)], *rest], 4)
-    if change.state is State.CONFLICT and not shape.secret:
+    yield from indented([[*_parts(first), *change_notes(change)], *rest], 4)
+    if change.state is ChangeState.CONFLICT and not shape.secret:
         since = difference_lines(
             "on the server since the last apply", change.applied, change.before, ordered=_is_ordered(shape)
         )

@@ -9,7 +9,7 @@ from tests.reconciler.apply.texts import AGENT, PROVIDER, ROLE, ZONE, Zonectl
 from tests.reconciler.factories import plan_for
 from tests.reconciler.fake_server import FakeServer, World
 
-from reconciler.apply import explain_rejection
+from reconciler.apply import server_problems
 from reconciler.client import Rejected
 
 
@@ -55,9 +55,7 @@ class TestPlan:
         """Also when it is not one of an operation, such as the owner."""
         error = Rejected(400, "validation_error", "no", [{"field": "owner", "message": "is too long"}])
 
-        assert [str(each) for each in explain_rejection(error, plan_for(world, []))] == [
-            "`owner`: is too long"
-        ]
+        assert [str(each) for each in server_problems(error, plan_for(world, []))] == ["`owner`: is too long"]
 
     def test_needs_the_same_requests_whatever_the_size(
         self, config: Any, server: FakeServer, zonectl: Zonectl

@@ -8,8 +8,8 @@ import pytest
 from tests.reconciler.apply.texts import PROVIDER, ZONE, Zonectl
 from tests.reconciler.fake_server import FakeServer, World
 
-from reconciler.apply.environment import AllowedNames
-from reconciler.apply.secrets import Secret, SecretMissing, SecretSources, read_secret
+from reconciler.apply.allowed_env import AllowedNames
+from reconciler.apply.secrets import SecretMissing, SecretSources, SecretValue, read_secret
 from reconciler.files import Root
 
 
@@ -81,7 +81,7 @@ class TestSecrets:
         secret = read_secret({"from_env": "X"}, SecretSources(Root(tmp_path), (), AllowedNames.of(["X"])))
 
         assert "s3cr3t" not in f"{secret} {secret!r} {[secret]}"
-        assert isinstance(secret, Secret)
+        assert isinstance(secret, SecretValue)
         assert not hasattr(secret, "__dict__")
         with pytest.raises(TypeError):
             orjson.dumps(secret)

@@ -7,7 +7,7 @@ import pytest
 
 import reconciler
 from reconciler.kinds import ABSENT, Kind, Kinds, load_kinds
-from reconciler.plan.comparing import leaves, normal, same
+from reconciler.plan.three_way_diff import leaves, normalized, same_value
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kinds"
 
@@ -70,12 +70,12 @@ def test_two_values_that_mean_the_same_are_equal(shelf: Kind) -> None:
     """Defaults, empty lists and the order of sets."""
     tags, width = shelf.leaf("size.tags"), shelf.leaf("size.width")
 
-    assert same(tags, ["a", "b"], ["b", "a"])
-    assert same(tags, [], None)
-    assert same(width, None, 3)
-    assert not same(width, None, 4)
-    assert not same(shelf.leaf("links"), ["a", "b"], ["b", "a"])
-    assert normal(tags, [{"a": 1, "b": 2}]) == normal(tags, [{"b": 2, "a": 1}])
+    assert same_value(tags, ["a", "b"], ["b", "a"])
+    assert same_value(tags, [], None)
+    assert same_value(width, None, 3)
+    assert not same_value(width, None, 4)
+    assert not same_value(shelf.leaf("links"), ["a", "b"], ["b", "a"])
+    assert normalized(tags, [{"a": 1, "b": 2}]) == normalized(tags, [{"b": 2, "a": 1}])
 
 
 def test_the_checked_in_kinds_can_all_be_read(kinds: Kinds) -> None:

@@ -14,7 +14,7 @@ from tests.reconciler.fake_server import World
 from reconciler.kinds import Manifest, Outside
 from reconciler.manifests.text_places import span_inside, span_of
 from reconciler.manifests.yaml_reader import read_documents
-from reconciler.plan.building import PlanImpossible
+from reconciler.plan.builder import PlanImpossible
 
 HEAD = "apiVersion: zonewright/v1\n"
 COMPANY = "---\n".join(

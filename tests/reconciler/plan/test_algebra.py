@@ -11,7 +11,7 @@ from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan import check_guards
-from reconciler.plan.telling import untold
+from reconciler.plan.plan_consistency import inconsistencies
 
 
 def entity_by_hand(world: World, draw: Any) -> None:
@@ -29,7 +29,7 @@ def test_after_any_apply_the_next_plan_is_empty(before: list[Manifest], after: l
     world = World(load_kinds())
     settle(world, before)
     plan = settle(world, after)
-    assert not list(untold(plan))
+    assert not list(inconsistencies(plan))
     left = plan_for(world, after)
 
     assert left.empty, (plan.as_json(), left.as_json())
@@ -43,7 +43,7 @@ def test_what_others_did_is_put_back_or_left_alone(wanted: list[Manifest], data:
     world = World(load_kinds())
     settle(world, wanted)
     entity_by_hand(world, data.draw)
-    assert not list(untold(settle(world, wanted)))
+    assert not list(inconsistencies(settle(world, wanted)))
 
     assert plan_for(world, wanted).empty
 

@@ -10,7 +10,7 @@ from tests.reconciler.factories import changed, manifest, plan_for, settle, with
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
-from reconciler.plan import Loss, Plan, check_guards
+from reconciler.plan import Cascade, Plan, check_guards
 from reconciler.plan.model import Op, read_plan
 
 
@@ -108,13 +108,13 @@ class TestPruning:
         plan = plan_for(world, without(company, "agent-key"))
         (action,) = plan.destroying
         key = (action.kind, str(action.id))
-        assert check_guards(plan, {}, {key: Loss({}, in_use=False)}) == []
+        assert check_guards(plan, {}, {key: Cascade({}, in_use=False)}) == []
 
-        (refusal,) = check_guards(plan, {}, {key: Loss({}, in_use=True)})
+        (refusal,) = check_guards(plan, {}, {key: Cascade({}, in_use=True)})
         assert "used within the last thirty days" in refusal.message
         assert "--consent in-use=1" in refusal.message
-        assert check_guards(plan, {"in-use": 1}, {key: Loss({}, in_use=True)}) == []
-        assert check_guards(plan, {"in-use": 2}, {key: Loss({}, in_use=True)}) != []
+        assert check_guards(plan, {"in-use": 1}, {key: Cascade({}, in_use=True)}) == []
+        assert check_guards(plan, {"in-use": 2}, {key: Cascade({}, in_use=True)}) != []
 
 
 STAFF = "Group/workforce/staff"  # what the changeset calls the group

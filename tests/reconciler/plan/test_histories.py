@@ -12,8 +12,8 @@ from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
 from reconciler.plan import Plan
-from reconciler.plan.model import State
-from reconciler.plan.telling import untold
+from reconciler.plan.model import ChangeState
+from reconciler.plan.plan_consistency import inconsistencies
 
 # Shrinking would take minutes on a real server; what fails says which plan it was.
 SOME = settings(
@@ -28,9 +28,9 @@ def histories(before: list[list[Manifest]], wanted: list[Manifest], world: AnyWo
     """Apply one configuration after the other; none of them conflicts, and after each nothing is left."""
     for manifests in [*before, wanted]:
         plan = settle(world, manifests)
-        assert not list(untold(plan))
+        assert not list(inconsistencies(plan))
         left = plan_for(world, manifests)
-        assert not plan.count(State.CONFLICT), str([each.as_json() for each in plan.actions])
+        assert not plan.count(ChangeState.CONFLICT), str([each.as_json() for each in plan.actions])
         assert left.empty, str([each.as_json() for each in (*left.actions, *plan.actions)])
 
 
@@ -98,8 +98,8 @@ class TestBase:
             for description in ({"description": "one"}, {}, {"description": "one"}, {"description": "two"})
         ]
 
-        assert [plan.count(State.CONFLICT) for plan in plans] == [0, 0, 0, 0]
-        assert [plan.count(State.PENDING) for plan in plans[1:]] == [1, 1, 1]
+        assert [plan.count(ChangeState.CONFLICT) for plan in plans] == [0, 0, 0, 0]
+        assert [plan.count(ChangeState.PENDING) for plan in plans[1:]] == [1, 1, 1]
         (entity,) = (each for each in any_world.snapshot().entities if each.ownership and each.kind == kind)
         assert entity.spec["description"] == "two"
 
@@ -121,8 +121,8 @@ class TestBase:
         taken = settle(any_world, changed(company, "Application", "agent", description="by hand"))
         changes = settle(any_world, changed(company, "Application", "agent", description="in git"))
 
-        assert [change.state for change in taken.actions[0].changes] == [State.CLAIM]
-        assert [change.state for change in changes.actions[0].changes] == [State.PENDING]
+        assert [change.state for change in taken.actions[0].changes] == [ChangeState.CLAIM]
+        assert [change.state for change in changes.actions[0].changes] == [ChangeState.PENDING]
 
     def test_the_case_of_an_address_means_nothing(self, any_world: AnyWorld) -> None:
         """Addresses are kept in lower case: how git writes them is no difference."""

@@ -14,7 +14,7 @@ from tests.reconciler.factories import carry_out, plan_for, settle, zone
 from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
-from reconciler.plan.model import State
+from reconciler.plan.model import ChangeState
 
 OWNERS = {"acme/one": "w", "acme/two": "v"}  # owner -> its zone
 Step = tuple[str, list[Manifest], int | None]  # owner, what its git says, the statement that never returns
@@ -89,7 +89,7 @@ def apply_or_die(
     """Apply what git says; tell whether the server died meanwhile."""
     plan = plan_for(world, manifests, owner, zones=zones)
     assert not plan.refused, plan.refused
-    assert not plan.count(State.CONFLICT), str(plan.as_json()["actions"])
+    assert not plan.count(ChangeState.CONFLICT), str(plan.as_json()["actions"])
     if plan.empty:
         return False
     try:

@@ -7,8 +7,8 @@ from tests.reconciler.factories import AnyWorld, manifest, plan_for, settle, zon
 from tests.reconciler.real_server import RealWorld, told
 
 from reconciler.kinds import Kinds, Manifest
-from reconciler.plan.comparing import leaves
-from reconciler.plan.operations import nest
+from reconciler.plan.changeset import nest
+from reconciler.plan.three_way_diff import leaves
 
 OAUTH2 = {
     "issuer": "https://issuer.example",

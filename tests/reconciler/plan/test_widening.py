@@ -9,10 +9,10 @@ import pytest
 from tests.reconciler.factories import OWNER, AnyWorld, changed, manifest, plan_for, settle, without, zone
 
 from reconciler.kinds import Manifest
-from reconciler.plan import Plan, hidden
+from reconciler.plan import Plan, saved_plan_discrepancies
 from reconciler.plan.model import read_plan
-from reconciler.report.consequences import consequence_lines
 from reconciler.report.plans import summary_line
+from reconciler.report.policy_impact import impact_lines
 from reconciler.terminal import rendered
 
 PERMIT = "permit (principal, action, resource);\n"
@@ -236,8 +236,8 @@ class TestOtherNames:
         saved = read_plan(orjson.dumps(plan.as_json()))
         assert saved.exempt == plan.exempt
         silent = read_plan(orjson.dumps(replace(plan, exempt=(), _digest=[]).as_json()))
-        assert list(hidden(silent, any_world.snapshot()))
-        told = "".join(map(rendered, consequence_lines(plan)))
+        assert list(saved_plan_discrepancies(silent, any_world.snapshot()))
+        told = "".join(map(rendered, impact_lines(plan)))
         assert (
             "do not hold for what is there already:    Resource/bonus of others, Resource/sal"
             in click.unstyle(told)

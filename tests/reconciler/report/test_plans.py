@@ -13,13 +13,13 @@ from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.kinds.reading import schema_directory
-from reconciler.plan import Loss, Losses
-from reconciler.plan.model import Action, FieldChange, Op, Plan, State
+from reconciler.plan import Cascade, Cascades
+from reconciler.plan.model import Action, ChangeState, FieldChange, Op, Plan
 from reconciler.report.plans import plan_lines
 from reconciler.terminal import rendered
 
 
-def plan_text(made: Plan, losses: Losses | None = None) -> str:
+def plan_text(made: Plan, losses: Cascades | None = None) -> str:
     """A plan as it is printed on a terminal."""
     return "\n".join(rendered(line) for line in plan_lines(made, losses=losses))
 
@@ -48,13 +48,13 @@ def test_worst_news_come_first() -> None:
 def test_a_deletion_says_what_goes_with_it() -> None:
     """Below its own line, in plain words; what is not deleted takes nothing along."""
     gone, kept = (replace(action(op, "c"), id="i") for op in (Op.DELETE, Op.UPDATE))
-    losses = {("Group", "i"): Loss({"sessions": 1200, "policies": 1, "refresh_tokens": 2}, in_use=True)}
+    losses = {("Group", "i"): Cascade({"sessions": 1200, "policies": 1, "refresh_tokens": 2}, in_use=True)}
     text = click.unstyle(plan_text(plan(gone, kept), losses))
 
     assert "    in use: it was used within the last thirty days" in text
     assert "    takes along 1 policy, 2 refresh tokens, 1,200 sessions" in text
     assert text.count("takes along") == 1
-    assert "takes along" not in plan_text(plan(gone), {("Group", "other"): Loss({"sessions": 1})})
+    assert "takes along" not in plan_text(plan(gone), {("Group", "other"): Cascade({"sessions": 1})})
 
 
 def test_budgets_of_the_settings_are_told_with_deletions() -> None:
@@ -77,14 +77,14 @@ def test_every_action_is_shown() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (FieldChange("name", "a", "b", State.PENDING), 'name: "a" -> "b"'),
-        (FieldChange("name", "a", "b", State.DRIFT, "b"), "[drift: changed on the server"),
+        (FieldChange("name", "a", "b", ChangeState.PENDING), 'name: "a" -> "b"'),
+        (FieldChange("name", "a", "b", ChangeState.DRIFT, "b"), "[drift: changed on the server"),
         (
-            FieldChange("name", "a", "b", State.CONFLICT, "c"),
+            FieldChange("name", "a", "b", ChangeState.CONFLICT, "c"),
             'on the server since the last apply: "c" -> "a"',
         ),
-        (FieldChange("name", "a", "a", State.CLAIM), '"a"  [managed from now on'),
-        (FieldChange("name", None, "a", State.PENDING), '(unset) -> "a"'),
+        (FieldChange("name", "a", "a", ChangeState.CLAIM), '"a"  [managed from now on'),
+        (FieldChange("name", None, "a", ChangeState.PENDING), '(unset) -> "a"'),
     ],
 )
 def test_a_change_says_what_and_why(change: FieldChange, expected: str) -> None:
@@ -94,7 +94,7 @@ def test_a_change_says_what_and_why(change: FieldChange, expected: str) -> None:
 
 def test_nothing_acts_upon_the_terminal() -> None:
     """A name on the server may hold anything."""
-    change = FieldChange("name", "\x1b[2J\u202e", "b", State.PENDING)
+    change = FieldChange("name", "\x1b[2J\u202e", "b", ChangeState.PENDING)
     text = click.unstyle(plan_text(plan(action(Op.UPDATE, "g\x1b[31m", change))))
 
     assert "\x1b" not in text
@@ -106,7 +106,7 @@ def test_nothing_acts_upon_the_terminal() -> None:
 def secret(before: Any, after: Any) -> str:
     """What a plan says of a provider's client secret."""
     reference = {"secret": {"from_env": "OKTA", "version": after}} if after else None
-    change = FieldChange("client_secret", before, reference, State.PENDING)
+    change = FieldChange("client_secret", before, reference, ChangeState.PENDING)
     made = Action(Op.UPDATE, "Provider", "acme", "okta", "p1", "okta.yaml:1", (change,))
     return click.unstyle(plan_text(plan(made))).splitlines()[1]
 
@@ -125,7 +125,9 @@ def test_a_rotation_says_from_which_version_to_which() -> None:
 
 def test_a_map_is_no_secret_because_it_looks_like_one() -> None:
     """Which member is a secret, the kind's schema says."""
-    change = FieldChange("description", "mine", {"secret": {"from_env": "X", "version": "1"}}, State.PENDING)
+    change = FieldChange(
+        "description", "mine", {"secret": {"from_env": "X", "version": "1"}}, ChangeState.PENDING
+    )
     text = click.unstyle(plan_text(plan(action(Op.UPDATE, "g", change))))
 
     assert '{"secret":{"from_env":"X","version":"1"}}' in text

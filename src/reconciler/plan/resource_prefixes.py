@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from .outcome import Item, ZoneState
+from .zone_state import Item, ZoneState
 
 RESOURCE = "Resource"
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^#]*)\Z", re.DOTALL)
@@ -20,7 +20,7 @@ Resources = Mapping[str, bool]  # identifier -> whether it is a prefix
 Reached = Mapping[str, frozenset[Item]]  # identifier -> addresses that mean it; `/*` is all beneath
 
 
-def reached(before: ZoneState, after: ZoneState) -> tuple[Reached, Reached]:
+def reached_by_prefix(before: ZoneState, after: ZoneState) -> tuple[Reached, Reached]:
     """What mean resources by their prefix, before and after: of the addresses that a plan concerns."""
     former, now = _resources(before), _resources(after)
     concerned = {identifier for identifier, _ in former.items() ^ now.items()}
@@ -32,7 +32,7 @@ def reached(before: ZoneState, after: ZoneState) -> tuple[Reached, Reached]:
     return _found(former, addresses), _found(now, addresses)
 
 
-def exempt(before: ZoneState, after: ZoneState) -> Iterator[tuple[str, list[str]]]:
+def exempt_from_prefix(before: ZoneState, after: ZoneState) -> Iterator[tuple[str, list[str]]]:
     """What becomes a prefix, with the keys of what lies beneath it, was there before and stays its own."""
     former, now = _resources(before), _resources(after)
     new = {each for each, prefix in now.items() if prefix and not former.get(each)}

@@ -10,8 +10,8 @@ from tests.reconciler.fake_server import World
 from reconciler.kinds import Manifest
 from reconciler.manifests.diagnostics import suggest
 from reconciler.plan import Plan, PlanImpossible, build_plan, check_guards
+from reconciler.report.change_notes import unmanaged_line
 from reconciler.report.drift import drift_of
-from reconciler.report.states import unmanaged_line
 
 PLATFORM, PAYMENTS = "platform", "payments"
 RECORD = {"fields": [], "applied": {}, "secret_versions": {}, "source": {}, "protect": False}

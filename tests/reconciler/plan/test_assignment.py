@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import hypothesis
 from hypothesis import strategies as st
 
-from reconciler.plan.assigning import Cost, assign
+from reconciler.plan.assignment import Cost, assign
 
 COSTS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1))
 OFFERS = st.dictionaries(

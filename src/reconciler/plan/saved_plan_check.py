@@ -6,10 +6,10 @@ with a digest that fits. So nothing of a plan from a file is believed that can b
 
 - `operations` say what is done. They are sent as they are, and the server judges them as anybody's.
 - `summary`, the digest and the tool's name follow from the rest, and `moved_from` and `moved_to` from the
-  actions: a file in which they do not is none that zonectl made (`read_plan`, `with_moves`).
-- `actions`: that they tell what the operations do, `untold` finds out; that ids are of what is named,
-  `misnamed`; and all else that they say of an object `Retelling`: its members before, drift and conflicts,
-  protection, secrets, handles and names, and what others have deleted.
+  actions: a file in which they do not is none that zonectl made (`read_plan`, `with_zone_moves`).
+- `actions`: `inconsistencies` finds whether they tell what the operations do, whether ids fit the names
+  `misidentified_objects`; and all else that they say of an object `ActionChecker`: its members before,
+  drift and conflicts, protection, secrets, handles and names, and what others have deleted.
 - `deciding`, `widened` and `exempt`, what goes with a zone, and what stands against a plan whatever is
   consented to are worked out here. What `refused` says is not shown: that there is something is enough.
 - `owner`, `organization_id`, `server` and `base_revision` are compared with whoever applies, and `owned` is
@@ -32,15 +32,15 @@ from functools import cached_property
 
 from reconciler.kinds import Snapshot
 
-from .consequences import Consequences, Widened
-from .foreseeing import ACTIVE, POLICY_SET, Foresight
 from .model import BY_OTHERS, FieldChange, Op, Plan
-from .moves import with_moves
-from .retelling import Retelling
-from .telling import AGAIN
+from .plan_consistency import PLAN_AGAIN
+from .policy_impact import PolicyImpact, WidenedAccess
+from .policy_preview import ACTIVE, POLICY_SET, PolicyPreview
+from .saved_action_check import ActionChecker
+from .zone_moves import with_zone_moves
 
 
-def grounded(plan: Plan, snapshot: Snapshot) -> Plan:
+def with_server_facts(plan: Plan, snapshot: Snapshot) -> Plan:
     """The same plan, as the server tells of it: how many objects its owner has, and where policies widen.
 
     What it deletes and is gone counts: this plan may have been applied before.
@@ -56,7 +56,7 @@ def grounded(plan: Plan, snapshot: Snapshot) -> Plan:
     return replace(plan, owned=dict(sorted(owned.items())), widened=tuple(dict.fromkeys(told)))
 
 
-def hidden(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
+def saved_plan_discrepancies(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
     """What a saved plan does not say of the server as it is, or says otherwise; one message each.
 
     Objects that have changed since the plan was made are left to the server, which refuses it for them.
@@ -64,11 +64,11 @@ def hidden(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
     return _Recount(plan, snapshot).problems()
 
 
-def _unplaced(found: Widened) -> Widened:
+def _unplaced(found: WidenedAccess) -> WidenedAccess:
     return replace(found, place="")
 
 
-class _Recount(Retelling):
+class _Recount(ActionChecker):
     """The same of the whole plan."""
 
     def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
@@ -79,11 +79,11 @@ class _Recount(Retelling):
         """What the plan hides; one message each."""
         yield from self._of_server()
         yield from self._everything_goes()
-        if self.plan.actions != tuple(with_moves(self.plan.actions)):
-            yield f"the plan does not say what is made in one zone and deleted in another{AGAIN}"
+        if self.plan.actions != tuple(with_zone_moves(self.plan.actions)):
+            yield f"the plan does not say what is made in one zone and deleted in another{PLAN_AGAIN}"
         for action in self.plan.actions:
             for problem in self.problems_of(action):
-                yield f"{action.title}: {problem}{AGAIN}"
+                yield f"{action.title}: {problem}{PLAN_AGAIN}"
         yield from self._consequences()
 
     def _of_server(self) -> Iterator[str]:
@@ -91,7 +91,7 @@ class _Recount(Retelling):
             yield f"the plan was made for the organization `{self.plan.organization_id}`, which is another"
         if self.plan.base_revision > self.snapshot.revision:
             now = self.snapshot.revision
-            yield f"the plan does not say on which revision it was made: the server is at {now}{AGAIN}"
+            yield f"the plan does not say on which revision it was made: the server is at {now}{PLAN_AGAIN}"
 
     def _everything_goes(self) -> Iterator[str]:
         """Without a manifest a plan is refused; one manifest leaves something, makes it or lets it go."""
@@ -101,7 +101,7 @@ class _Recount(Retelling):
         )
         owned = len(self.index.owned) + missing
         if ops[Op.DELETE] and ops.keys() == {Op.DELETE} and ops[Op.DELETE] >= owned:
-            yield f"the plan removes all that `{self.plan.owner}` manages, as without any manifest{AGAIN}"
+            yield f"the plan removes everything that `{self.plan.owner}` manages{PLAN_AGAIN}"
 
     # --- what follows
 
@@ -112,20 +112,20 @@ class _Recount(Retelling):
         if not set(deciding) <= {*self.plan.deciding} or not more <= {*deciding}:
             said = "which policies decide, or how much they forbid and permit"
             zones = sorted({each.zone for each in {*self.plan.deciding} ^ {*deciding}})
-            yield from (f"the plan does not say {said} in zone {each}{AGAIN}" for each in zones)
+            yield from (f"the plan does not say {said} in zone {each}{PLAN_AGAIN}" for each in zones)
         told, there = ({_unplaced(each) for each in found} for found in (self.plan.widened, widened))
         differing = there - told if self.moved else there ^ told
         for zone in sorted({each.zone for each in differing}):
-            yield f"the plan does not say what access is widened in zone {zone}{AGAIN}"
+            yield f"the plan does not say what access is widened in zone {zone}{PLAN_AGAIN}"
 
         apart = {*exempt} - {*self.plan.exempt} if self.moved else {*exempt} ^ {*self.plan.exempt}
         for prefix in sorted({each.prefix for each in apart}):
-            yield f"the plan does not say what stays a resource of its own beneath `{prefix}`{AGAIN}"
+            yield f"the plan does not say what stays a resource of its own beneath `{prefix}`{PLAN_AGAIN}"
 
     @cached_property
-    def foreseen(self) -> Consequences:
+    def foreseen(self) -> PolicyImpact:
         """What follows from the operations."""
-        return Foresight(
+        return PolicyPreview(
             self.kinds,
             self.index.in_zone,
             self.names.zone,

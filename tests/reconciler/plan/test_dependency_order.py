@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.ordering import in_order_of_need
+from reconciler.plan.dependency_order import dependency_order
 
 _NEEDS = st.integers(0, 12).flatmap(
     lambda count: st.lists(st.sets(st.integers(0, max(count - 1, 0))), min_size=count, max_size=count).map(
@@ -24,7 +24,7 @@ def _reached(needs: list[set[int]], start: int) -> set[int]:
 
 @given(_NEEDS)
 def test_each_comes_once_after_all_that_it_needs_and_that_does_not_need_it(needs: list[set[int]]) -> None:
-    order = in_order_of_need(needs)
+    order = dependency_order(needs)
     place = {position: number for number, position in enumerate(order)}
 
     assert sorted(order) == list(range(len(needs)))
@@ -40,14 +40,14 @@ def test_each_comes_once_after_all_that_it_needs_and_that_does_not_need_it(needs
 def test_what_needs_nothing_of_later_ones_stays_where_it_is(needs: list[set[int]]) -> None:
     backwards = [{each for each in needed if each < position} for position, needed in enumerate(needs)]
 
-    assert in_order_of_need(backwards) == list(range(len(needs)))
+    assert dependency_order(backwards) == list(range(len(needs)))
 
 
 def test_a_circle_is_entered_at_its_lowest_position() -> None:
-    assert in_order_of_need([{2}, set(), {0}]) == [1, 0, 2]
+    assert dependency_order([{2}, set(), {0}]) == [1, 0, 2]
 
 
 def test_a_long_chain_is_turned_round() -> None:
     count = 50_000
 
-    assert in_order_of_need([{n + 1} for n in range(count - 1)] + [set()]) == list(reversed(range(count)))
+    assert dependency_order([{n + 1} for n in range(count - 1)] + [set()]) == list(reversed(range(count)))

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from reconciler.documents import ProblemDocument
 from reconciler.manifests import Diagnostic
+from reconciler.output_documents import ProblemDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ServerProblem:
     """What the server has against an operation, with the manifest it came from.
 
     Attributes:
@@ -46,15 +46,15 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Objection:
+class ServerRejection:
     """Why the server does not take a plan. `stale`: it was made from what is not there any more."""
 
     message: str
-    problems: tuple[Problem, ...]
+    problems: tuple[ServerProblem, ...]
     stale: bool
 
     @property
-    def listed(self) -> tuple[Problem, ...]:
+    def listed(self) -> tuple[ServerProblem, ...]:
         """The problems as they are told below the message: what changed, where the plan is stale.
 
         The message of a stale plan names the object; and tells the problem, where there is one alone.

@@ -10,7 +10,7 @@ ZONE = "Zone"
 _SHARE = re.compile(r"(100|[1-9]?[0-9])%")
 
 
-def budget_of(kind: str, owned: int, given: Mapping[str, int | str]) -> int:
+def delete_budget(kind: str, owned: int, given: Mapping[str, int | str]) -> int:
     """The largest number of objects of a kind that may be deleted or replaced without consent.
 
     Args:
@@ -25,7 +25,7 @@ def budget_of(kind: str, owned: int, given: Mapping[str, int | str]) -> int:
     return budget if isinstance(budget, int) else owned * int(budget.removesuffix("%")) // 100
 
 
-def is_budget(value: Any) -> bool:
+def is_delete_budget(value: Any) -> bool:
     """Tell whether a value can be a budget."""
     if isinstance(value, str):
         return _SHARE.fullmatch(value) is not None

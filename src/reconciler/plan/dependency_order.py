@@ -5,7 +5,7 @@ from collections.abc import Sequence, Set
 from heapq import heapify, heappop, heappush
 
 
-def in_order_of_need(needs: Sequence[Set[int]]) -> list[int]:
+def dependency_order(needs: Sequence[Set[int]]) -> list[int]:
     """Positions, each after all that it needs, and in their order as far as that leaves it open.
 
     Args:

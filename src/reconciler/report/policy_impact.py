@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from reconciler.plan import Deciding, MissingName, Plan, Widened
+from reconciler.plan import MissingPolicyName, Plan, PolicySetChange, WidenedAccess
 from reconciler.terminal import Line, Styled
 
-from .differences import as_text
-from .states import DRIFTED
+from .change_notes import DRIFTED
+from .value_diff import as_text
 
 MOST_NAMED = 10
 _RULES = {
@@ -19,7 +19,7 @@ _RULES = {
 }
 
 
-def consequence_lines(plan: Plan) -> Iterator[Line]:
+def impact_lines(plan: Plan) -> Iterator[Line]:
     """Which other policies decide, and which that stay hold back less than before."""
     for each in plan.deciding:
         yield from _deciding_lines(each)
@@ -32,7 +32,7 @@ def consequence_lines(plan: Plan) -> Iterator[Line]:
         yield f"    {', '.join(apart.resources)}"
 
 
-def consequences_told(plan: Plan) -> str:
+def impact_summary(plan: Plan) -> str:
     """The end of a summary line; empty when nothing follows."""
     told = []
     if any(each.before != each.after for each in plan.deciding):
@@ -49,7 +49,7 @@ def consequences_told(plan: Plan) -> str:
     return "".join(f"; {each}" for each in told)
 
 
-def _allowed(found: Deciding) -> Iterator[str]:
+def _allowed(found: PolicySetChange) -> Iterator[str]:
     """What becomes of what is allowed, as far as a plan knows that without the requests."""
     if found.forbids:
         yield "less is forbidden"
@@ -59,7 +59,7 @@ def _allowed(found: Deciding) -> Iterator[str]:
         yield "more may be permitted"
 
 
-def _deciding_lines(found: Deciding) -> Iterator[Line]:
+def _deciding_lines(found: PolicySetChange) -> Iterator[Line]:
     head = Styled(f"! other policies decide in zone {found.zone}: ", "red")
     if found.after == found.before:
         told = " and ".join(_allowed(found))
@@ -87,7 +87,7 @@ def _deciding_lines(found: Deciding) -> Iterator[Line]:
             yield f"    {told}: {', '.join(policies)}"
 
 
-def deciding_now_lines(found: Deciding) -> Iterator[Line]:
+def policy_set_drift_lines(found: PolicySetChange) -> Iterator[Line]:
     """What decides now in place of git's, and what an apply puts back; of a plan's drift."""
     head = Styled(f"! other policies than git's decide in zone {found.zone}: ", "magenta")
     if found.first_ended:
@@ -100,7 +100,7 @@ def deciding_now_lines(found: Deciding) -> Iterator[Line]:
     yield f"    an apply lets {found.after} decide again"
 
 
-def missing_name_lines(found: Iterable[MissingName]) -> Iterator[Line]:
+def missing_name_lines(found: Iterable[MissingPolicyName]) -> Iterator[Line]:
     """Names in policies in force that nothing has, and what to do about each."""
     for each in found:
         yield (
@@ -113,7 +113,7 @@ def missing_name_lines(found: Iterable[MissingName]) -> Iterator[Line]:
         )
 
 
-def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:
+def _widened_lines(found: Sequence[WidenedAccess]) -> Iterator[Line]:
     one = found[0]
     yield Styled(f"! access is widened in zone {one.zone}: ", "red"), f"{one.name} {_change_told(one)}"
     for each in found:
@@ -121,7 +121,7 @@ def _widened_lines(found: Sequence[Widened]) -> Iterator[Line]:
         yield f"    Policy {each.zone}/{each.policy} {_RULES[each.rule]}{place}"
 
 
-def _change_told(one: Widened) -> str:
+def _change_told(one: WidenedAccess) -> str:
     if one.gains:
         return f"gains {_listed(one.gains)}"
     if one.now is not None:

@@ -8,7 +8,7 @@ from reconciler.kinds import Entity
 _ZONE = "Zone"
 
 
-class Unresolved(Exception):
+class ReferenceUnresolved(Exception):
     """A reference leads nowhere on the server.
 
     Attributes:
@@ -20,7 +20,7 @@ class Unresolved(Exception):
         self.word, self.known = word, tuple(known)
 
 
-class Neighbours:
+class OtherOwners:
     """What is on the server under the names that its owners have for it."""
 
     def __init__(self, entities: Iterable[Entity], owner: str, zones: Mapping[str, str | None]) -> None:
@@ -37,7 +37,7 @@ class Neighbours:
                 self._named[entity.zone_id, entity.kind, record.owner][record.name] = entity
 
     def zone(self, name: str) -> Entity:
-        """The zone of that name: as its owner's manifests call it, else by its slug. Raises Unresolved."""
+        """The zone by the name in its owner's manifests, else by its slug. Raises ReferenceUnresolved."""
         if name not in self._found:
             self._found[name] = self._find_zone(name)
         return self._found[name]
@@ -51,20 +51,22 @@ class Neighbours:
             slugs = [zone for zone in slugs if self._owner_of(zone) == wanted and not named]
         found = {zone.id: zone for zone in (*named, *slugs)}
         if any(self._owner_of(zone) == self._owner for zone in found.values()):
-            raise Unresolved(
+            raise ReferenceUnresolved(
                 f"Zone `{name}` is this configuration's own, and no manifest describes it any more;"
                 " keep its manifest with `lifecycle: {release: true}` until it is handed over"
             )
         if len(found) > 1:  # whoever makes a zone of that name must not be taken for who has the other
             owners = sorted(f"`{self._owner_of(zone) or 'nobody'}`" for zone in found.values())
-            raise Unresolved(
+            raise ReferenceUnresolved(
                 f"there are {len(found)} zones `{name}`, of {' and '.join(owners)};"
                 f" write `{{name: {name}, owner: ...}}` in `zones`"
             )
         if found:
             return next(iter(found.values()))
         of_owner = f" of `{wanted}`" if wanted else ""
-        raise Unresolved(f"there is no Zone `{name}`{of_owner} on the server", name, self._known_zones())
+        raise ReferenceUnresolved(
+            f"there is no Zone `{name}`{of_owner} on the server", name, self._known_zones()
+        )
 
     @staticmethod
     def _owner_of(zone: Entity) -> str | None:
@@ -75,17 +77,19 @@ class Neighbours:
         return names | {zone.handle for zone in self._all_zones if zone.handle is not None}
 
     def entity(self, kind: str, zone_id: str | None, owner: str, name: str) -> Entity:
-        """What an owner calls so, in a zone or in the organization. Raises Unresolved."""
+        """What an owner calls so, in a zone or in the organization. Raises ReferenceUnresolved."""
         if owner == self._owner:
-            raise Unresolved(f"`{owner}` is this configuration: write {kind} `{name}` as its name alone")
+            raise ReferenceUnresolved(
+                f"`{owner}` is this configuration: write {kind} `{name}` as its name alone"
+            )
         for place in (zone_id, None):
             if (found := self._names(place, kind, owner).get(name)) is not None:
                 return found
         owners = {other for place, _, other in self._named if place in (zone_id, None)}
         if owner not in owners:
-            raise Unresolved(f"`{owner}` manages nothing in this zone", owner, owners)
+            raise ReferenceUnresolved(f"`{owner}` manages nothing in this zone", owner, owners)
         known = {**self._names(None, kind, owner), **self._names(zone_id, kind, owner)}
-        raise Unresolved(f"`{owner}` manages no {kind} `{name}` in this zone", name, known)
+        raise ReferenceUnresolved(f"`{owner}` manages no {kind} `{name}` in this zone", name, known)
 
     def _names(self, zone_id: str | None, kind: str, owner: str) -> Mapping[str, Entity]:
         return self._named.get((zone_id, kind, owner), {})

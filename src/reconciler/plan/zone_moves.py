@@ -7,7 +7,7 @@ from dataclasses import replace
 from .model import Action, Op
 
 
-def with_moves(actions: Sequence[Action]) -> list[Action]:
+def with_zone_moves(actions: Sequence[Action]) -> list[Action]:
     """The same actions, each of such a pair with the other's zone, and no other with any."""
     told = [replace(each, moved_from=None, moved_to=None) for each in actions]
     gone: dict[tuple[str, str], list[int]] = defaultdict(list)

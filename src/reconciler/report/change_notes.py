@@ -4,23 +4,23 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.kinds import Write
 from reconciler.plan import FieldChange, Unmanaged
-from reconciler.plan.budgets import ZONE
-from reconciler.plan.model import State
+from reconciler.plan.delete_budget import ZONE
+from reconciler.plan.model import ChangeState
 from reconciler.terminal import Line, Styled
 
-from .differences import counted
+from .value_diff import counted
 
 DRIFTED = "drift: changed on the server, git puts it back"
 _STATES = {
-    State.DRIFT: DRIFTED,
-    State.CONFLICT: "conflict: changed both in git and on the server",
-    State.CLAIM: "managed from now on, the value stays",
-    State.RELEASE: "no longer managed, the value stays",
-    State.KEEP: "stays, and is written again",
+    ChangeState.DRIFT: DRIFTED,
+    ChangeState.CONFLICT: "conflict: changed both in git and on the server",
+    ChangeState.CLAIM: "managed from now on, the value stays",
+    ChangeState.RELEASE: "no longer managed, the value stays",
+    ChangeState.KEEP: "stays, and is written again",
 }
 
 
-def state_of(change: FieldChange) -> Sequence[Styled]:
+def change_notes(change: FieldChange) -> Sequence[Styled]:
     """Why a member changes; nothing where git is ahead, which is the rule."""
     told = [_STATES[change.state]] if change.state in _STATES else []
     if change.in_force is not None:
@@ -30,7 +30,7 @@ def state_of(change: FieldChange) -> Sequence[Styled]:
     return [Styled(f"  [{'; '.join(told)}]", "magenta")] if told else []
 
 
-def contents_lines(change: FieldChange) -> Iterator[Line]:
+def in_force_lines(change: FieldChange) -> Iterator[Line]:
     """What is in force and in no list of git, with its text."""
     for part in change.in_force.contents if change.in_force is not None else ():
         yield Styled(f"      in force: {part.kind} {part.name}, version {part.version}", "magenta")
@@ -38,7 +38,7 @@ def contents_lines(change: FieldChange) -> Iterator[Line]:
             yield from (f"        {line}" for line in str(text).splitlines())
 
 
-WRITERS_UNTOLD = (
+AUDIT_UNREADABLE = (
     "who did that and when is in the audit trail, which this credential may not read; a key of the role"
     " `org_admin` may, and a service account's credential that has no `role` and is not bound to zones"
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kinds
 
-from .comparing import value_at
+from .three_way_diff import value_at
 
 GROUP, ROLE, ASSIGNMENT = "Group", "Role", "RoleAssignment"
 Operation = Mapping[str, Any]
@@ -17,7 +17,7 @@ Item = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class ZoneObject:
     """An object: what it is called in its zone, and what it says."""
 
     kind: str
@@ -29,7 +29,7 @@ class Thing:
 class ZoneState:
     """What is in a zone: key -> object. Keys are ids, and of what is new the changeset's own names."""
 
-    things: Mapping[str, Thing] = field(default_factory=dict)
+    things: Mapping[str, ZoneObject] = field(default_factory=dict)
 
     @cached_property
     def by_name(self) -> Mapping[tuple[str, str], str]:
@@ -72,7 +72,7 @@ class ZoneState:
         return found
 
 
-def outcome(
+def zone_before_and_after(
     entities: Iterable[Entity], operations: Iterable[Operation], kinds: Kinds, same: Mapping[str, str]
 ) -> tuple[ZoneState, ZoneState]:
     """A zone as it is, and as these operations leave it.
@@ -81,7 +81,7 @@ def outcome(
         operations: those in the zone, in their order.
         same: the changeset's name of what replaces something -> the key of that.
     """
-    things = {each.id: Thing(each.kind, each.handle, each.spec) for each in entities}
+    things = {each.id: ZoneObject(each.kind, each.handle, each.spec) for each in entities}
     before = ZoneState(dict(things))
     for each in operations:
         kind = kinds.by_name.get(each["kind"])
@@ -92,7 +92,7 @@ def outcome(
             things.pop(key, None)
             continue
         spec = _known(each.get("spec", {}), same)
-        there = things.get(key, Thing(kind.name, None, {}))
+        there = things.get(key, ZoneObject(kind.name, None, {}))
         there = replace(there, spec=merged(there.spec, spec))
         if kind.handle is not None and isinstance(spec.get(kind.handle), str):
             there = replace(there, handle=spec[kind.handle])

@@ -10,30 +10,30 @@ import orjson
 
 from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
 
-from .building import count_others, with_new_ids
-from .comparing import (
+from .builder import count_cascaded, with_new_ids
+from .display_names import DisplayNames
+from .exclusive_members import taken_from_others
+from .matching import SnapshotIndex
+from .model import BY_OTHERS, NO_MANIFEST, Action, ChangeState, FieldChange, Op, Plan
+from .plan_consistency import NEW_SUFFIX, ActionEffect, ActionOperations, is_secret, is_written
+from .three_way_diff import (
     as_written,
-    compare,
+    foreign_secret_addresses,
     leaves,
-    same,
+    same_value,
     shape_in,
     stored_secrets,
-    strange_addresses,
+    three_way_diff,
     value_at,
 )
-from .displacing import displaced
-from .matching import Index
-from .model import BY_OTHERS, NO_MANIFEST, Action, FieldChange, Op, Plan, State
-from .naming import Names
-from .telling import NEW, Agreement, Doing, is_secret, is_written
 
 _ZONE = "Zone"
 _PLACE = re.compile(r"[^\x00-\x1f\x7f]+\.ya?ml:[1-9][0-9]*")
 _MAKING = (Op.CREATE, Op.REPLACE)
-_STAYS = (State.CLAIM, State.RELEASE, State.KEEP)
+_STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
-class Retelling:
+class ActionChecker:
     """A plan and the server as it is.
 
     Attributes:
@@ -45,19 +45,19 @@ class Retelling:
     def __init__(self, plan: Plan, snapshot: Snapshot) -> None:
         self.plan, self.kinds = plan, load_kinds()
         self.moved = snapshot.revision > plan.base_revision
-        self.index = Index(snapshot, plan.owner)
+        self.index = SnapshotIndex(snapshot, plan.owner)
         self.tombstones = [each for each in snapshot.tombstones if each.owner == plan.owner]
-        self.made = Agreement(plan).made
-        self.doing = {id(action): doing for action, doing in Agreement.of(plan)}
+        self.made = ActionOperations(plan).made
+        self.doing = {id(action): doing for action, doing in ActionOperations.of(plan)}
         renamed = {each.id: each.name for each in plan.actions if each.id and each.previous_name}
-        self.names = Names(self.index, plan.owner, self.made_label, renamed)
+        self.names = DisplayNames(self.index, plan.owner, self.made_label, renamed)
 
     def made_label(self, local_id: str) -> str:
         """What is shown for something that the changeset makes."""
         action = self.made.get(local_id)
         if action is None:
             return local_id
-        return f"{action.kind}/{action.name}" + (NEW if action.op is Op.REPLACE else "")
+        return f"{action.kind}/{action.name}" + (NEW_SUFFIX if action.op is Op.REPLACE else "")
 
     def problems_of(self, action: Action) -> Iterator[str]:
         """What an action does not say of its object, or says otherwise than it is; one message each."""
@@ -88,7 +88,7 @@ class Retelling:
         elif _PLACE.fullmatch(action.reason) is None:
             yield "the plan does not say at which line of a manifest it is described"
 
-    def _of_making(self, action: Action, kind: Kind, doing: Doing | None) -> Iterator[str]:
+    def _of_making(self, action: Action, kind: Kind, doing: ActionEffect | None) -> Iterator[str]:
         """What is made: its secret, its identifier, and that nothing was there before."""
         values = doing.values if doing is not None and action.op in _MAKING else {}
         yield from _differing(action.shown_once, kind.shows_once(values), "its secret is shown once")
@@ -138,7 +138,7 @@ class Retelling:
         elif entity is None:
             return
         else:
-            others = count_others(self.index, entity.id, self._deleted)
+            others = count_cascaded(self.index, entity.id, self._deleted)
         if others > action.takes_along or (others < action.takes_along and not self.moved):
             yield f"the plan does not say that {others} objects of others go with it"
 
@@ -146,7 +146,9 @@ class Retelling:
     def _deleted(self) -> set[str]:
         return {each.id for each in self.plan.actions if each.op is Op.DELETE and each.id is not None}
 
-    def _of_object(self, action: Action, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+    def _of_object(
+        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
+    ) -> Iterator[str]:
         record = entity.ownership
         yield from _differing(action.protected, bool(record and record.protect), "it is protected")
         ends = action.destroys and kind.shows_once(entity.spec)
@@ -165,7 +167,9 @@ class Retelling:
 
     # --- its members
 
-    def _of_members(self, action: Action, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+    def _of_members(
+        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
+    ) -> Iterator[str]:
         told = {each.path: each for each in action.changes}
         if len(told) < len(action.changes):
             yield "the plan says twice what becomes of a member"
@@ -191,16 +195,16 @@ class Retelling:
             shown = replace(found, before=before, applied=self.names.shown(found.applied))
             return _form(told) == _form(shown)
         text = told.path in kind.files.values()
-        is_there = same(
+        is_there = same_value(
             shape_in(kind, told.path, entity), told.before, before, text=text
         ) and not _says_of_others(told)
         if told.state in _STAYS:
             fits = found is None or found.state in (told.state, None)
             return is_there and fits and told.before == told.after
-        return is_there and (action.op is Op.REPLACE or told.state is State.PENDING)
+        return is_there and (action.op is Op.REPLACE or told.state is ChangeState.PENDING)
 
     def _changes(
-        self, action: Action, kind: Kind, entity: Entity, doing: Doing | None
+        self, action: Action, kind: Kind, entity: Entity, doing: ActionEffect | None
     ) -> Iterator[FieldChange]:
         owned = entity.ownership.fields if entity.ownership is not None else frozenset[str]()
         if action.destroys:
@@ -213,14 +217,14 @@ class Retelling:
             yield from self._compared(kind, entity, doing, doing.fields)
 
     def _compared(
-        self, kind: Kind, entity: Entity, doing: Doing, fields: frozenset[str]
+        self, kind: Kind, entity: Entity, doing: ActionEffect, fields: frozenset[str]
     ) -> list[FieldChange]:
         """What changes, as it was found when the plan was made: git's values are those that are written."""
         if entity.ownership is not None:
             applied = with_new_ids(entity.ownership.applied, self._renewed)
             entity = replace(entity, ownership=replace(entity.ownership, applied=applied))
         wanted, secrets = _wanted(kind, entity, doing, fields)
-        return compare(
+        return three_way_diff(
             kind,
             wanted,
             {path: each for path, each in secrets.items() if path in fields},
@@ -250,26 +254,26 @@ class Retelling:
 
     # --- what stands against it, whatever is consented to
 
-    def _forbidden(self, kind: Kind, entity: Entity, doing: Doing | None) -> Iterator[str]:
+    def _forbidden(self, kind: Kind, entity: Entity, doing: ActionEffect | None) -> Iterator[str]:
         """A secret of git goes to addresses of git, and to no other that somebody has set meanwhile."""
         if doing is None or doing.fields is None:
             return
         changes = self._compared(kind, entity, doing, doing.fields)
         wanted, _ = _wanted(kind, entity, doing, doing.fields)
-        for secret, address in strange_addresses(kind, wanted, entity, changes, lambda _: False):
+        for secret, address in foreign_secret_addresses(kind, wanted, entity, changes, lambda _: False):
             yield (
                 f"the plan does not say that `{secret}` is sent by `{address}`, which is set on the server"
                 " alone; apply the manifests themselves"
             )
 
-    def _displacing(self, kind: Kind, doing: Doing) -> Iterator[str]:
+    def _displacing(self, kind: Kind, doing: ActionEffect) -> Iterator[str]:
         within = (each for zone_id in doing.zones for each in self.index.in_zone.get(zone_id, ()))
-        for member, record in displaced(kind, doing.values, within, self.plan.owner):
+        for member, record in taken_from_others(kind, doing.values, within, self.plan.owner):
             yield f"the plan does not say that `{record.name}` of `{record.owner}` loses `{member}: true`"
 
 
 def _wanted(
-    kind: Kind, entity: Entity, doing: Doing, fields: Iterable[str]
+    kind: Kind, entity: Entity, doing: ActionEffect, fields: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
     """What git has, by what is written and what is left as it is: leaf path -> value; and its secrets."""
     fields = frozenset(fields)

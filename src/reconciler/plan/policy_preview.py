@@ -12,9 +12,9 @@ from functools import cached_property
 from reconciler.cedar import Mention, Reading, Rule, Words, is_covered, read_policies
 from reconciler.kinds import Entity, Kinds
 
-from .consequences import Consequences, Deciding, Exempt, Widened
-from .outcome import ASSIGNMENT, Item, Operation, ZoneState, key_of, outcome
-from .reach import RESOURCE, exempt, reached
+from .policy_impact import PolicyImpact, PolicySetChange, PrefixExemption, WidenedAccess
+from .resource_prefixes import RESOURCE, exempt_from_prefix, reached_by_prefix
+from .zone_state import ASSIGNMENT, Item, Operation, ZoneState, key_of, zone_before_and_after
 
 POLICY, TEXT = "Policy", "cedar"
 POLICY_SET, ACTIVE = "PolicySet", "active"
@@ -24,7 +24,7 @@ _Rules = Mapping[str, tuple[Rule, ...]]  # of the policies that decide, by id or
 
 
 @dataclass(frozen=True)
-class Foresight:
+class PolicyPreview:
     """What is known to work it out.
 
     Attributes:
@@ -48,7 +48,7 @@ class Foresight:
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", Words.read(self.kinds.by_name[POLICY].cedar[TEXT]))
 
-    def of(self, operations: Sequence[Operation]) -> Consequences:
+    def of(self, operations: Sequence[Operation]) -> PolicyImpact:
         """What follows from these operations, zone by zone."""
         by_zone: dict[str, list[Operation]] = defaultdict(list)
         gone = {each["id"] for each in operations if each["op"] == "delete"}
@@ -56,26 +56,26 @@ class Foresight:
             zone_id = (each.get("zone") or {}).get("id")
             if zone_id is not None and zone_id not in gone:
                 by_zone[zone_id].append(each)
-        deciding: list[Deciding] = []
-        widened: list[Widened] = []
-        apart: list[Exempt] = []
+        deciding: list[PolicySetChange] = []
+        widened: list[WidenedAccess] = []
+        apart: list[PrefixExemption] = []
         for zone_id in sorted(by_zone, key=self.names):
             zone = self._zone(zone_id, by_zone[zone_id])
             deciding += zone.deciding()
             widened += sorted(set(zone.widened()), key=lambda each: (each.name, each.policy, each.place))
             apart += zone.exempt()
-        return Consequences(tuple(deciding), tuple(widened), tuple(apart))
+        return PolicyImpact(tuple(deciding), tuple(widened), tuple(apart))
 
     def _zone(self, zone_id: str, operations: Sequence[Operation]) -> "_Zone":
         told = {*self.words.kinds.values(), ASSIGNMENT, POLICY, POLICY_SET}
         entities = [each for each in self.in_zone.get(zone_id, ()) if each.kind in told]
-        before, after = outcome(entities, operations, self.kinds, self.same)
+        before, after = zone_before_and_after(entities, operations, self.kinds, self.same)
         return _Zone(self, self.names(zone_id), entities, operations, before, after)
 
 
 @dataclass
 class _Zone:
-    all: Foresight
+    all: PolicyPreview
     name: str
     entities: Sequence[Entity]
     operations: Sequence[Operation]
@@ -121,7 +121,7 @@ class _Zone:
     def _key(self, operation: Operation) -> str:
         return key_of(operation, self.all.same)
 
-    def deciding(self) -> Iterator[Deciding]:
+    def deciding(self) -> Iterator[PolicySetChange]:
         """That another set decides than before, or that the same may forbid less or permit more."""
         before, after = self._decides_before, self._decides_after
         if before is None:
@@ -132,7 +132,7 @@ class _Zone:
         drift = before != after and after in self.all.displaced
         first = tuple(self._described(after)) if before != after else ()
         new = [each for each in gained if each not in self._texts_before]
-        yield Deciding(
+        yield PolicySetChange(
             self.name,
             self.all.label(before),
             self.all.label(after) if after is not None else None,
@@ -245,12 +245,12 @@ class _Zone:
 
     # --- what they do not hold back
 
-    def exempt(self) -> Iterator[Exempt]:
+    def exempt(self) -> Iterator[PrefixExemption]:
         """What stands beneath a new prefix, for which policies that name the prefix do not hold."""
-        for prefix, keys in exempt(self.before, self.after):
-            yield Exempt(self.name, prefix, tuple(sorted(self._labels(keys))))
+        for prefix, keys in exempt_from_prefix(self.before, self.after):
+            yield PrefixExemption(self.name, prefix, tuple(sorted(self._labels(keys))))
 
-    def widened(self) -> Iterator[Widened]:
+    def widened(self) -> Iterator[WidenedAccess]:
         """Policies in force, before and after, that hold back less for what they name."""
         changed = dict(self._changed())
         if not changed:
@@ -271,7 +271,7 @@ class _Zone:
     def _changed(self) -> Iterator[tuple[tuple[str, str], "_Change"]]:
         kinds = {kind for kind in self.all.words.kinds.values() if kind is not None}
         names = {name for name in {*self.before.by_name, *self.after.by_name} if name[0] in kinds}
-        beneath, none = reached(self.before, self.after), frozenset[Item]()
+        beneath, none = reached_by_prefix(self.before, self.after), frozenset[Item]()
         for name in names:
             old, new = self.before.belonging(*name), self.after.belonging(*name)
             if name[0] == RESOURCE:
@@ -282,10 +282,10 @@ class _Zone:
                 now = former.handle if gone and former is not None else None
                 yield name, _Change(old - new, new - old, not new, gone, now)
 
-    def _by(self, policy: str, text: str, mention: Mention, change: "_Change") -> Iterator[Widened]:
+    def _by(self, policy: str, text: str, mention: Mention, change: "_Change") -> Iterator[WidenedAccess]:
         """What of a change widens access: to whom a `forbid` applies no longer, or a `permit` from now on."""
         holds_back = mention.effect == "forbid"
-        told = Widened(
+        told = WidenedAccess(
             self.name,
             str(mention.name),
             self.all.label(policy).partition("/")[2],
@@ -318,7 +318,7 @@ def _may_name(text: str, names: Iterable[tuple[str, str]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What becomes of a name: who or what leaves it and joins it; see `Widened`."""
+    """What becomes of a name: who or what leaves it and joins it; see `WidenedAccess`."""
 
     loses: frozenset[Item]
     gains: frozenset[Item]

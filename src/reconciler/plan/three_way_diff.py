@@ -10,7 +10,7 @@ import orjson
 from reconciler.cedar import is_laid_out, without_layout
 from reconciler.kinds import ABSENT, Entity, InForce, Kind, Shape
 
-from .model import CHANGING, FieldChange, State
+from .model import CHANGING, ChangeState, FieldChange
 
 PROTECT = "lifecycle.protect"
 
@@ -41,7 +41,7 @@ def value_at(spec: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def normal(shape: Shape, value: Any, *, text: bool = False) -> Any:
+def normalized(shape: Shape, value: Any, *, text: bool = False) -> Any:
     """A value in the form in which two that mean the same are equal.
 
     Null means the default, an empty list no list; the order of a set, the layout of a policy and the case of
@@ -69,9 +69,9 @@ def _folded(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def same(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
+def same_value(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
     """Tell whether two values mean the same."""
-    return one == other or bool(normal(shape, one, text=text) == normal(shape, other, text=text))
+    return one == other or bool(normalized(shape, one, text=text) == normalized(shape, other, text=text))
 
 
 def as_written(kind: Kind | None, found: Entity, path: str, value: Any) -> Any:
@@ -92,12 +92,12 @@ def identity(kind: Kind, values: Mapping[str, Any]) -> bytes:
     fixed = [
         (path, value)
         for path, each in sorted(values.items())
-        if (shape := kind.leaf(path)).fixed and (value := normal(shape, each)) is not None
+        if (shape := kind.leaf(path)).fixed and (value := normalized(shape, each)) is not None
     ]
     return orjson.dumps(fixed, option=orjson.OPT_SORT_KEYS)
 
 
-def compare(
+def three_way_diff(
     kind: Kind,
     wanted: Mapping[str, Any],
     secrets: Mapping[str, Mapping[str, Any]],
@@ -123,20 +123,24 @@ def compare(
         is_owned = path in owned
         change = _compare_found(kind, path, value, found, text=path in texts)
         if change is None and not is_owned and record is not None:
-            change = FieldChange(path, value, value, State.CLAIM)
+            change = FieldChange(path, value, value, ChangeState.CLAIM)
         if change is not None:
             changes.append(change)
     for path in owned - wanted.keys() - secrets.keys():
         shape = shape_in(kind, path, found)
         value = value_at(found.spec, path)
         if ignores(path) or _stays(path, shape, value, wanted):
-            changes.append(FieldChange(path, value, value, State.RELEASE))
+            changes.append(FieldChange(path, value, value, ChangeState.RELEASE))
         elif not shape.secret:
             changes.append(_compare_removed(path, shape, value, applied))
-    moved = {change.path for change in changes if change.state not in (State.RELEASE, State.CLAIM)}
+    moved = {
+        change.path for change in changes if change.state not in (ChangeState.RELEASE, ChangeState.CLAIM)
+    }
     changes.extend(_compare_secrets(kind, secrets, found, moved))
     if (record is not None and record.protect) != protect:
-        changes.append(FieldChange(PROTECT, record is not None and record.protect, protect, State.PENDING))
+        changes.append(
+            FieldChange(PROTECT, record is not None and record.protect, protect, ChangeState.PENDING)
+        )
     return sorted(changes, key=lambda change: change.path)
 
 
@@ -153,7 +157,9 @@ def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bo
     if not shape.nested:
         return False
     still = any(each.startswith(path + ".") for each in wanted)
-    return still or any(normal(below, value) is not None for _, below, value in leaves(shape, found or {}))
+    return still or any(
+        normalized(below, value) is not None for _, below, value in leaves(shape, found or {})
+    )
 
 
 def _compare_found(kind: Kind, path: str, wanted: Any, found: Entity, *, text: bool) -> FieldChange | None:
@@ -185,30 +191,30 @@ def _decides_nothing(written: FieldChange, decides: FieldChange | None) -> bool:
     """Tell whether it is the text written last that is not git's: what decides is what git says, or said."""
     if decides is None:
         return True
-    return written.state is State.CONFLICT and decides.state is State.PENDING
+    return written.state is ChangeState.CONFLICT and decides.state is ChangeState.PENDING
 
 
 def _compare_member(
     path: str, shape: Shape, wanted: Any, found: Any, applied: Mapping[str, Any], *, owned: bool, text: bool
 ) -> FieldChange | None:
-    if wanted == found or same(shape, wanted, found, text=text):
+    if wanted == found or same_value(shape, wanted, found, text=text):
         return None
     if not owned:
-        return FieldChange(path, found, wanted, State.PENDING)
+        return FieldChange(path, found, wanted, ChangeState.PENDING)
     base = value_at(applied, path)
-    if same(shape, base, found, text=text):
-        return FieldChange(path, found, wanted, State.PENDING)
-    state = State.DRIFT if same(shape, base, wanted, text=text) else State.CONFLICT
+    if same_value(shape, base, found, text=text):
+        return FieldChange(path, found, wanted, ChangeState.PENDING)
+    state = ChangeState.DRIFT if same_value(shape, base, wanted, text=text) else ChangeState.CONFLICT
     return FieldChange(path, found, wanted, state, base)
 
 
 def _compare_removed(path: str, shape: Shape, found: Any, applied: Mapping[str, Any]) -> FieldChange:
     """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
     default = shape.resets_to
-    if shape.fixed or same(shape, default, found):
-        return FieldChange(path, found, found, State.RELEASE)
+    if shape.fixed or same_value(shape, default, found):
+        return FieldChange(path, found, found, ChangeState.RELEASE)
     base = value_at(applied, path)
-    state = State.PENDING if same(shape, base, found) else State.CONFLICT
+    state = ChangeState.PENDING if same_value(shape, base, found) else ChangeState.CONFLICT
     return FieldChange(path, found, None if shape.default_from else default, state, base)
 
 
@@ -228,22 +234,22 @@ def _compare_secrets(
             continue
         before = {"version": versions[path]} if path in versions else None
         if path in found.secrets_overwritten and path in versions:
-            state = State.DRIFT if versions[path] == reference["version"] else State.PENDING
+            state = ChangeState.DRIFT if versions[path] == reference["version"] else ChangeState.PENDING
             yield FieldChange(
                 path, {**(before or {}), "overwritten": True}, {"secret": dict(reference)}, state
             )
         elif path not in found.secrets_set:
-            state = State.DRIFT if before == {"version": reference["version"]} else State.PENDING
+            state = ChangeState.DRIFT if before == {"version": reference["version"]} else ChangeState.PENDING
             yield FieldChange(path, None, {"secret": dict(reference)}, state)
         elif before != {"version": reference["version"]} or _is_moved(kind.leaf(path).bound_to, moved):
-            yield FieldChange(path, before or {"set": True}, {"secret": dict(reference)}, State.PENDING)
+            yield FieldChange(path, before or {"set": True}, {"secret": dict(reference)}, ChangeState.PENDING)
     owned = found.ownership.fields if found.ownership else frozenset()
     for path in owned - secrets.keys():
         if kind.leaf(path).secret and path in versions:
             if path in found.secrets_set:
-                yield FieldChange(path, {"version": versions[path]}, None, State.PENDING)
+                yield FieldChange(path, {"version": versions[path]}, None, ChangeState.PENDING)
             else:
-                yield FieldChange(path, None, None, State.RELEASE)
+                yield FieldChange(path, None, None, ChangeState.RELEASE)
 
 
 def stored_secrets(found: Entity) -> dict[str, dict[str, Any]]:
@@ -263,7 +269,7 @@ def _is_moved(bound_to: tuple[str, ...], moved: AbstractSet[str]) -> bool:
     return any(address == path or address.startswith(f"{path}.") for address in bound_to for path in moved)
 
 
-def strange_addresses(
+def foreign_secret_addresses(
     kind: Kind,
     wanted: Mapping[str, Any],
     found: Entity,
@@ -276,7 +282,7 @@ def strange_addresses(
     an address that the manifest leaves out, and wait for the secret to come.
 
     Args:
-        changes: what `compare` found.
+        changes: what `three_way_diff` found.
         ignores: members that the manifest expressly leaves to others.
     """
     moved = {change.path for change in changes if change.state in CHANGING}
@@ -299,13 +305,14 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[
     paths = [
         path
         for path, value in wanted.items()
-        if kind.leaf(path).fixed and not same(kind.leaf(path), value, value_at(found.spec, path))
+        if kind.leaf(path).fixed and not same_value(kind.leaf(path), value, value_at(found.spec, path))
     ]
     owned = found.ownership.fields if found.ownership else frozenset()
     # One that left means its default. Inside a fixed object members stand for alternatives: it has made way.
     gone = [
         path
         for path in owned - wanted.keys()
-        if (shape := kind.leaf(path)).fixed and not same(shape, shape.resets_to, value_at(found.spec, path))
+        if (shape := kind.leaf(path)).fixed
+        and not same_value(shape, shape.resets_to, value_at(found.spec, path))
     ]
     return sorted(paths + gone)

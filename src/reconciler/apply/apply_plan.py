@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from reconciler.client import Api, ApiError
 from reconciler.client.api import Progress
-from reconciler.documents import RECEIPT, ReceiptDocument, ResultDocument
+from reconciler.output_documents import RECEIPT, ReceiptDocument, ResultDocument
 from reconciler.plan import Plan
 
-from .delivery import Delivery, check_delivery, deliver, found_files
+from .one_time_secrets import DeliveryResult, check_delivery, deliver, unconfirmed_files
 from .planning import changeset, replace_secrets
 from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """What happened.
 
     Attributes:
@@ -41,7 +41,7 @@ def apply_plan(
     sources: SecretSources,
     secrets_directory: Path | None = None,
     progress: Progress | None = None,
-) -> Applied:
+) -> ApplyResult:
     """Carry the plan out, wholly or not at all.
 
     Args:
@@ -56,10 +56,10 @@ def apply_plan(
     operations = _with_secrets(plan, sources)
     outcome = api.apply(changeset(plan, operations), plan.idempotency_key, progress, default=reveal)
     results = outcome.body.get("operations", [])
-    done = deliver(plan, results, secrets_directory) if secrets_directory is not None else Delivery()
+    done = deliver(plan, results, secrets_directory) if secrets_directory is not None else DeliveryResult()
     expected = sum(action.shown_once for action in plan.actions)
     receipt = _receipt(plan, outcome.body, done.written, replayed=outcome.replayed)
-    return Applied(
+    return ApplyResult(
         receipt,
         done.written,
         outcome.replayed,
@@ -69,18 +69,18 @@ def apply_plan(
     )
 
 
-def _confirm(api: Api, plan: Plan, done: Delivery) -> str:
+def _confirm(api: Api, plan: Plan, done: DeliveryResult) -> str:
     """Tell the server which secrets have arrived; why that could not be, or nothing."""
     arrived = [(each["kind"], each["id"]) for each in done.arrived]
     return _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+delivered")
 
 
-def confirm_found(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:
+def confirm_delivered_files(api: Api, plan: Plan, secrets_directory: Path) -> list[tuple[str, Path]]:
     """Tell the server of secrets that are in files though it was never told: each title, with the file.
 
     What cannot be told now stays for another time.
     """
-    found = found_files(plan, secrets_directory)
+    found = unconfirmed_files(plan, secrets_directory)
     arrived = [(each.kind, str(each.id)) for each, _ in found]
     if not found or _tell_arrived(api, plan, arrived, f"{plan.idempotency_key}+found"):
         return []
@@ -118,7 +118,7 @@ def _with_secrets(plan: Plan, sources: SecretSources) -> list[dict[str, Any]]:
     return filled
 
 
-def nothing_done(plan: Plan) -> ReceiptDocument:
+def empty_receipt(plan: Plan) -> ReceiptDocument:
     """The receipt of a plan without operations: the server is not asked."""
     return _receipt(plan, {"revision": plan.base_revision}, (), replayed=False)
 

@@ -6,29 +6,29 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
 
-from .comparing import (
+from .changeset import ChangesetBuilder, local_ids, unlink
+from .dependency_order import dependency_order
+from .display_names import DisplayNames
+from .exclusive_members import taken_from_others
+from .matching import Match, Matcher, SnapshotIndex
+from .missing_names import MissingNameSearch
+from .model import BY_OTHERS, CHANGING, NO_MANIFEST, Action, ChangeState, FieldChange, Op, Plan, Unmanaged
+from .other_owners import ReferenceUnresolved
+from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
+from .similar_owners import find_similar_owner
+from .three_way_diff import (
     PROTECT,
     as_written,
-    compare,
     fixed_changes,
+    foreign_secret_addresses,
     identity,
     leaves,
     stored_secrets,
-    strange_addresses,
+    three_way_diff,
     value_at,
 )
-from .displacing import displaced
-from .foreseeing import ACTIVE, POLICY, POLICY_SET, TEXT, Foresight
-from .matching import Index, Match, Matcher
-from .missing_names import MissingNames
-from .model import BY_OTHERS, CHANGING, NO_MANIFEST, Action, FieldChange, Op, Plan, State, Unmanaged
-from .moves import with_moves
-from .naming import Names
-from .neighbours import Unresolved
-from .operations import Operations, local_ids, unlink
-from .ordering import in_order_of_need
-from .similar_owners import find_similar_owner
-from .unmanaged import Search
+from .unmanaged import UnmanagedSearch
+from .zone_moves import with_zone_moves
 
 
 class PlanImpossible(Exception):
@@ -77,7 +77,7 @@ def build_plan(
         server=server,
         base_revision=snapshot.revision,
         source=dict(source or {}),
-        actions=tuple(with_moves(builder.actions)),
+        actions=tuple(with_zone_moves(builder.actions)),
         operations=builder.operations.in_order(),
         owned=dict(sorted(builder.index.counts.items())),
         wanted=len(manifests),
@@ -88,7 +88,7 @@ def build_plan(
         exempt=following.exempt,
         unmanaged=builder.unmanaged(),
         unmanaged_truncated=snapshot.undescribable_truncated,
-        missing_names=MissingNames(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
+        missing_names=MissingNameSearch(builder.matcher, kinds, builder.zones_looked_at()[0], hint).all(),
         undelivered=builder.undelivered(),
         similar_owner=find_similar_owner(manifests, builder.index, owner),
         names_writers=snapshot.names_writers,
@@ -114,7 +114,7 @@ class _Builder:
         matcher = Matcher(manifests, snapshot, owner, zones)
         self.owner, self.hint, self.renew = owner, hint, renew
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
-        self.names = Names(matcher.index, owner, self._new_label, matcher.renamed())
+        self.names = DisplayNames(matcher.index, owner, self._new_label, matcher.renamed())
         self.shown = self.names.shown
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
@@ -135,7 +135,7 @@ class _Builder:
         self._by_local_id = {match.local_id: match for match in self.matches}
         self._gone_first: frozenset[str] = frozenset()
         self._unlinked: dict[str, Mapping[str, Any]] = {}  # id -> references that it loses
-        self.operations = Operations()
+        self.operations = ChangesetBuilder()
         self.actions: list[Action] = []
         self.refused: list[str] = []
 
@@ -146,7 +146,7 @@ class _Builder:
             problems += self.matcher.missing(match)
             try:
                 self.matcher.resolve(match)
-            except Unresolved as error:
+            except ReferenceUnresolved as error:
                 hint = self.hint(error.word, error.known)
                 problems.append(f"{match.manifest.origin}: {error}{hint}")
                 continue
@@ -216,7 +216,7 @@ class _Builder:
             if (zone := self._zone_pointer(match)) is not None and "local_id" in zone:
                 found.add(created[zone["local_id"]])
             needs.append(found - {len(needs)})
-        return [self.matches[n] for n in in_order_of_need(needs)]
+        return [self.matches[n] for n in dependency_order(needs)]
 
     def settle(self, match: Match) -> None:
         """The action that one manifest needs, if any."""
@@ -244,7 +244,7 @@ class _Builder:
     def _refuse_displacing(self, match: Match, zone: Mapping[str, str] | None) -> None:
         """Refuse what takes from another owner's object what one object of a zone has alone."""
         manifest, within = match.manifest, self.index.in_zone.get((zone or {}).get("id", ""), ())
-        for member, record in displaced(manifest.kind, match.wanted, within, self.owner):
+        for member, record in taken_from_others(manifest.kind, match.wanted, within, self.owner):
             self.refused.append(
                 f"{manifest.origin}: only one {manifest.kind.name} of a zone can have `{member}: true`, and"
                 f" `{record.name}` of `{record.owner}` has it; write `{member}: false`, or let"
@@ -302,7 +302,7 @@ class _Builder:
                 path,
                 self.shown(old.get(path)),
                 self.shown(value),
-                State.KEEP if old.get(path) == value else None,
+                ChangeState.KEEP if old.get(path) == value else None,
             )
             for path, value in sorted({**gone, **_all_values(match)}.items())
         )
@@ -315,10 +315,12 @@ class _Builder:
             applied = with_new_ids(found.ownership.applied, self._renewed)
             found = replace(found, ownership=replace(found.ownership, applied=applied))
         protect = bool(manifest.lifecycle.get("protect", False))
-        changes = compare(
+        changes = three_way_diff(
             manifest.kind, match.wanted, match.secrets, found, protect=protect, ignores=match.ignores
         )
-        for secret, address in strange_addresses(manifest.kind, match.wanted, found, changes, match.ignores):
+        for secret, address in foreign_secret_addresses(
+            manifest.kind, match.wanted, found, changes, match.ignores
+        ):
             self.refused.append(
                 f"{manifest.origin}: `{secret}` would be sent by `{address}`, set on the server, which "
                 "the manifest does not name; write it there, or `null` to clear it"
@@ -347,11 +349,11 @@ class _Builder:
         kind = match.manifest.kind
         for path, _, value in leaves(kind.wire, self._unlinked.get(found.id, {})):
             if path not in told:
-                yield FieldChange(path, value_at(found.spec, path), value, State.PENDING)
+                yield FieldChange(path, value_at(found.spec, path), value, ChangeState.PENDING)
         moved = {each.path for each in changes if each.state in CHANGING}
         for path, value in match.wanted.items():
             if path not in told and kind.leaf(path).default_from in moved:
-                yield FieldChange(path, value, value, State.KEEP)
+                yield FieldChange(path, value, value, ChangeState.KEEP)
 
     def _action(
         self, match: Match, op: Op, changes: tuple[FieldChange, ...], *, shown_once: bool = False
@@ -410,19 +412,19 @@ class _Builder:
                     + tuple(FieldChange(path, told, None) for path, told in stored_secrets(entity).items()),
                     handle=entity.handle,
                     protected=record.protect,
-                    takes_along=count_others(self.index, entity.id, gone_ids),
+                    takes_along=count_cascaded(self.index, entity.id, gone_ids),
                     secret_ends=kind is not None and kind.shows_once(entity.spec),
                 )
             )
 
-    def foresight(self) -> Foresight:
+    def foresight(self) -> PolicyPreview:
         """What is known to work out what follows from the operations."""
         written = {
             _key(match): (str(text), match.manifest.files.get(TEXT))
             for match in self.matches
             if match.manifest.kind.name == POLICY and (text := match.wanted.get(TEXT))
         }
-        return Foresight(
+        return PolicyPreview(
             self.kinds,
             self.index.in_zone,
             self.names.zone,
@@ -452,7 +454,9 @@ class _Builder:
         """
         zones, beside = self.zones_looked_at()
         taken = frozenset(self.matcher.taken)
-        return Search(self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown).all()
+        return UnmanagedSearch(
+            self.index, self.kinds, zones, beside, taken, self.matcher.owner, self.shown
+        ).all()
 
     def zones_looked_at(self) -> tuple[dict[str, str], set[str]]:
         """The zones of these manifests, whoever has them, id -> name; and the kinds that are in no zone."""
@@ -479,7 +483,7 @@ class _Builder:
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
 
 
-def count_others(index: Index, zone_id: str, gone: Set[str]) -> int:
+def count_cascaded(index: SnapshotIndex, zone_id: str, gone: Set[str]) -> int:
     """How many objects in a zone go with it that are not deleted by themselves."""
     within = index.in_zone.get(zone_id, ())
     return sum(each.id not in gone and each.owner_type != "platform" for each in within)

@@ -6,13 +6,13 @@ It is told beside a plan and is no part of it: people sign in all day, and the p
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reconciler.documents import LossDocument
+from reconciler.output_documents import LossDocument
 
 from .model import Action
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Cascade:
     """What one deletion takes along.
 
     Attributes:
@@ -24,15 +24,15 @@ class Loss:
     in_use: bool = False
 
 
-Losses = Mapping[tuple[str, str], Loss]
+Cascades = Mapping[tuple[str, str], Cascade]
 """Kind and id of what is deleted -> what goes with it."""
 
 
-def loss_of(action: Action, losses: Losses) -> Loss | None:
+def cascade_of(action: Action, losses: Cascades) -> Cascade | None:
     """What goes with what an action deletes."""
     return losses.get((action.kind, action.id)) if action.destroys and action.id is not None else None
 
 
-def loss_json(action: Action, loss: Loss) -> LossDocument:
+def cascade_json(action: Action, loss: Cascade) -> LossDocument:
     """A loss as a JSON object."""
     return {"object": action.title, "takes_along": dict(loss.takes_along), "in_use": loss.in_use}

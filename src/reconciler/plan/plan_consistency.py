@@ -11,13 +11,13 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kind, Shape, Snapshot, load_kinds
 
-from .comparing import PROTECT, leaves
-from .model import CHANGING, Action, FieldChange, Op, Plan, State
-from .naming import name_told
+from .display_names import display_name
+from .model import CHANGING, Action, ChangeState, FieldChange, Op, Plan
+from .three_way_diff import PROTECT, leaves
 
-AGAIN = "; plan again"
+PLAN_AGAIN = "; plan again"
 _ID = re.compile(r"[0-9a-z]{16,40}")
-NEW = " (the new one)"
+NEW_SUFFIX = " (the new one)"
 _BY_ID: Mapping[str, tuple[Op, ...]] = {
     "update": (Op.UPDATE, Op.RENAME, Op.ADOPT),
     "adopt": (Op.ADOPT,),
@@ -27,29 +27,29 @@ _BY_ID: Mapping[str, tuple[Op, ...]] = {
 Operation = Mapping[str, Any]
 
 
-def untold(plan: Plan) -> Iterator[str]:
+def inconsistencies(plan: Plan) -> Iterator[str]:
     """What the operations do and the actions do not say, or the other way round; one message each.
 
-    That an id is that of the object named beside it, `misnamed` finds out.
+    That an id is that of the object named beside it, `misidentified_objects` finds out.
     """
     known = {str(op) for op in (Op.CREATE, Op.DELETE)} | _BY_ID.keys()
     for each in plan.operations:
         if each["op"] not in known or each["kind"] not in load_kinds().by_name:
-            yield f"the operations {each['op']} one {each['kind']}, which no action says{AGAIN}"
+            yield f"the operations {each['op']} one {each['kind']}, which no action says{PLAN_AGAIN}"
             return
     deleted = Counter((each["kind"], each["id"]) for each in plan.operations if each["op"] == "delete")
     if deleted != Counter((action.kind, action.id) for action in plan.destroying):
-        yield f"the operations delete something else than the plan says{AGAIN}"
+        yield f"the operations delete something else than the plan says{PLAN_AGAIN}"
     created = [(each["kind"], each["name"]) for each in plan.operations if each["op"] == "create"]
     making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
     if created != [(action.kind, action.name) for action in making]:
-        yield f"the operations create something else than the plan says{AGAIN}"
+        yield f"the operations create something else than the plan says{PLAN_AGAIN}"
         return
-    yield from Agreement(plan).problems()
+    yield from ActionOperations(plan).problems()
 
 
 @dataclass
-class Doing:
+class ActionEffect:
     """What the operations do to one object, and the action that tells of it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Doing:
     fields: frozenset[str] | None = None
 
 
-class Agreement:
+class ActionOperations:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]
@@ -84,25 +84,25 @@ class Agreement:
         self.made = {each["local_id"]: action for each, action in zip(creations, making, strict=True)}
 
     @classmethod
-    def of(cls, plan: Plan) -> Iterator[tuple[Action, Doing]]:
+    def of(cls, plan: Plan) -> Iterator[tuple[Action, ActionEffect]]:
         """The actions of a plan with what the operations do for them; those that delete apart."""
-        found: dict[int, Doing] = {}
+        found: dict[int, ActionEffect] = {}
         for _ in cls(plan)._assigned(found):
             pass
         return ((each.action, each) for each in found.values())
 
     def problems(self) -> Iterator[str]:
-        doing: dict[int, Doing] = {}
+        doing: dict[int, ActionEffect] = {}
         yield from self._assigned(doing)
         for action in self.plan.actions:
             if action.op is Op.DELETE:
                 continue
             if id(action) not in doing:
-                yield f"{action.title}: the plan says {action.op}, and no operation does so{AGAIN}"
+                yield f"{action.title}: the plan says {action.op}, and no operation does so{PLAN_AGAIN}"
             else:
                 yield from self._compared(doing[id(action)])
 
-    def _assigned(self, doing: dict[int, Doing]) -> Iterator[str]:
+    def _assigned(self, doing: dict[int, ActionEffect]) -> Iterator[str]:
         """Assign each operation to the action that tells of it; those without one are told."""
         for each in self.plan.operations:
             if each["op"] == "delete":
@@ -110,10 +110,10 @@ class Agreement:
             action = self._action_of(each)
             if action is None:
                 name = each.get("name") or each.get("id")
-                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{AGAIN}"
+                yield f"the operations {each['op']} {each['kind']} `{name}`, which no action says{PLAN_AGAIN}"
                 continue
             kind = load_kinds().by_name[each["kind"]]
-            done = doing.setdefault(id(action), Doing(action, kind))
+            done = doing.setdefault(id(action), ActionEffect(action, kind))
             done.ops.append(each["op"])
             if zone_id := (each.get("zone") or {}).get("id"):
                 done.zones.add(zone_id)
@@ -146,26 +146,26 @@ class Agreement:
             return f"Zone/{action.zone}" in self._labels(zone, "")
         return f"Zone/{action.zone}" in self.zones.get(zone.get("id", ""), {f"Zone/{action.zone}"})
 
-    def _compared(self, doing: Doing) -> Iterator[str]:
+    def _compared(self, doing: ActionEffect) -> Iterator[str]:
         action = doing.action
         for op in (Op.ADOPT, Op.RENAME, Op.RELEASE):
             if action.op is op and str(op) not in doing.ops:
-                yield f"{action.title}: the plan says {op}, and no operation does so{AGAIN}"
+                yield f"{action.title}: the plan says {op}, and no operation does so{PLAN_AGAIN}"
         told = {change.path: change for change in action.changes}
         for path, value in doing.values.items():
             shape = doing.kind.leaf(path)
             if not self._is_told(path, shape, value, told):
-                yield f"{action.title}: the plan does not say what is written to `{path}`{AGAIN}"
+                yield f"{action.title}: the plan does not say what is written to `{path}`{PLAN_AGAIN}"
         for path, change in told.items():
-            if path == PROTECT or change.state in (State.CLAIM, State.RELEASE):
+            if path == PROTECT or change.state in (ChangeState.CLAIM, ChangeState.RELEASE):
                 continue
             # Of what is made, null is what it has by default; and there nothing is written.
             if (change.after, change.state) != (None, None) and not is_written(path, doing.values):
-                yield f"{action.title}: the plan says that `{path}` changes, and no operation does so{AGAIN}"
+                yield f"{action.title}: no operation changes `{path}` as the plan says{PLAN_AGAIN}"
         stays = action.protected and action.op in (Op.UPDATE, Op.RENAME)
         protect = told[PROTECT].after if PROTECT in told else stays
         if doing.protect not in (None, protect):
-            yield f"{action.title}: the plan does not say that its protection changes{AGAIN}"
+            yield f"{action.title}: the plan does not say that its protection changes{PLAN_AGAIN}"
 
     def _is_told(self, path: str, shape: Shape, value: Any, told: Mapping[str, FieldChange]) -> bool:
         change = told.get(path)
@@ -192,7 +192,7 @@ class Agreement:
                 and all(self._same(shape, *pair) for pair in zip(value, shown, strict=True))
             )
         if isinstance(value, dict) and isinstance(shown, str):
-            return shown.removesuffix(NEW) in self._labels(value, shown.removesuffix(NEW))
+            return shown.removesuffix(NEW_SUFFIX) in self._labels(value, shown.removesuffix(NEW_SUFFIX))
         if isinstance(value, dict) and isinstance(shown, dict):  # of a map, what goes is null
             return {name: each for name, each in value.items() if each is not None} == shown
         if isinstance(value, str) and isinstance(shown, str) and value != shown:
@@ -226,12 +226,12 @@ def is_secret(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"secret"} and isinstance(value["secret"], dict)
 
 
-def zones_of(plan: Plan) -> set[str]:
+def zone_ids_of(plan: Plan) -> set[str]:
     """The ids of the zones that the operations are in."""
     return {zone_id for each in plan.operations if (zone_id := (each.get("zone") or {}).get("id"))}
 
 
-def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
+def misidentified_objects(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
     """Ids in the operations that are of something else than the plan says; one message each.
 
     What is not on the server is left to the server: this plan may have been applied before.
@@ -246,13 +246,13 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
         own = {f"{action.kind}/{each}" for each in called if each}
         known = entity.ownership is not None or entity.handle is not None
         if known and own.isdisjoint(names[entity.id]):
-            yield f"{action.title}: its id is that of {min(names[entity.id])}{AGAIN}"
+            yield f"{action.title}: its id is that of {min(names[entity.id])}{PLAN_AGAIN}"
         names[entity.id] |= {*own, _label_of(action)}
-    agreed = list(Agreement.of(plan))
+    agreed = list(ActionOperations.of(plan))
     within = [(action, zone_id) for action, doing in agreed for zone_id in sorted(doing.zones)]
     within += [(each, found[each.id].zone_id or "") for each in plan.actions if each.id in found]
     yield from dict.fromkeys(
-        f"{action.title}: it is in another zone, {min(names[zone_id])}{AGAIN}"
+        f"{action.title}: it is in another zone, {min(names[zone_id])}{PLAN_AGAIN}"
         for action, zone_id in within
         if zone_id in found and f"Zone/{action.zone}" not in names[zone_id]
     )
@@ -264,12 +264,12 @@ def misnamed(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
             for one, shown in _pairs(value, told.get(path)):
                 if one in found and shown not in names[one]:
                     said = f"the plan does not say that `{path}` is {min(names[one])}"
-                    yield f"{action.title}: {said}{AGAIN}"
+                    yield f"{action.title}: {said}{PLAN_AGAIN}"
 
 
 def _label_of(action: Action) -> str:
     """What is shown for references to what an action is about."""
-    return f"{action.kind}/{name_told(action.name, action.previous_name)}"
+    return f"{action.kind}/{display_name(action.name, action.previous_name)}"
 
 
 def _labels_of(entity: Entity, owner: str) -> set[str]:

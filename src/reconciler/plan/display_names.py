@@ -5,19 +5,19 @@ from typing import Any
 
 from reconciler.kinds import Entity
 
-from .matching import Index
+from .matching import SnapshotIndex
 
 
-def name_told(name: str, former: str | None) -> str:
+def display_name(name: str, former: str | None) -> str:
     """A name; of what is renamed both, since another object may have the one or the other by then."""
     return f"{name} (was {former})" if former else name
 
 
-class Names:
+class DisplayNames:
     """Names for what is in a snapshot, and for what a changeset makes."""
 
     def __init__(
-        self, index: Index, owner: str, made: Callable[[str], str], renamed: Mapping[str, str]
+        self, index: SnapshotIndex, owner: str, made: Callable[[str], str], renamed: Mapping[str, str]
     ) -> None:
         """Names after the changeset.
 
@@ -51,7 +51,7 @@ class Names:
             return f"{entity.kind}/{entity.handle or entity.id}"
         whose = "" if record.owner == self._owner else f" of {record.owner}"
         now = self._renamed.get(entity.id)
-        name = name_told(now, record.name) if now is not None else record.name
+        name = display_name(now, record.name) if now is not None else record.name
         return f"{entity.kind}/{name}{whose}"
 
     def zone(self, zone_id: str) -> str:

@@ -8,7 +8,7 @@ from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
 from reconciler.plan import check_guards
-from reconciler.plan.model import Op, State
+from reconciler.plan.model import ChangeState, Op
 
 HARD_TO_LAY_OUT = [
     "// why\r\npermit (\r\n  principal, action, resource\r\n);\r\n",
@@ -32,7 +32,7 @@ class TestComparing:
             "consent",
             "required",
             "implicit",
-            State.PENDING,
+            ChangeState.PENDING,
         )
         assert plan.operations[0]["spec"] == {"consent": "implicit"}
 
@@ -53,7 +53,7 @@ class TestComparing:
         world.find("Application", "agent")["spec"]["name"] = "by hand"
         plan = plan_for(world, changed(company, "Application", "agent", name="in git"))
 
-        assert plan.count(State.CONFLICT) == 1
+        assert plan.count(ChangeState.CONFLICT) == 1
         assert [each.code for each in check_guards(plan, {})] == ["conflicts"]
         assert check_guards(plan, {"conflicts": 1}) == []
 
@@ -141,7 +141,7 @@ class TestComparing:
             manifest("Policy", "p", cedar=permit + "// noteforbid(principal,action,resource);\n"),
         ]
         (change,) = plan_for(any_world, commented).actions[0].changes
-        assert (change.path, change.before, change.state) == ("cedar", permit + before, State.PENDING)
+        assert (change.path, change.before, change.state) == ("cedar", permit + before, ChangeState.PENDING)
         settle(any_world, commented)
         assert plan_for(any_world, commented).empty
 
@@ -155,7 +155,7 @@ class TestComparing:
         assert plan_for(any_world, wanted).empty
         other = [zone(), manifest("Policy", "p", cedar=text.replace("why", "because"))]
         (change,) = plan_for(any_world, other).actions[0].changes
-        assert (change.before, change.state) == (text, State.PENDING)
+        assert (change.before, change.state) == (text, ChangeState.PENDING)
         settle(any_world, other)
         assert plan_for(any_world, other).empty
 
@@ -175,7 +175,7 @@ class TestComparing:
         application = changed(company, "Application", "agent", traits=[])
         plan = plan_for(world, application)
 
-        assert [change.state for change in plan.actions[0].changes] == [State.CLAIM]
+        assert [change.state for change in plan.actions[0].changes] == [ChangeState.CLAIM]
         settle(world, application)
         assert plan_for(world, application).empty
 

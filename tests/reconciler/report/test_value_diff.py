@@ -11,9 +11,9 @@ from tests.reconciler.plan.test_algebra import configurations
 
 from reconciler.kinds import Manifest, load_kinds
 from reconciler.plan.model import Op
-from reconciler.plan.telling import untold
-from reconciler.report.differences import as_text, difference_lines
+from reconciler.plan.plan_consistency import inconsistencies
 from reconciler.report.plans import plan_lines
+from reconciler.report.value_diff import as_text, difference_lines
 from reconciler.terminal import rendered
 
 
@@ -181,7 +181,7 @@ def test_each_changed_leaf_of_a_plan_is_in_its_text(before: list[Manifest], afte
     world = World(load_kinds())
     settle(world, before)
     plan = plan_for(world, after)
-    assert not list(untold(plan))
+    assert not list(inconsistencies(plan))
     text = [click.unstyle(rendered(line)) for line in plan_lines(plan)]
 
     for action in plan.actions:

@@ -8,7 +8,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.plan.canonical import canonical, canonical_pieces
+from reconciler.plan.canonical_json import canonical, canonical_pieces
 
 _TEXT = st.text(st.characters(codec="utf-8"))
 _NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -5,14 +5,14 @@ from typing import Any
 
 from reconciler.kinds import Entity, Kind, Shape
 
-from .comparing import PROTECT, leaves, normal, value_at
 from .matching import Match
-from .model import CHANGING, FieldChange, State
+from .model import CHANGING, ChangeState, FieldChange
+from .three_way_diff import PROTECT, leaves, normalized, value_at
 
 Operation = dict[str, Any]
 
 
-class Operations:
+class ChangesetBuilder:
     """Collects operations so that nothing is referred to before it exists.
 
     A value that refers to something created later is left out where it stands and set by an update at the
@@ -209,14 +209,18 @@ def _drop_emptied(
 
 def _has_defaults(shape: Shape) -> bool:
     """Tell whether an object stands by itself: it has members with values that nobody sets."""
-    return any(normal(below, None) is not None or _has_defaults(below) for below in shape.members.values())
+    return any(
+        normalized(below, None) is not None or _has_defaults(below) for below in shape.members.values()
+    )
 
 
 def _all_cleared(
     shape: Shape, nested: Mapping[str, Any], found: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> bool:
     for path, below, value in leaves(shape, found):
-        if normal(below, value) is None or (below.default_from and value == whole.get(below.default_from)):
+        if normalized(below, value) is None or (
+            below.default_from and value == whole.get(below.default_from)
+        ):
             continue
         at: Any = nested
         for step in path.split("."):
@@ -245,4 +249,4 @@ def unlink(entity: Entity, kind: Kind, gone: frozenset[str]) -> dict[str, Any]:
 
 def is_record_only(changes: Iterable[FieldChange]) -> bool:
     """Tell whether only the ownership record changes."""
-    return all(each.state in (State.CLAIM, State.RELEASE) for each in changes)
+    return all(each.state in (ChangeState.CLAIM, ChangeState.RELEASE) for each in changes)

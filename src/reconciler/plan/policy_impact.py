@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reconciler.documents import DecidingDocument, ExemptDocument, MissingNameDocument, WidenedDocument
+from reconciler.output_documents import DecidingDocument, ExemptDocument, MissingNameDocument, WidenedDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Widened:
+class WidenedAccess:
     """A policy in force that holds back less than before, because what it names is another.
 
     Attributes:
@@ -64,7 +64,7 @@ class Widened:
         return self.effect if self.sense > 0 else f"{self.effect} unless"
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Widened":
+    def read(cls, content: Mapping[str, Any]) -> "WidenedAccess":
         """What `as_json` made."""
         effect, _, how = content["rule"].partition(" ")
         return cls(
@@ -83,7 +83,7 @@ class Widened:
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class PolicySetChange:
     """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
 
     Attributes:
@@ -134,7 +134,7 @@ class Deciding:
         return told
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Deciding":
+    def read(cls, content: Mapping[str, Any]) -> "PolicySetChange":
         """What `as_json` made."""
         return cls(
             content["zone"],
@@ -152,7 +152,7 @@ class Deciding:
 
 
 @dataclass(frozen=True, slots=True)
-class Exempt:
+class PrefixExemption:
     """A resource that is a prefix from now on, and those beneath it that were there before.
 
     Each of them stays a resource of its own: what policies say of the prefix does not hold for it.
@@ -172,21 +172,21 @@ class Exempt:
         return {"zone": self.zone, "prefix": self.prefix, "resources": list(self.resources)}
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Exempt":
+    def read(cls, content: Mapping[str, Any]) -> "PrefixExemption":
         """What `as_json` made."""
         return cls(content["zone"], content["prefix"], tuple(content["resources"]))
 
 
-class Consequences(NamedTuple):
+class PolicyImpact(NamedTuple):
     """All that follows from a plan and stands in none of its actions."""
 
-    deciding: tuple[Deciding, ...]
-    widened: tuple[Widened, ...]
-    exempt: tuple[Exempt, ...]
+    deciding: tuple[PolicySetChange, ...]
+    widened: tuple[WidenedAccess, ...]
+    exempt: tuple[PrefixExemption, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MissingName:
+class MissingPolicyName:
     """A name in a policy in force that nothing in the zone has, and that an apply does not make good.
 
     Attributes:

@@ -13,7 +13,7 @@ from tests.reconciler.apply.texts import HEAD, PROVIDER, Zonectl
 from tests.reconciler.factories import OWNER, manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import FakeServer, World
 
-from reconciler.plan import hidden, read_plan
+from reconciler.plan import read_plan, saved_plan_discrepancies
 from reconciler.plan.model import digest_of
 
 OBJECT = HEAD + "kind: {}\nmetadata: {{zone: workforce, name: {}}}\nspec: {}\n"
@@ -213,14 +213,17 @@ def test_a_saved_plan_does_not_hide_protection_nor_that_there_was_no_manifest(wo
     for manifests, member in (([zone()], "protected"), ([], "wanted")):
         plan = plan_for(world, manifests)
         content = json.loads(orjson.dumps(plan.as_json()))
-        assert not list(hidden(read_plan(orjson.dumps(content)), world.snapshot())) or not manifests
+        assert (
+            not list(saved_plan_discrepancies(read_plan(orjson.dumps(content)), world.snapshot()))
+            or not manifests
+        )
         content.pop("digest")
         if member == "wanted":
             content["wanted"] = 1
         for action in content["actions"] if member == "protected" else ():
             action.pop("protected", None)
         forged = read_plan(orjson.dumps({**content, "digest": digest_of(content)}))
-        assert list(hidden(forged, world.snapshot()))
+        assert list(saved_plan_discrepancies(forged, world.snapshot()))
 
 
 @pytest.mark.threat("37b", "49q")
@@ -299,7 +302,7 @@ def test_a_saved_plan_takes_nothing_that_only_one_can_have(world: World) -> None
         plan = plan_for(world, [*mine, wanted])
         assert bool(plan.refused) == active
         forged = read_plan(orjson.dumps(replace(plan, refused=(), _digest=[]).as_json()))
-        told = list(hidden(forged, world.snapshot()))
+        told = list(saved_plan_discrepancies(forged, world.snapshot()))
         assert any("`theirs` of `others` loses `active: true`" in each for each in told) == active
 
 
@@ -346,4 +349,8 @@ def test_what_is_claimed_at_the_value_it_has_by_default_is_told_as_it_is(world: 
         f'"before":"{address}"'.encode(), b'"before":"https://x.example"'
     )
     content = {name: each for name, each in orjson.loads(forged).items() if name != "digest"}
-    assert list(hidden(read_plan(orjson.dumps({**content, "digest": digest_of(content)})), world.snapshot()))
+    assert list(
+        saved_plan_discrepancies(
+            read_plan(orjson.dumps({**content, "digest": digest_of(content)})), world.snapshot()
+        )
+    )

@@ -21,7 +21,7 @@ class DeliveryImpossible(Exception):
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveryResult:
     """What became of the secrets that were shown: files written, and those that could not be.
 
     `arrived` are the results of the operations whose secrets are in files.
@@ -84,7 +84,7 @@ def _quoted(part: str) -> str:
     return quote(part, safe=" ").replace(".", "%2E").replace("~", "%7E")
 
 
-def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> Delivery:
+def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -> DeliveryResult:
     """Write one file for each operation that showed something; see `file_name`.
 
     The file holds the members shown once, and what they belong to. An older file of the same object is
@@ -117,10 +117,10 @@ def deliver(plan: Plan, results: Sequence[Mapping[str, Any]], directory: Path) -
         else:
             written.append(file)
             arrived.append(result)
-    return Delivery(tuple(written), tuple(failed), tuple(arrived))
+    return DeliveryResult(tuple(written), tuple(failed), tuple(arrived))
 
 
-def found_files(plan: Plan, directory: Path) -> list[tuple[Action, Path]]:
+def unconfirmed_files(plan: Plan, directory: Path) -> list[tuple[Action, Path]]:
     """Objects whose secrets nobody has confirmed, though they are in their files; with these."""
     found = ((each, file_with_secret(plan.organization_id, each, directory)) for each in plan.undelivered)
     return [(each, file) for each, file in found if file is not None]

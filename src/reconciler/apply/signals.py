@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def held_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
+def deferred_interrupts(holds: Callable[[], bool]) -> Iterator[None]:
     """Let an interruption wait for the end of the block from the moment *holds* says so.
 
     An answer may show a secret once, and it has to be written down.

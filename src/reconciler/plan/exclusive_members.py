@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Ownership
 
 
-def displaced(
+def taken_from_others(
     kind: Kind, wanted: Mapping[str, Any], within: Iterable[Entity], owner: str
 ) -> Iterator[tuple[str, Ownership]]:
     """What others would no longer have: the member, and the record of the object that has it now.

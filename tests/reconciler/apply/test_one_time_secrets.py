@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from tests.reconciler.apply.texts import AGENT, CREDENTIAL, KEY, ZONE, Zonectl
 from tests.reconciler.fake_server import ORGANIZATION, FakeServer, World
 
-from reconciler.apply.delivery import file_name
+from reconciler.apply.one_time_secrets import file_name
 
 
 class TestShownOnce:
