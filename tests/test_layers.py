@@ -107,7 +107,7 @@ _GROUND = frozenset(
 _ANY_KIND = frozenset(
     {
         "management.access",
-        "management.bounds",
+        "management.credential_scope",
         "management.entities",
         "management.listing",
         "management.unit_of_work",
@@ -137,6 +137,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "authority": _GROUND | {"outbox"},
     "management.access": frozenset(),
     "management.listing": frozenset(),
+    "management.time_slices": frozenset(),
     "management.unit_of_work": frozenset({"epochs", "keys", "management.access", "container"}),
     "switches": frozenset({"management.access", "management.unit_of_work", "container"}),
     "clients": _GROUND | {"authority", "management.access", "management.unit_of_work", "refusals"},
@@ -145,10 +146,10 @@ ROOMS: dict[str, frozenset[str]] = {
     "grants": _GROUND | {"authority", "authorization", "clients", "decisions", "issuing"},
     "tokens": _GROUND | {"authority", "clients", "decisions", "grants", "issuing"},
     "account": _GROUND | {"authority", "authorization"},
-    "management.issued": frozenset({"management.unit_of_work"}),
-    "management.bounds": frozenset({"management.unit_of_work"}),
+    "management.token_revocation": frozenset({"management.unit_of_work"}),
+    "management.credential_scope": frozenset({"management.unit_of_work"}),
     "management.entities": (_ANY_KIND - {"management.entities"})
-    | {"keys", "management.issued", "stored_secrets"},
+    | {"keys", "management.token_revocation", "stored_secrets"},
     "management.audit": _ANY_KIND,
     "management.authentication": _GROUND
     | {"authority", "clients", "decisions", "issuing", "management.access"},
@@ -169,7 +170,7 @@ ROOMS: dict[str, frozenset[str]] = {
         "refusals",
     }
     | {"management.members", "management.people", "management.zones"},
-    "management.surroundings": _ANY_KIND | {"management.zones"},
+    "management.expansions": _ANY_KIND | {"management.zones"},
     "management.operations": _ANY_KIND
     | {f"management.{each}" for each in ("members", "organizations", "people", "policies", "zones")},
     "bundles": _ANY_KIND
@@ -184,10 +185,18 @@ ROOMS: dict[str, frozenset[str]] = {
         | {"outbox", "retention", "revocation_list"}
     ),
 }
-ROOMS["management.changes"] = ROOMS["management.operations"] | {
+ROOMS["management.snapshots"] = _ANY_KIND | {
+    "management.audit",
+    "management.members",
+    "management.policies",
+    "management.time_slices",
+}
+ROOMS["management.changesets"] = ROOMS["management.operations"] | {
     "rate_limits",
     "management.audit",
     "management.operations",
+    "management.snapshots",
+    "management.time_slices",
 }
 
 

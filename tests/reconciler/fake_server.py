@@ -27,10 +27,10 @@ from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.kinds import BY_NAME
 from runtime.domain.oauth.neighbours import Neighbours, Placed
 from runtime.domain.policy.defaults import all_defaults
-from runtime.services.management.bounds import LENT
-from runtime.services.management.changes.packed import PackedOperation, packed
-from runtime.services.management.changes.pointers import resolved, stand_in
-from runtime.services.management.changes.specs import located, split_spec
+from runtime.services.management.changesets.changeset import PackedOperation, packed
+from runtime.services.management.changesets.pointers import resolved, stand_in
+from runtime.services.management.changesets.specs import located, split_spec
+from runtime.services.management.credential_scope import LENT
 from runtime.storage.sql.losses import WORDS
 
 ORGANIZATION = "org00000000000000000000001"

@@ -23,11 +23,11 @@ from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import BY_NAME, Verb
-from runtime.services.management.access.caller import Binding
-from runtime.services.management.changes import changesets
-from runtime.services.management.changes.changesets import Outcome
-from runtime.services.management.changes.packed import packed
-from runtime.services.management.changes.snapshot import Wanted, open_snapshot
+from runtime.services.management.access.caller import CredentialScope
+from runtime.services.management.changesets import pipeline
+from runtime.services.management.changesets.changeset import packed
+from runtime.services.management.changesets.pipeline import AppliedChangeset
+from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RealWorld:
     async def _snapshot(self) -> Snapshot:
         body, company = bytearray(), self.company
         async with open_snapshot(
-            company.parts, company.caller, company.organization_id, Wanted(), "test"
+            company.parts, company.caller, company.organization_id, SnapshotFilter(), "test"
         ) as opened:
             if (kept := self._kept.get(opened.etag)) is not None:
                 return kept
@@ -85,7 +85,7 @@ class RealWorld:
 
     def bound(self, owner: str) -> "RealWorld":
         """The same, for a credential of that configuration."""
-        caller = replace(self.company.caller, bound=Binding.of(owner, None))
+        caller = replace(self.company.caller, bound=CredentialScope.of(owner, None))
         return replace(self, company=replace(self.company, caller=caller))
 
     def changeset(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class RealWorld:
         return self._answer(body, partial(Git(self.company).send, dry_run=True))
 
     def _answer(
-        self, body: Mapping[str, Any], send: Callable[[Changeset], Coroutine[Any, Any, Outcome]]
+        self, body: Mapping[str, Any], send: Callable[[Changeset], Coroutine[Any, Any, AppliedChangeset]]
     ) -> dict[str, Any]:
         changeset = Changeset.model_validate({**body, "plan_digest": f"{body['plan_digest']}-{new_id()}"})
         try:
@@ -108,11 +108,11 @@ class RealWorld:
             raise Refused(refused.status, refused.code, refused.detail, field) from refused
         return answer
 
-    async def _send(self, changeset: Changeset) -> Outcome:
+    async def _send(self, changeset: Changeset) -> AppliedChangeset:
         company = self.company
         if self.tries:
             return await Git(company).send(changeset)
-        return await changesets.apply(
+        return await pipeline.apply_changeset(
             company.parts, company.caller, company.organization_id, packed(changeset), request_id="test"
         )
 

@@ -12,10 +12,10 @@ from tests.support.factories import Company
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
 from runtime.domain.identifiers import new_id
-from runtime.services.management.changes import changesets
-from runtime.services.management.changes.changesets import Outcome
-from runtime.services.management.changes.packed import packed
-from runtime.services.management.changes.snapshot import Wanted, open_snapshot
+from runtime.services.management.changesets import pipeline
+from runtime.services.management.changesets.changeset import packed
+from runtime.services.management.changesets.pipeline import AppliedChangeset
+from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 from runtime.storage.sql import ledger
 from runtime.storage.sql.tables import METADATA
 
@@ -136,7 +136,7 @@ class Git:
             }
         )
 
-    async def send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
+    async def send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> AppliedChangeset:
         """Apply a changeset. It is tried out before, which has to come to the same."""
         if dry_run:
             return await self._send(changeset, dry_run=True, **more)
@@ -157,8 +157,8 @@ class Git:
             return refused
         return None
 
-    async def _send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> Outcome:
-        return await changesets.apply(
+    async def _send(self, changeset: Changeset, *, dry_run: bool = False, **more: Any) -> AppliedChangeset:
+        return await pipeline.apply_changeset(
             self.company.services,
             self.company.caller,
             self.company.organization_id,
@@ -180,12 +180,12 @@ class Git:
         return answer
 
     def id(self, kind: str, name: str) -> str:
-        """The id of something that was created by `apply`."""
+        """The id of something that was created by `apply_changeset`."""
         return self.ids[local(kind, name)]
 
     async def snapshot(self, *zones: str, owner: str | None = None) -> list[dict[str, Any]]:
         """The lines of a snapshot."""
-        wanted = Wanted(zones, owner)
+        wanted = SnapshotFilter(zones, owner)
         chunks = bytearray()
         services, caller = self.company.services, self.company.caller
         async with open_snapshot(services, caller, self.company.organization_id, wanted, "test") as opened:

@@ -11,7 +11,7 @@ from runtime.cli.connected import with_services
 from runtime.cli.operators import this_operator
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.container import Services
-from runtime.services.management.members import first_people
+from runtime.services.management.members import provisioning
 from runtime.services.management.organizations import organizations
 from runtime.settings import Settings
 
@@ -76,7 +76,7 @@ def add_organization_user(
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
 
     async def add(services: Services) -> str:
-        made = await first_people.add(
+        made = await provisioning.add(
             services,
             organization,
             email=email,

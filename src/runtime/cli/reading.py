@@ -36,7 +36,7 @@ def verify_audit(settings: Settings, organization: str | None) -> None:
         raise SystemExit(1)
 
 
-def _line(verdict: audit_trail.Verdict) -> str:
+def _line(verdict: audit_trail.ChainVerification) -> str:
     if verdict.broken_at is None:
         return f"{verdict.organization_id}  ok      {verdict.records} records, head {verdict.hash}"
     return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"

@@ -11,7 +11,7 @@ from runtime.cli.operators import this_operator
 from runtime.services import keys as zone_keys
 from runtime.services import switches
 from runtime.services.container import Services
-from runtime.services.management.members import first_people
+from runtime.services.management.members import provisioning
 from runtime.services.management.zones import signing_keys
 from runtime.settings import Settings
 
@@ -32,7 +32,7 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
 
     async def create(services: Services) -> tuple[str, bool]:
         zone_id = await services.zones.find_id(zone)
-        made = await first_people.add_user(
+        made = await provisioning.add_user(
             services, zone_id, email=email, password=password, by=this_operator()
         )
         view = await services.zones.get(zone_id)

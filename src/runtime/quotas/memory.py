@@ -79,11 +79,11 @@ MEMORY: tuple[Memory, ...] = (
         _REQUESTS,
     ),
     Memory(
-        "runtime.services.management.changes.places._taken",
+        "runtime.services.management.changesets.admission._taken",
         "changesets and snapshots under way, by organization and caller",
         _REQUESTS,
     ),
-    Memory("runtime.services.management.changes.pace._turns", "who of long work goes on next", 1),
+    Memory("runtime.services.management.time_slices._turns", "who of long work goes on next", 1),
     Memory("runtime.services.job_notifier.JobNotifier._notified", "jobs with work", "the jobs there are"),
     Memory(
         "runtime.services.outbox.delivery.Outbox._handlers", "how messages are sent", "the topics there are"

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.runtime.authority.scenes import SignIn, answered, make_sign_in
-from tests.runtime.management.changes.test_changesets_http import changeset, post
+from tests.runtime.management.changesets.test_changesets_http import changeset, post
 from tests.runtime.management.conftest import Api, caller, let_end
 from tests.runtime.management.signing_in import someone
 from tests.runtime.management.tenants import fill, id_of, parameters, send

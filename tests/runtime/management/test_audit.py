@@ -11,7 +11,7 @@ from tests.runtime.management.conftest import Api, Zone, caller, query
 from runtime.domain.errors import NotFound
 from runtime.services.container import Services
 from runtime.services.management import audit
-from runtime.services.management.audit import Verdict
+from runtime.services.management.audit import ChainVerification
 from runtime.services.management.organizations import organizations
 from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import ledger
@@ -176,8 +176,8 @@ def company(api: Api) -> Api:
     return company
 
 
-def verify(api: Api, organization: str | None = None) -> list[Verdict]:
-    async def prove(services: Services) -> list[Verdict]:
+def verify(api: Api, organization: str | None = None) -> list[ChainVerification]:
+    async def prove(services: Services) -> list[ChainVerification]:
         return [verdict async for verdict in audit.verify(services, organization or api.organization_id)]
 
     return api.server.call(prove)
@@ -265,7 +265,7 @@ class TestVerify:
         """The verdict has the number of records and the hash of the last."""
         newest = events(company)[0]
         assert verify(company) == [
-            Verdict(company.organization_id, newest["sequence"], newest["hash"]),
+            ChainVerification(company.organization_id, newest["sequence"], newest["hash"]),
         ]
 
     @pytest.mark.parametrize("what", _TAMPERED)
@@ -303,7 +303,7 @@ class TestVerify:
     def test_each_organization_has_its_own_chain(self, company: Api) -> None:
         """Without a name all are proven; one that is broken leaves the verdict on the others as it was."""
 
-        async def prove(services: Services) -> dict[str, Verdict]:
+        async def prove(services: Services) -> dict[str, ChainVerification]:
             return {verdict.organization_id: verdict async for verdict in audit.verify(services)}
 
         (mine,) = verify(company)

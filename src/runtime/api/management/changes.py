@@ -22,10 +22,10 @@ from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.changes import budget, changesets, receipts, rights
-from runtime.services.management.changes.packed import PackedChangeset
-from runtime.services.management.changes.places import place, snapshot_place
-from runtime.services.management.changes.snapshot import Wanted, open_snapshot
+from runtime.services.management.changesets import authorization, dry_run_budget, pipeline, receipts
+from runtime.services.management.changesets.admission import place, snapshot_place
+from runtime.services.management.changesets.changeset import PackedChangeset
+from runtime.services.management.snapshots.snapshot import SnapshotFilter, open_snapshot
 
 LINES = "application/x-ndjson"
 QUIET_SECONDS = 5.0
@@ -36,13 +36,13 @@ _REPLAYED = {"Idempotent-Replay": "true"}
 
 async def snapshot(call: Call) -> HTTPResponse | None:
     """Everything the caller may read, one entity a line."""
-    wanted = Wanted(call.query.get("zone", ()), call.parameter("owner"))
+    wanted = SnapshotFilter(call.query.get("zone", ()), call.parameter("owner"))
     organization = call.path["organization_id"]
     with snapshot_place(call.services, call.caller):
         return await _sent(call, organization, wanted)
 
 
-async def _sent(call: Call, organization: str, wanted: Wanted) -> HTTPResponse | None:
+async def _sent(call: Call, organization: str, wanted: SnapshotFilter) -> HTTPResponse | None:
     async with open_snapshot(call.services, call.caller, organization, wanted, call.request_id) as opened:
         headers = {"ETag": opened.etag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
         if seen(call.request.headers.get("if-none-match"), opened.etag):
@@ -62,9 +62,9 @@ async def admitted(call: Call) -> AsyncIterator[None]:
     Raises: NotFound, Forbidden, TooLarge, RateLimited, ValidationFailed for the query.
     """
     dry_run, cap = _is_dry_run(call), _cap(call.caller)
-    rights.acting(call.caller, dry_run=dry_run)
+    authorization.acting(call.caller, dry_run=dry_run)
     if dry_run:  # before its body is read, and again by the operation itself
-        budget.require(call.services, call.caller)
+        dry_run_budget.require(call.services, call.caller)
     announced = call.request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() else cap.size
     if size > cap.size:
@@ -99,9 +99,9 @@ async def create_changeset(call: Call) -> HTTPResponse | None:
 
 
 async def _applied(
-    call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: changesets.Progress | None = None
-) -> changesets.Outcome:
-    return await changesets.apply(
+    call: Call, changeset: PackedChangeset, *, dry_run: bool, progress: pipeline.Progress | None = None
+) -> pipeline.AppliedChangeset:
+    return await pipeline.apply_changeset(
         call.services,
         call.caller,
         call.path["organization_id"],

@@ -11,9 +11,9 @@ from runtime.api.shared.json_bodies import MAX_BODY_BYTES, MAX_CHANGESET_BYTES, 
 from runtime.contract.bodies import MAX_PROBLEMS, parse
 from runtime.contract.changes import Changeset, Envelope, Operation
 from runtime.domain.errors import BadRequest, ManagementError, Problem, TooLarge, ValidationFailed
-from runtime.services.management.changes.changesets import wrong
-from runtime.services.management.changes.pace import Pace
-from runtime.services.management.changes.packed import PackedChangeset, Packer, packed
+from runtime.services.management.changesets.changeset import PackedChangeset, Packer, packed
+from runtime.services.management.changesets.pipeline import wrong
+from runtime.services.management.time_slices import TimeSlice
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ async def read_changeset(body: bytes, content_type: str | None, cap: Cap) -> Pac
     """
     if len(body) > cap.size:
         raise TooLarge(f"the body has more than {cap.size} bytes")
-    pace = Pace()
+    pace = TimeSlice()
     split = await _split(body, cap, pace)
     rest = body[: split.begin] + body[split.end :]
     if len(rest) > MAX_BODY_BYTES:
@@ -177,7 +177,7 @@ class _Split:
             raise TooLarge(f"the operations have more than {most} values; send them in several parts")
 
 
-async def _split(body: bytes, cap: Cap, pace: Pace) -> _Split:
+async def _split(body: bytes, cap: Cap, pace: TimeSlice) -> _Split:
     """Find the operations. Raises TooLarge, BadRequest, ValidationFailed."""
     found, at, rested = _Split(body, cap), 0, 0
     while True:

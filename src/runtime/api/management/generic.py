@@ -7,8 +7,8 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.bodies import read_body
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Verb
+from runtime.services.management.expansions import embedded, with_people
 from runtime.services.management.operations import OPERATIONS, zones_made
-from runtime.services.management.surroundings import embedded, with_people
 
 
 def handler_of(kind: Kind, verb: Verb) -> Handler:

@@ -8,7 +8,7 @@ from runtime.api.shared.queries import Values, one
 from runtime.contract.routes import Route
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import Kind, Listing
-from runtime.services.management.listing import DEFAULT_LIMIT, MAX_LIMIT, ListQuery, Position, Search
+from runtime.services.management.listing import DEFAULT_LIMIT, MAX_LIMIT, ListQuery, Position, TextSearch
 
 # Older names of parameters that no member stands behind.
 _OLDER = {"filter[active]": ("active",), "filter[default]": ("is_default",)}
@@ -124,11 +124,13 @@ def _put(
     filters[member] = given
 
 
-def _searches(own: Listing | None, query: Values) -> tuple[Search, ...]:
+def _searches(own: Listing | None, query: Values) -> tuple[TextSearch, ...]:
     if own is None:
         return ()
     searches = [
-        Search((member,), query[f"query[{member}]"]) for member in own.search if f"query[{member}]" in query
+        TextSearch((member,), query[f"query[{member}]"])
+        for member in own.search
+        if f"query[{member}]" in query
     ]
-    everywhere = [Search(own.search, query[name]) for name in ("query", "query[]") if name in query]
+    everywhere = [TextSearch(own.search, query[name]) for name in ("query", "query[]") if name in query]
     return (*searches, *everywhere)

@@ -10,7 +10,7 @@ from runtime.contract.bodies.written import AssignmentBody, MemberBody
 from runtime.domain.errors import ValidationFailed
 from runtime.domain.kinds import GROUP, ROLE_ASSIGNMENT
 from runtime.services.management.people import assignments, groups
-from runtime.services.management.people.assignments import Holder
+from runtime.services.management.people.assignments import PrincipalKind
 
 
 async def list_members(call: Call) -> HTTPResponse:
@@ -36,7 +36,7 @@ async def remove_member(call: Call) -> HTTPResponse:
     return nothing()
 
 
-def _roles_of(name: str, holder: Holder, principal: str, add: str, remove: str) -> dict[str, Handler]:
+def _roles_of(name: str, holder: PrincipalKind, principal: str, add: str, remove: str) -> dict[str, Handler]:
     """List, give and take the roles of one kind of principal.
 
     Args:

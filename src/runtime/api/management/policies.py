@@ -7,8 +7,8 @@ from runtime.api.management.calls import Call, Handler
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import BadRequest
 from runtime.domain.kinds import POLICY, POLICY_VERSION
+from runtime.services.management.expansions import with_people
 from runtime.services.management.policies import policy_schemas, policy_set_versions
-from runtime.services.management.surroundings import with_people
 
 
 async def list_schemas(call: Call) -> HTTPResponse:

@@ -8,7 +8,7 @@ from runtime.contract.answers import answer, part_answer
 from runtime.contract.bodies import read
 from runtime.contract.bodies.written import EmptyBody
 from runtime.domain.kinds import APPLICATION_CREDENTIAL, RESOURCE, SECRET
-from runtime.services.management.surroundings import embedded
+from runtime.services.management.expansions import embedded
 from runtime.services.management.zones import applications, credentials, provider_checks, resources, secrets
 
 

@@ -27,8 +27,8 @@ from runtime.services.bundles.parsing import Wanted, WantedPolicy
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
-from runtime.services.management.policies import composition, deciding, policy_texts, policy_versions
-from runtime.services.management.policies.policy_texts import PolicyText
+from runtime.services.management.policies import activation, composition, policy_texts, policy_versions
+from runtime.services.management.policies.policy_texts import CheckedPolicyText
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import bindings
 from runtime.storage.sql import entities as storage
@@ -193,7 +193,7 @@ async def _new_policy(
     unit: UnitOfWork,
     user: User,
     name: str,
-    text: PolicyText,
+    text: CheckedPolicyText,
     schema_version: str,
     *,
     description: str | None = None,
@@ -248,7 +248,7 @@ async def _compose(
     after = {"policy_set_version_id": made.id}
     action = "policy_set_versions.activate"
     await unit.record(action, POLICY_SET_VERSION.name, made.id, user.zone_id, before=None, after=after)
-    await deciding.touch(unit, user.zone_id, policy_set.id)
+    await activation.touch(unit, user.zone_id, policy_set.id)
     return _InForce(policy_set, made, tuple(written))
 
 

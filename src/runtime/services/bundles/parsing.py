@@ -11,7 +11,7 @@ from runtime.domain.errors import BundleInvalid, Problem, ValidationFailed
 from runtime.domain.policy import bundle_archive, schema
 from runtime.domain.policy.bundle_archive import MANIFEST
 from runtime.services.management.policies import policy_texts
-from runtime.services.management.policies.policy_texts import PolicyText
+from runtime.services.management.policies.policy_texts import CheckedPolicyText
 
 MAX_TEXT_BYTES = 128 * 1024  # of all policies of a user: every worker keeps them parsed
 
@@ -22,7 +22,7 @@ class WantedPolicy:
 
     public_id: str | None
     new_policy: str | None
-    text: PolicyText
+    text: CheckedPolicyText
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _refuse_doubles(entries: list[BundlePolicyRef]) -> None:
 
 def _texts(
     entries: list[BundlePolicyRef], files: Mapping[str, bytes], version: str
-) -> list[tuple[BundlePolicyRef, PolicyText]]:
+) -> list[tuple[BundlePolicyRef, CheckedPolicyText]]:
     """The entries with their texts, valid under the service's own schema of that version."""
     found, problems = [], []
     for entry in entries:

@@ -28,7 +28,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainVerification:
     """What became of proving one organization's chain.
 
     Attributes:
@@ -127,7 +127,7 @@ async def record_migration(
 # --- proving
 
 
-async def verify(services: Services, organization: str | None = None) -> AsyncIterator[Verdict]:
+async def verify(services: Services, organization: str | None = None) -> AsyncIterator[ChainVerification]:
     """Prove the chain of one organization, by id or label, or of each in turn. Raises NotFound."""
     async with services.database.reading() as conn:
         wanted = await storage.organizations(conn)
@@ -148,7 +148,7 @@ async def _named(conn: AsyncConnection, organization: str, known: list[str]) -> 
     return found.id
 
 
-async def _proven(conn: AsyncConnection, organization_id: str) -> Verdict:
+async def _proven(conn: AsyncConnection, organization_id: str) -> ChainVerification:
     """Walk the chain from its first record to its head, some hundred records at a time."""
     extent = await storage.extent(conn, organization_id)
     previous, proven = ledger.GENESIS, 0
@@ -156,14 +156,16 @@ async def _proven(conn: AsyncConnection, organization_id: str) -> Verdict:
         records, unreadable = await _batch(conn, organization_id, proven + 1)
         for record in records:
             if wrong := _wrong(record, proven + 1, previous):
-                return Verdict(organization_id, proven, previous, proven + 1, wrong)
+                return ChainVerification(organization_id, proven, previous, proven + 1, wrong)
             previous, proven = record["hash"], proven + 1
         if unreadable:
-            return Verdict(organization_id, proven, previous, proven + 1, "the record cannot be read")
+            return ChainVerification(
+                organization_id, proven, previous, proven + 1, "the record cannot be read"
+            )
         if not records:
             break
     broken_at, reason = _wrong_end(extent, proven, previous)
-    return Verdict(organization_id, proven, previous, broken_at, reason)
+    return ChainVerification(organization_id, proven, previous, broken_at, reason)
 
 
 async def _batch(

@@ -22,7 +22,7 @@ from runtime.domain.kinds.organization import Organization
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.kinds.zone import Zone
 from runtime.services import keys, stored_secrets
-from runtime.services.management import bounds, issued
+from runtime.services.management import credential_scope, token_revocation
 from runtime.services.management.access import permissions
 from runtime.services.management.listing import UNREAD, Listed, ListQuery, Position
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -57,7 +57,7 @@ async def zone_of(unit: UnitOfWork, zone_id: str) -> Zone:
     """The zone, if it belongs to the caller's organization. Raises NotFound."""
     if (known := unit.zones.get(zone_id)) is not None:
         return known
-    bounds.require_reach(unit, ZONE, zone_id)
+    credential_scope.require_reach(unit, ZONE, zone_id)
     zone = await storage.get(unit.conn, ZONE, zone_id, within={"organization_id": unit.organization_id})
     unit.zones[zone_id] = zone
     return zone
@@ -105,7 +105,7 @@ async def require_in(unit: UnitOfWork, subject: Kind | str, verb: Verb, zone_id:
 def require_for(unit: UnitOfWork, kind: Kind, entity: Entity, verb: Verb, scope: Parents) -> None:
     """Raise Forbidden when the caller may not do that with this entity: a zone is its own scope."""
     if isinstance(entity, Zone):
-        bounds.require_reach(unit, kind, entity.id)
+        credential_scope.require_reach(unit, kind, entity.id)
         permissions.require(unit.caller.roles_in(entity), kind.operations, verb)
     else:
         require(unit, kind, verb, scope)
@@ -151,7 +151,9 @@ async def check_references(
         ids, of = _listed(value), BY_NAME[member.ref.kind]
         await require_in_zone(unit, of, zone_id, ids, field=name)
         named = _listed(getattr(before, name, None))
-        await bounds.refuse_references(unit, kind, name, of, [one for one in ids if one not in named])
+        await credential_scope.refuse_references(
+            unit, kind, name, of, [one for one in ids if one not in named]
+        )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -248,7 +250,7 @@ async def add(unit: UnitOfWork, kind: Kind, entity: E_) -> E_:
 
     Raises: Conflict when a unique value is taken; Forbidden for a part of what another configuration manages.
     """
-    await bounds.refuse_part(unit, kind, entity)
+    await credential_scope.refuse_part(unit, kind, entity)
     await storage.insert(unit.conn, kind, entity)
     return await added(unit, kind, entity)
 
@@ -283,14 +285,14 @@ async def store(unit: UnitOfWork, kind: Kind, scope: Parents, before: E_, after:
     stored_secrets.refuse_new_addresses(kind, before, after)
     after = after.model_copy(update={"updated_at": unit.now, "revision": await unit.revision()})
     await storage.replace(unit.conn, kind, after, within=scope)
-    await issued.rename(unit, before, after)
+    await token_revocation.rename(unit, before, after)
     return after
 
 
 async def take_away(unit: UnitOfWork, kind: Kind, scope: Parents, before: Entity) -> None:
     """Remove an entity and record it; what was issued to it is told to be revoked."""
     await unit.revision()
-    await issued.revoke(unit, kind, before)
+    await token_revocation.revoke(unit, kind, before)
     await unit.add_tombstones(await storage.remove(unit.conn, kind, before.id, within=scope))
     unit.known.discard((scope.get("zone_id", ""), kind.name, before.id))
     await unit.write(kind, f"{kind.operations}.delete", before, None)
@@ -310,7 +312,7 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     """One page of the entities of that kind below these parents."""
     scope = await scope_of(unit, kind, parents)
     require(unit, kind, Verb.LIST, scope)
-    reached = unit.caller.bound.zones if kind is ZONE else None
+    reached = unit.caller.scope.zones if kind is ZONE else None
     only = [] if reached is None else [storage.Equals("id", sorted(reached))]
     return await page(unit, kind, scope, query, *only)
 
@@ -380,7 +382,7 @@ async def for_change(
     entity = await storage.get(unit.conn, kind, entity_id, within=scope)
     require_for(unit, kind, entity, verb, scope)
     refuse_platform_owned(kind, entity)
-    await bounds.refuse_others(unit, kind, entity)
+    await credential_scope.refuse_others(unit, kind, entity)
     return scope, entity
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from runtime.domain.kinds import Entity
 from runtime.storage.sql.entities import Position
 
-__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "UNREAD", "ListQuery", "Listed", "Position", "Search"]
+__all__ = ["DEFAULT_LIMIT", "MAX_LIMIT", "UNREAD", "ListQuery", "Listed", "Position", "TextSearch"]
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 100
@@ -16,7 +16,7 @@ UNREAD: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class TextSearch:
     """Some member contains one of the texts."""
 
     members: tuple[str, ...]
@@ -37,7 +37,7 @@ class ListQuery:
     after: Position | None = None
     before: Position | None = None
     filters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    searches: tuple[Search, ...] = ()
+    searches: tuple[TextSearch, ...] = ()
     sort: str = "created_at"
     descending: bool = False
     expands: frozenset[str] = frozenset()

@@ -212,7 +212,7 @@ class UnitOfWork:
         Raises:
             Forbidden: the caller acts for one configuration alone, and something of another would go, too.
         """
-        revision, own = await self.revision(), self.caller.bound.owner
+        revision, own = await self.revision(), self.caller.scope.owner
         for record in gone:
             if own not in (None, record.owner):
                 raise Forbidden(

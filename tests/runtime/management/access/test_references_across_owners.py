@@ -11,7 +11,7 @@ from tests.support.applying import create
 
 from runtime.domain.kinds import ALL
 from runtime.domain.kinds.marks import Mark, members
-from runtime.services.management import bounds
+from runtime.services.management import credential_scope
 
 # Kind and member -> what may be named: what others have, too (`named`), or only one's own and nobody's. A
 # `part` belongs to whoever has what it names.
@@ -66,8 +66,8 @@ def test_every_reference_of_every_kind_has_a_rule() -> None:
     }
     assert found == set(REFERENCES)
     for place, rule in REFERENCES.items():
-        is_part = bounds._PARTS.get(place[0], ("",))[0] == place[1]
-        assert (place in bounds.NAMED, place in bounds.LENT, is_part) == (
+        is_part = credential_scope._PARTS.get(place[0], ("",))[0] == place[1]
+        assert (place in credential_scope.NAMED, place in credential_scope.LENT, is_part) == (
             rule == "named",
             rule == "lent",
             rule == "part",

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.runtime.management.changes.test_changesets_http import changeset
+from tests.runtime.management.changesets.test_changesets_http import changeset
 from tests.runtime.management.conftest import Api, caller
 from tests.runtime.management.signing_in import Someone, someone
 from tests.runtime.sign_in.support import claims
@@ -22,8 +22,8 @@ from runtime.services.clients.dpop import Presented
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
-from runtime.services.management.changes import changesets
-from runtime.services.management.changes.packed import packed
+from runtime.services.management.changesets import pipeline
+from runtime.services.management.changesets.changeset import packed
 from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.unit_of_work import unit_of_work
 
@@ -104,7 +104,9 @@ def write(api: Api, acting: Caller, zone_id: str, *, whole: bool) -> None:
     async def run(services: Services) -> Any:
         if whole:
             sent = packed(Changeset.model_validate(body))
-            return await changesets.apply(services, acting, api.organization_id, sent, request_id=new_id())
+            return await pipeline.apply_changeset(
+                services, acting, api.organization_id, sent, request_id=new_id()
+            )
         async with unit_of_work(services, acting, new_id()) as unit:
             create = OPERATIONS[ROLE.name, Verb.CREATE]
             return await create(unit, ROLE, {"zone_id": zone_id}, {"identifier": name})

@@ -30,7 +30,7 @@ _IN_BOUND_ZONES = {"org_viewer": "zone_viewer"}
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class CredentialScope:
     """What a credential is limited to.
 
     Attributes:
@@ -42,7 +42,7 @@ class Binding:
     zones: frozenset[str] | None = None
 
     @classmethod
-    def of(cls, owner: str | None, zones: Iterable[str] | None) -> "Binding":
+    def of(cls, owner: str | None, zones: Iterable[str] | None) -> "CredentialScope":
         """The binding that a credential says."""
         return cls(owner, None if zones is None else frozenset(zones))
 
@@ -58,11 +58,11 @@ class Binding:
         return self.zones is None or zone_id is None or zone_id in self.zones
 
 
-UNBOUND = Binding()
+UNRESTRICTED = CredentialScope()
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class HomeAccount:
     """Who somebody is in every organization they act for.
 
     Attributes:
@@ -81,7 +81,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class SignIn:
+class CallerSession:
     """The sign-in that a user's request rests on.
 
     Attributes:
@@ -95,7 +95,7 @@ class SignIn:
         at_home: whether the token is the home zone's own, and not one of a single organization.
     """
 
-    account: Account
+    account: HomeAccount
     organization_id: str
     zone_id: str
     session_id: str
@@ -118,7 +118,7 @@ class Caller:
         display: its name, for messages and histories.
         zone_roles: zone id -> the roles that a user has there besides.
         sign_in: set for users alone.
-        bound: what the credential is limited to; `role` is what it comes to there.
+        scope: what the credential is limited to; `role` is what it comes to there.
         only_tries: on a dry run: nothing is written, so whoever may read something may try to change it.
         looked_up: finds out, over a connection, who has that credential now. None for who has none.
     """
@@ -129,8 +129,8 @@ class Caller:
     role: str
     display: str
     zone_roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    sign_in: SignIn | None = None
-    bound: Binding = UNBOUND
+    sign_in: CallerSession | None = None
+    scope: CredentialScope = UNRESTRICTED
     only_tries: bool = False
     looked_up: "Callable[[AsyncConnection], Awaitable[Caller]] | None" = field(
         default=None, repr=False, compare=False
@@ -154,7 +154,7 @@ class Caller:
         """
         if zone is None:
             return self._acting(self.role)
-        if not self.bound.reaches(zone.id):
+        if not self.scope.reaches(zone.id):
             return ()
         if zone.owner_type is OwnerType.PLATFORM:
             return self._acting(_IN_OWN_ZONE.get(self.role, self.role))

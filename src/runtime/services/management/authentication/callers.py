@@ -17,7 +17,7 @@ from runtime.logs import log
 from runtime.services.clients.dpop import Presented
 from runtime.services.container import Services
 from runtime.services.management.access import permissions
-from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Binding, Caller
+from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CredentialScope
 from runtime.services.management.authentication import unverified, user_tokens, verified
 from runtime.storage.sql import api_keys, entities
 
@@ -59,14 +59,14 @@ async def _by_api_key(services: Services, credential: str) -> Caller:
         if key.expires_at is not None and key.has_expired(services.clock()):
             raise Unauthorized(f"the API key expired at `{rfc3339(key.expires_at)}`; make another one")
         _note_use(services, key)
-        bound = Binding.of(key.owner, key.zones)
+        bound = CredentialScope.of(key.owner, key.zones)
         return Caller(
             key.id,
             "api_key",
             key.organization_id,
             bound.role(role),
             key.name,
-            bound=bound,
+            scope=bound,
             looked_up=look_up,
         )
 
@@ -152,7 +152,7 @@ async def _service_account(
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     if credential.has_expired(services.clock()):
         raise Unauthorized(REFUSED, internal="the credential has expired")
-    bound = Binding.of(credential.owner, credential.zones)
+    bound = CredentialScope.of(credential.owner, credential.zones)
     role = bound.role((credential.role or ServiceAccountRole.WHOLE).value)
     name = account.name
-    return Caller(account_id, "service_account", organization_id, role, name, bound=bound, looked_up=look_up)
+    return Caller(account_id, "service_account", organization_id, role, name, scope=bound, looked_up=look_up)

@@ -39,7 +39,7 @@ from runtime.services.clients.dpop import Presented
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.issuing.access_tokens import confirmation
-from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Account, Caller, SignIn
+from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CallerSession, HomeAccount
 from runtime.services.management.authentication import unverified, verified
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, exchange, organizations, sessions, users
@@ -51,7 +51,7 @@ _HOME = "home_zone_id"  # the claim that says where the session of an organizati
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
+class AuthenticatedUser:
     """Who has signed in at an organization's own zone, as an access token of it says, member or not.
 
     Attributes:
@@ -90,7 +90,7 @@ async def by_access_token(services: Services, presented: Presented) -> Caller:
         )
 
 
-async def signed_in(services: Services, presented: Presented) -> SignedIn:
+async def signed_in(services: Services, presented: Presented) -> AuthenticatedUser:
     """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
@@ -112,7 +112,7 @@ async def signed_in(services: Services, presented: Presented) -> SignedIn:
             raise Unauthorized(REFUSED, internal="the session is another user's")
     except (InvalidToken, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
-    return SignedIn(zone, session, user, client, jkt)
+    return AuthenticatedUser(zone, session, user, client, jkt)
 
 
 async def _application(
@@ -154,7 +154,7 @@ async def by_organization_token(services: Services, presented: Presented) -> Cal
             organization = await _owner(conn, zone)
             await _owner(conn, home)
             session, user = await _standing(services, conn, home, str(claims["sid"]))
-            sign_in = _sign_in(SignedIn(home, session, user, client, jkt), at_home=False)
+            sign_in = _sign_in(AuthenticatedUser(home, session, user, client, jkt), at_home=False)
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
             caller = await _away(services, conn, zone, home, sign_in)
@@ -169,7 +169,7 @@ async def by_organization_token(services: Services, presented: Presented) -> Cal
 
 
 async def _away(
-    services: Services, conn: AsyncConnection, zone: CachedZone, home: CachedZone, sign_in: SignIn
+    services: Services, conn: AsyncConnection, zone: CachedZone, home: CachedZone, sign_in: CallerSession
 ) -> Caller:
     """Who somebody is in an organization, at home or elsewhere. Raises Unauthorized."""
     if zone.id != home.id:  # an account ends where it is at home
@@ -225,7 +225,7 @@ async def exchange_token(
     )
 
 
-def own_sign_in(caller: Caller, what: str) -> SignIn:
+def own_sign_in(caller: Caller, what: str) -> CallerSession:
     """The sign-in of a user with a token of their own organization's zone. Raises Forbidden for others."""
     if caller.sign_in is None or not caller.at_home:
         raise Forbidden(
@@ -294,16 +294,16 @@ async def _possessed(
     return jkt
 
 
-def way_of(sign_in: SignIn) -> ManagementToken:
+def way_of(sign_in: CallerSession) -> ManagementToken:
     """The way in that the token of a user's request is."""
     account = sign_in.account
     return ManagementToken(account.id, sign_in.zone_id, account.issuer, sign_in.source, sign_in.by_platform)
 
 
-def _sign_in(found: SignedIn, *, at_home: bool) -> SignIn:
+def _sign_in(found: AuthenticatedUser, *, at_home: bool) -> CallerSession:
     token = found.token
-    return SignIn(
-        Account(found.user.id, found.zone.issuer, found.user.identifier),
+    return CallerSession(
+        HomeAccount(found.user.id, found.zone.issuer, found.user.identifier),
         found.zone.organization_id,
         found.zone.id,
         found.session.id,
@@ -317,7 +317,9 @@ def _sign_in(found: SignedIn, *, at_home: bool) -> SignIn:
     )
 
 
-async def _caller(services: Services, conn: AsyncConnection, zone: CachedZone, sign_in: SignIn) -> Caller:
+async def _caller(
+    services: Services, conn: AsyncConnection, zone: CachedZone, sign_in: CallerSession
+) -> Caller:
     """Who somebody is in the organization whose own zone it is. Raises Unauthorized."""
     try:
         admitted = await admission.admit(conn, zone.entity, way_of(sign_in), now=services.clock())

@@ -28,7 +28,7 @@ from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication import user_tokens
-from runtime.services.management.authentication.user_tokens import SignedIn
+from runtime.services.management.authentication.user_tokens import AuthenticatedUser
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.services.rate_limiter import place_of
@@ -59,7 +59,7 @@ async def preview(services: Services, token: str, *, address: str) -> Invitation
 
 
 async def accept(
-    services: Services, token: str, guest: SignedIn | None, *, address: str, request_id: str
+    services: Services, token: str, guest: AuthenticatedUser | None, *, address: str, request_id: str
 ) -> InvitationAcceptance:
     """Make the guest a user of the organization, or without a guest whoever reads the invited address.
 
@@ -89,7 +89,7 @@ async def accept(
 
 async def guest_of(
     services: Services, authorization: str | None, presented: Presented | None
-) -> SignedIn | None:
+) -> AuthenticatedUser | None:
     """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
     if authorization is None:
         return None
@@ -161,7 +161,9 @@ async def _without_account(unit: UnitOfWork, invitation: Invitation, user_id: st
     return await organization_users.join(unit, user, invitation.role)
 
 
-async def _with_account(unit: UnitOfWork, invitation: Invitation, guest: SignedIn) -> OrganizationUser:
+async def _with_account(
+    unit: UnitOfWork, invitation: Invitation, guest: AuthenticatedUser
+) -> OrganizationUser:
     if guest.zone.organization_id == unit.organization_id:
         return await organization_users.join(unit, guest.user, invitation.role)
     at_home = await people.of_zone_user(unit.conn, guest.zone.organization_id, guest.user.id)

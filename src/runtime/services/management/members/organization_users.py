@@ -16,7 +16,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services.authority import admission
 from runtime.services.authority.admission import JoiningAccount
 from runtime.services.management import entities
-from runtime.services.management.access.caller import Account
+from runtime.services.management.access.caller import HomeAccount
 from runtime.services.management.entities import Parents
 from runtime.services.management.people import users
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -30,9 +30,9 @@ async def own_zone(unit: UnitOfWork) -> Zone:
     return await entities.zone_of(unit, cast(str, organization.zone_id))
 
 
-def account_of(zone: Zone, user: User) -> Account:
+def account_of(zone: Zone, user: User) -> HomeAccount:
     """The account of a user of an organization's own zone."""
-    return Account(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
+    return HomeAccount(user.id, str(zone.protocols.oauth2.issuer), user.identifier)
 
 
 async def join(unit: UnitOfWork, user: User, role: OrganizationRole) -> OrganizationUser:
@@ -59,7 +59,7 @@ async def admit(unit: UnitOfWork, role: OrganizationRole, joining: JoiningAccoun
 
 
 async def _add(
-    unit: UnitOfWork, user: User, account: Account, role: OrganizationRole, *, source: str
+    unit: UnitOfWork, user: User, account: HomeAccount, role: OrganizationRole, *, source: str
 ) -> OrganizationUser:
     revision = await unit.revision()
     await _require_new(unit, account)
@@ -80,7 +80,7 @@ async def _add(
     return await entities.add(unit, ORGANIZATION_USER, made)
 
 
-async def _require_new(unit: UnitOfWork, account: Account) -> None:
+async def _require_new(unit: UnitOfWork, account: HomeAccount) -> None:
     """Raise Conflict for an account that acts for the organization already."""
     found = await people.of_account(
         unit.conn, unit.organization_id, issuer=account.issuer, subject=account.subject

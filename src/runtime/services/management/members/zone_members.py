@@ -17,7 +17,7 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType, ZoneRole
 from runtime.domain.kinds.zone import Zone
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members.organization_users import own_zone
@@ -112,7 +112,7 @@ async def _zones(unit: UnitOfWork, parents: Parents, verb: Verb) -> tuple[Zone, 
     zone = await entities.zone_of(unit, parents["zone_id"])
     await entities.require_in(unit, MEMBERS, verb, zone.id)
     if verb not in (Verb.LIST, Verb.RETRIEVE):
-        bounds.refuse_bound(unit, "makes nobody a member of a zone, and ends no membership")
+        credential_scope.refuse_bound(unit, "makes nobody a member of a zone, and ends no membership")
     return zone, await own_zone(unit)
 
 

@@ -21,7 +21,7 @@ from runtime.services.management import entities
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, SERVICE, Actor
 from runtime.services.management.entities import Parents
-from runtime.services.management.organizations import bindings
+from runtime.services.management.organizations import credential_zones
 from runtime.services.management.unit_of_work import UnitOfWork, unit_of_work
 from runtime.storage.sql import api_keys as storage
 from runtime.storage.sql import entities as entity_storage
@@ -73,7 +73,7 @@ async def add(
             "role",
             "is at most `org_member` for a key with `owner` or `zones`: an administrator makes other keys",
         )
-    await bindings.check(unit, zones)
+    await credential_zones.check(unit, zones)
     maker = await _making_key(unit)
     await _make_room(unit)
     secret = new_secret()
@@ -81,7 +81,7 @@ async def add(
         unit,
         API_KEY,
         {"organization_id": unit.organization_id},
-        {"name": name, "role": role, "owner": owner, "zones": bindings.ordered(zones)},
+        {"name": name, "role": role, "owner": owner, "zones": credential_zones.ordered(zones)},
         created_by=unit.caller.id,
         expires_at=_end(unit, maker, expires_in_seconds),
         secret_hash=unit.services.hasher.hash(secret),
@@ -170,7 +170,7 @@ async def create_for(
             role=role,
             expires_in_seconds=expires_in_seconds,
             owner=owner,
-            zones=await bindings.named(unit, zones),
+            zones=await credential_zones.named(unit, zones),
         )
     return unit.shown_once[made.id]["api_key"]
 

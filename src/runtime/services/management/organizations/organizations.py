@@ -20,7 +20,7 @@ from runtime.services.management.authentication.user_tokens import own_sign_in
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.members import organization_users
-from runtime.services.management.organizations import api_keys, own_zone
+from runtime.services.management.organizations import api_keys, home_zone
 from runtime.services.management.unit_of_work import UnitOfWork, nested, unit_of_work
 from runtime.services.management.zones import zones
 from runtime.storage.sql import entities as storage
@@ -179,7 +179,7 @@ async def complete_own_zones(services: Services, *, by: Actor = SERVICE) -> None
         lacking = await known.without_resource(conn, services.settings.public_url)
     for organization_id, zone_id in lacking:
         async with unit_of_work(services, by.within(organization_id), new_id()) as unit:
-            await own_zone.equip(unit, await entities.zone_of(unit, zone_id))
+            await home_zone.equip(unit, await entities.zone_of(unit, zone_id))
             after = {"resource": services.settings.public_url}
             await unit.record("zones.equip", ZONE.name, zone_id, zone_id, before=None, after=after)
 
@@ -213,7 +213,7 @@ async def _found(unit: UnitOfWork, name: str) -> Organization:
         "protocols": {"oauth2": {"dcr_enabled": False}},
     }
     zone = await zones.make(unit, body, owner_type=OwnerType.PLATFORM)
-    await own_zone.equip(unit, zone)
+    await home_zone.equip(unit, zone)
     after = made.model_copy(update={"zone_id": zone.id, "revision": await unit.revision()})
     await storage.replace(unit.conn, ORGANIZATION, after, within={})
     await unit.write(ORGANIZATION, "organizations.create", None, after)

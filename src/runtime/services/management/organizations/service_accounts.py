@@ -17,7 +17,7 @@ from runtime.services.decisions import Decision
 from runtime.services.management import entities
 from runtime.services.management.access.caller import TOKEN_TYPE
 from runtime.services.management.entities import Parents
-from runtime.services.management.organizations import bindings
+from runtime.services.management.organizations import credential_zones
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.rate_limiter import place_of
 from runtime.storage.sql import entities as storage
@@ -35,13 +35,13 @@ async def create_credential(
     scope = await entities.scope_of(unit, SERVICE_ACCOUNT_CREDENTIAL, parents)
     entities.require(unit, SERVICE_ACCOUNT_CREDENTIAL, Verb.CREATE, scope)
     await unit.revision()  # the zones that are looked up stay until this is written
-    await bindings.check(unit, body.get("zones"))
+    await credential_zones.check(unit, body.get("zones"))
     secret, seconds = new_secret(), body.get("expires_in_seconds")
     made = await entities.new_entity(
         unit,
         SERVICE_ACCOUNT_CREDENTIAL,
         scope,
-        {**body, "zones": bindings.ordered(body.get("zones"))},
+        {**body, "zones": credential_zones.ordered(body.get("zones"))},
         client_id=new_id(),
         expires_at=None if seconds is None else unit.now + timedelta(seconds=seconds),
         secret_hash=unit.services.hasher.hash(secret),

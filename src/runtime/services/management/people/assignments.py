@@ -19,7 +19,7 @@ from runtime.domain.kinds import (
 )
 from runtime.domain.kinds.role import Role, RoleAssignment
 from runtime.domain.kinds.values import OwnerType, PrincipalType
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -28,7 +28,7 @@ from runtime.storage.sql import entities as storage
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PrincipalKind:
     """What a role can be given to: its kind, and the row of the permission table for doing so."""
 
     kind: Kind
@@ -36,14 +36,14 @@ class Holder:
     subject: str
 
 
-USERS = Holder(USER, PrincipalType.USER, "user_roles")
-APPLICATIONS = Holder(APPLICATION, PrincipalType.APPLICATION, "application_roles")
-GROUPS = Holder(GROUP, PrincipalType.GROUP, "group_roles")
-HOLDERS = {holder.kind.name: holder for holder in (USERS, APPLICATIONS, GROUPS)}
+USERS = PrincipalKind(USER, PrincipalType.USER, "user_roles")
+APPLICATIONS = PrincipalKind(APPLICATION, PrincipalType.APPLICATION, "application_roles")
+GROUPS = PrincipalKind(GROUP, PrincipalType.GROUP, "group_roles")
+PRINCIPAL_KINDS = {holder.kind.name: holder for holder in (USERS, APPLICATIONS, GROUPS)}
 
 
 async def list_(
-    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, query: ListQuery
+    unit: UnitOfWork, holder: PrincipalKind, parents: Parents, principal_id: str, query: ListQuery
 ) -> Listed:
     """One page of the roles given to a principal directly."""
     scope = await _scope(unit, holder, parents, principal_id, Verb.LIST)
@@ -56,7 +56,7 @@ async def list_(
 
 
 async def assign(
-    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, body: Mapping[str, Any]
+    unit: UnitOfWork, holder: PrincipalKind, parents: Parents, principal_id: str, body: Mapping[str, Any]
 ) -> RoleAssignment:
     """Give a role.
 
@@ -84,7 +84,11 @@ async def assign_to_address(unit: UnitOfWork, parents: Parents, email: str, role
 
 
 async def _give(
-    unit: UnitOfWork, holder: Holder, scope: Mapping[str, str], principal_id: str, body: Mapping[str, Any]
+    unit: UnitOfWork,
+    holder: PrincipalKind,
+    scope: Mapping[str, str],
+    principal_id: str,
+    body: Mapping[str, Any],
 ) -> RoleAssignment:
     role = await _role(unit, scope, body)
     limit = await _limit(unit, scope["zone_id"], role, body.get("scope_type"), body.get("scope_id"))
@@ -111,7 +115,7 @@ async def _give(
 
 async def revoke(
     unit: UnitOfWork,
-    holder: Holder,
+    holder: PrincipalKind,
     parents: Parents,
     principal_id: str,
     role_id: str,
@@ -138,12 +142,12 @@ async def revoke_assignment(unit: UnitOfWork, assignment: RoleAssignment) -> Non
     """End an assignment that was looked up before. Raises Forbidden."""
     scope = {"zone_id": assignment.zone_id}
     await entities.require_in(unit, ROLE_ASSIGNMENT, Verb.DELETE, assignment.zone_id)
-    await bounds.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
+    await credential_scope.refuse_others(unit, ROLE_ASSIGNMENT, assignment)
     await entities.take_away(unit, ROLE_ASSIGNMENT, scope, assignment)
 
 
 async def _scope(
-    unit: UnitOfWork, holder: Holder, parents: Parents, principal_id: str, verb: Verb
+    unit: UnitOfWork, holder: PrincipalKind, parents: Parents, principal_id: str, verb: Verb
 ) -> dict[str, str]:
     scope = await entities.scope_of(unit, holder.kind, parents)
     await storage.get(unit.conn, holder.kind, principal_id, within=scope)
@@ -192,7 +196,7 @@ async def _limit(
 async def _find(
     unit: UnitOfWork,
     zone_id: str,
-    holder: Holder,
+    holder: PrincipalKind,
     principal_id: str,
     role_id: str,
     limit: tuple[str, str] | None,

@@ -10,7 +10,7 @@ from runtime.services import epochs
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.people.standing import as_it_stands, asked_status
+from runtime.services.management.people.expiry import as_it_stands, asked_status
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import consents
 from runtime.storage.sql import entities as storage

@@ -10,7 +10,7 @@ from runtime.domain.errors import Conflict, Forbidden, NotFound, ValidationFaile
 from runtime.domain.identifiers import slug_of, with_suffix
 from runtime.domain.kinds import GROUP, USER, Entity, Kind, Verb
 from runtime.domain.kinds.role import Group
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -73,7 +73,7 @@ async def _own(
     entities.require(unit, subject, verb, scope)
     if found.external:
         raise Forbidden(f"Group `{group_id}` is kept by an external directory")
-    await bounds.refuse_others(unit, GROUP, found)
+    await credential_scope.refuse_others(unit, GROUP, found)
     return scope, found
 
 

@@ -17,7 +17,7 @@ from runtime.domain.kinds.policy import (
 )
 from runtime.services.management import entities
 from runtime.services.management.policies import attestations, policy_texts
-from runtime.services.management.policies.deciding import activate, deactivate
+from runtime.services.management.policies.activation import activate, deactivate
 from runtime.services.management.policies.versioned import require_not_archived
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings

@@ -8,7 +8,7 @@ from runtime.domain.kinds import ZONE, Verb
 from runtime.domain.kinds.policy import PolicySchema
 from runtime.domain.kinds.values import SchemaStatus
 from runtime.domain.policy import schema
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -62,7 +62,7 @@ async def set_default(unit: UnitOfWork, parents: Parents, version: str) -> Polic
     zone_id = await _zone_id(unit, parents, Verb.RETRIEVE)
     _require_known(version)
     entities.require(unit, SCHEMAS, Verb.UPDATE, {"zone_id": zone_id})
-    await bounds.refuse_others_of(unit, ZONE, zone_id)
+    await credential_scope.refuse_others_of(unit, ZONE, zone_id)
     before = await bindings.schema_version(unit.conn, zone_id=zone_id)
     if before != version:
         await unit.revision()

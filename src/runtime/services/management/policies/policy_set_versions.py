@@ -10,8 +10,8 @@ from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.policies import policy_texts
+from runtime.services.management.policies.activation import activate
 from runtime.services.management.policies.composition import compose_version, versions_named
-from runtime.services.management.policies.deciding import activate
 from runtime.services.management.policies.policy_versions import format_of, in_format
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings

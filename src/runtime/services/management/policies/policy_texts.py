@@ -14,7 +14,7 @@ from runtime.domain.policy import schema
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyText:
+class CheckedPolicyText:
     """The two notations of a policy text, and the hex SHA-256 of the first.
 
     Attributes:
@@ -44,7 +44,7 @@ def read(
     cedar_json: Mapping[str, Any] | None = None,
     schema_version: str,
     field: str | None = None,
-) -> PolicyText:
+) -> CheckedPolicyText:
     """The text that a body gives in one of the two notations.
 
     Args:
@@ -75,7 +75,7 @@ def _problems(text: str, schema_version: str) -> list[PolicyProblem]:
 
 
 @lru_cache(maxsize=64)
-def _canonical(text: str) -> PolicyText:
+def _canonical(text: str) -> CheckedPolicyText:
     """The text as it is kept: laid out, it is longer, and must be a text that can be read again."""
     formatted = cedar.format_text(text)
     if problems := cedar.measure(formatted):
@@ -85,7 +85,7 @@ def _canonical(text: str) -> PolicyText:
         as_json: Mapping[str, Any] | None = cedar.to_json(formatted)
     except PolicyBroken:
         as_json = None
-    return PolicyText(formatted, as_json, sha256(formatted.encode()).hexdigest())
+    return CheckedPolicyText(formatted, as_json, sha256(formatted.encode()).hexdigest())
 
 
 def _told(problem: PolicyProblem) -> str:

@@ -9,7 +9,7 @@ from runtime.domain.kinds.policy import Policy, PolicyVersion
 from runtime.services.management import entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
-from runtime.services.management.policies import policy_names, policy_texts
+from runtime.services.management.policies import entity_references, policy_texts
 from runtime.services.management.policies.versioned import require_not_archived
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings
@@ -70,7 +70,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
 
 
 async def _with_unknown_names(unit: UnitOfWork, policy: Policy, version: PolicyVersion) -> PolicyVersion:
-    names = await policy_names.unknown(unit, policy, version.cedar_raw or "")
+    names = await entity_references.unknown(unit, policy, version.cedar_raw or "")
     return version.model_copy(update={"unknown_names": names}) if names else version
 
 
@@ -100,7 +100,7 @@ async def latest_version(unit: UnitOfWork, policy: Policy) -> PolicyVersion | No
 
 
 async def add_version(
-    unit: UnitOfWork, policy: Policy, text: policy_texts.PolicyText, schema_version: str
+    unit: UnitOfWork, policy: Policy, text: policy_texts.CheckedPolicyText, schema_version: str
 ) -> PolicyVersion:
     """Give a policy another version; whoever may do that has been decided. Raises Conflict."""
     require_not_archived(policy)

@@ -9,7 +9,7 @@ from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import logout, redirect_uris
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork
@@ -173,7 +173,7 @@ async def add_dependency(
     application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
     if getattr(application, "owner_type", None) is OwnerType.PLATFORM:
         raise Forbidden(f"Application `{application_id}` is managed by the service and cannot be changed")
-    await bounds.refuse_others_of(unit, APPLICATION, application_id)
+    await credential_scope.refuse_others_of(unit, APPLICATION, application_id)
     await rows.get(unit.conn, RESOURCE, resource_id, within=scope)
     await entities.require_in_zone(
         unit, RESOURCE, scope["zone_id"], list(when_accessing), field="when_accessing"
@@ -191,7 +191,7 @@ async def remove_dependency(
     scope = await _application_scope(unit, parents, application_id, Verb.DELETE)
     application = await rows.get(unit.conn, APPLICATION, application_id, within=scope)
     entities.refuse_platform_owned(APPLICATION, application)
-    await bounds.refuse_others_of(unit, APPLICATION, application_id)
+    await credential_scope.refuse_others_of(unit, APPLICATION, application_id)
     present = await storage.dependencies_of(unit.conn, application_id, zone_id=scope["zone_id"])
     if resource_id not in present:
         raise NotFound(f"there is no Resource `{resource_id}`")

@@ -12,7 +12,7 @@ from runtime.domain.kinds import SECRET, Entity, Kind, Verb
 from runtime.domain.kinds.secret import Secret
 from runtime.domain.kinds.values import OwnerType
 from runtime.services import keys
-from runtime.services.management import bounds, entities
+from runtime.services.management import credential_scope, entities
 from runtime.services.management.entities import Parents
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
@@ -65,7 +65,7 @@ async def create(unit: UnitOfWork, kind: Kind, parents: Parents, body: Mapping[s
 async def reveal(unit: UnitOfWork, parents: Parents, secret_id: str) -> SecretWithData:
     """A secret with its value. The audit trail says who has seen which version, and when."""
     found = await entities.retrieve(unit, SECRET, parents, secret_id)
-    await bounds.refuse_others(unit, SECRET, found)
+    await credential_scope.refuse_others(unit, SECRET, found)
     data = await _opened(unit, found)
     told = {"entity_id": found.entity_id, "name": found.name, "version": found.version}
     await unit.audit_read("secrets.retrieve", SECRET.name, found.id, found.zone_id, values=told)

@@ -1,0 +1,95 @@
+"""Handles while a changeset runs: unique when it ends, so that entities exchange theirs or pass them on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runtime.contract.bodies import settable
+from runtime.domain.kinds import ALL, BY_NAME, Kind, Verb
+from runtime.domain.names import canonical
+from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import parked
+from runtime.storage.sql.changes import Standing
+
+# Kinds whose handles are constant: they are replaced, and what makes way is deleted first.
+_CONSTANT = frozenset(
+    kind.name
+    for kind in ALL
+    if kind.variants or kind.handle is None or kind.handle not in settable(kind.entity, Verb.UPDATE)
+)
+Place = tuple[str, str | None, str]  # kind, zone, handle as it is compared
+
+
+@dataclass
+class HandleSwaps:
+    """Who holds a handle that another takes in the same changeset, and gives it up later in it."""
+
+    unit: UnitOfWork
+    _holders: dict[Place, tuple[str, str]] = field(default_factory=dict)  # -> entity, its handle
+    _places: dict[tuple[str, str], Place] = field(default_factory=dict)  # kind, entity -> the same
+
+    async def load(
+        self, operations: Sequence[PackedOperation], standing: Mapping[tuple[str, str], Standing]
+    ) -> None:
+        """Look up who gives up a handle that some operation takes, kind by kind; mostly there is none."""
+        taken: dict[str, set[str]] = {}
+        leaving: dict[str, dict[str, str | None]] = {}
+        for operation in operations:
+            handle = handle_in(BY_NAME[operation.kind], operation)
+            if handle is not None:
+                taken.setdefault(operation.kind, set()).add(canonical(handle))
+            if operation.id is not None and (handle is not None or operation.op == "delete"):
+                leaving.setdefault(operation.kind, {})[operation.id] = handle
+        for name in (taken.keys() & leaving.keys()) - _CONSTANT:
+            found = await parked.handles_of(
+                self.unit.conn, BY_NAME[name], leaving[name], organization_id=self.unit.organization_id
+            )
+            for entity_id, handle in found.items():
+                after = leaving[name][entity_id]
+                key, here = canonical(handle), standing.get((name, entity_id))
+                if here is None or key not in taken[name] or (after is not None and canonical(after) == key):
+                    continue
+                place = (name, here.zone_id, key)
+                self._holders[place] = (entity_id, handle)
+                self._places[name, entity_id] = place
+
+    async def make_way(
+        self, kind: Kind, zone_id: str | None, entity_id: str | None, handle: str | None
+    ) -> None:
+        """Before an entity takes a handle: who is going to give it up lays it down.
+
+        Args:
+            entity_id: the entity; None for a new one.
+        """
+        if handle is None or not self._holders:
+            return
+        holder_id, held = self._holders.get((kind.name, zone_id, canonical(handle)), (None, ""))
+        if holder_id is None or holder_id == entity_id:
+            return
+        tenant_id = zone_id or self.unit.organization_id
+        await parked.park(self.unit.conn, kind, holder_id, held, tenant_id=tenant_id)
+        self._forget(kind, holder_id)
+
+    def settle(self, kind: Kind, entity_id: str) -> None:
+        """An entity has got its new handle, or is gone: nobody waits for its former one."""
+        self._forget(kind, entity_id)
+        parked.take_back(self.unit.conn, kind, entity_id)
+
+    def end(self) -> None:
+        """The transaction ends, well or not."""
+        parked.forget(self.unit.conn)
+
+    def _forget(self, kind: Kind, entity_id: str) -> None:
+        place = self._places.pop((kind.name, entity_id), None)
+        if place is not None:
+            self._holders.pop(place, None)
+
+
+def handle_in(kind: Kind, operation: PackedOperation) -> str | None:
+    """The handle that an operation gives to its entity; None when it gives none."""
+    if kind.handle is None or operation.op not in ("create", "update", "adopt"):
+        return None
+    value = operation.spec.get(kind.handle)
+    if value is None and operation.op == "create":
+        value = operation.name
+    return value if isinstance(value, str) else None

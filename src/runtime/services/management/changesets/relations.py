@@ -1,0 +1,150 @@
+"""What manifests say beside an entity's members: a policy's text, what a set holds, dependencies, members."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from runtime.domain.kinds import APPLICATION, GROUP, POLICY, POLICY_SET, Entity, Kind
+from runtime.domain.kinds.policy import Policy, PolicySet
+from runtime.domain.kinds.role import Group
+from runtime.services.management.changesets.changeset import PackedOperation
+from runtime.services.management.changesets.references import EntityRef, entity_of
+from runtime.services.management.people import groups
+from runtime.services.management.policies import composition, policy_versions
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.services.management.zones import applications
+from runtime.storage.sql import bindings, changes, directory
+
+JOINED = (APPLICATION, GROUP)  # what else there is of them joins them to others
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredStep:
+    """What is left of an operation for the end of the changeset."""
+
+    index: int
+    operation: PackedOperation
+    kind: Kind
+    target: EntityRef
+    extras: Mapping[str, Any]
+    made: Entity | None = None  # what was created in this changeset, and nothing is joined to it yet
+
+
+@dataclass
+class DeferredRelations:
+    """The extras of a changeset: texts are written at once; what joins entities, when all are there."""
+
+    unit: UnitOfWork
+    _pairs: list[DeferredStep] = field(default_factory=list)
+    _contents: list[DeferredStep] = field(default_factory=list)
+    _gone: set[str | None] = field(default_factory=set)
+    _users: dict[str, dict[str, list[groups.Known]]] = field(default_factory=dict)  # zone -> address -> users
+    _rewritten: dict[str, set[str]] = field(default_factory=dict)  # zone -> policies whose text is to decide
+
+    async def take(self, said: DeferredStep, entity: Entity | None) -> None:
+        """Write what can be written now, and keep the rest for the end.
+
+        Args:
+            entity: what the operation is about, when that was just written.
+        """
+        if not said.extras:
+            return
+        if said.kind is POLICY:
+            policy = entity or await entity_of(self.unit, POLICY, said.target)
+            if not isinstance(policy, Policy):
+                raise TypeError("an operation on policies returned something else")
+            # Also where that is its text already: an older one may be in force.
+            await policy_versions.write_text(self.unit, policy, said.extras["cedar"], field="cedar")
+            self._rewritten.setdefault(policy.zone_id, set()).add(policy.id)
+        elif said.kind is POLICY_SET:
+            self._contents.append(said)
+        elif said.kind in JOINED:
+            self._pairs.append(said)
+
+    def forget(self, entity_id: str) -> None:
+        """An entity has gone, or a zone with all that is in it: nothing is joined to that any more."""
+        self._gone.add(entity_id)
+
+    def remaining(self) -> list[DeferredStep]:
+        """What is left to do once every operation has run: the set that is to decide before the others."""
+        deciding_first = sorted(self._contents, key=lambda later: later.extras.get("active") is not True)
+        return [
+            later
+            for later in (*self._pairs, *deciding_first)
+            if self._gone.isdisjoint((later.target.id, later.target.zone_id))
+        ]
+
+    async def finish(self, later: DeferredStep) -> None:
+        """Do what was left of one operation. Raises ManagementError."""
+        kind, target, extras = later.kind, later.target, later.extras
+        if kind is POLICY_SET:
+            await self._compose(target, extras)
+        elif kind is APPLICATION:
+            application = later.made or await entity_of(self.unit, kind, target)
+            wanted = extras.get("dependencies") or []
+            await applications.set_dependencies(
+                self.unit, application, wanted, has_none=later.made is not None
+            )
+        elif kind is GROUP:
+            group = later.made or await entity_of(self.unit, kind, target)
+            if not isinstance(group, Group):
+                raise TypeError("an operation on groups returned something else")
+            await groups.set_members(
+                self.unit,
+                group,
+                extras.get("members") or [],
+                is_empty=later.made is not None,
+                known=partial(self._known, group.zone_id),
+            )
+
+    async def _known(self, zone_id: str, emails: Collection[str]) -> Iterable[groups.Known]:
+        """The users of a zone with these addresses, looked up once for all groups of the changeset."""
+        if zone_id not in self._users:
+            found: dict[str, list[groups.Known]] = {}
+            asked = {
+                email.lower()
+                for each in self._pairs
+                if each.kind is GROUP and each.target.zone_id == zone_id
+                for email in each.extras.get("members") or ()
+            }
+            for user in await directory.users_by_email(self.unit.conn, asked, zone_id=zone_id):
+                found.setdefault(user[1], []).append(user)
+            self._users[zone_id] = found
+        known = self._users[zone_id]
+        return [user for email in emails for user in known.get(email, ())]
+
+    async def _compose(self, target: EntityRef, extras: Mapping[str, Any]) -> None:
+        zone_id = str(target.zone_id)
+        policy_set = await self._policy_set(target)
+        wanted = extras.get("policies")
+        if wanted is None:
+            contents = await changes.set_contents(self.unit.conn, [zone_id])
+            wanted = [entry["policy_id"] for entry in contents.get(target.id, [])]
+        active = extras.get("active")
+        if active is None:
+            active = target.id in await changes.active_sets(self.unit.conn, [zone_id])
+        await composition.compose(self.unit, policy_set, wanted, active=bool(active))
+
+    async def refresh_active_sets(self) -> None:
+        """Let the texts that policies were given decide; before anything is archived.
+
+        The policies of an active set stay the ones that are in force.
+        """
+        composed = {later.target.id for later in self._contents}
+        for zone_id, rewritten in self._rewritten.items():
+            for deciding in await bindings.deciding(self.unit.conn, [zone_id]):
+                wanted = [policy_id for policy_id, _ in deciding.entries]
+                if deciding.policy_set_id in composed or rewritten.isdisjoint(wanted):
+                    continue
+                texts = await bindings.texts_of(self.unit.conn, [deciding])
+                if all(each.is_latest for each in texts.values() if each.policy_id in rewritten):
+                    continue
+                policy_set = await self._policy_set(EntityRef(deciding.policy_set_id, zone_id))
+                await composition.compose(self.unit, policy_set, wanted, active=True)
+
+    async def _policy_set(self, target: EntityRef) -> PolicySet:
+        found = await entity_of(self.unit, POLICY_SET, target)
+        if not isinstance(found, PolicySet):
+            raise TypeError("the table of policy sets holds something else")
+        return found

@@ -1,0 +1,132 @@
+"""What a credential that is bound to zones reaches, and what one that is bound to an owner leaves alone."""
+
+from collections.abc import Iterable, Mapping
+
+from runtime.domain.errors import Forbidden, NotFound
+from runtime.domain.kinds import (
+    APPLICATION,
+    APPLICATION_CREDENTIAL,
+    POLICY,
+    POLICY_SET,
+    POLICY_SET_VERSION,
+    POLICY_VERSION,
+    PROVIDER,
+    RESOURCE,
+    ROLE,
+    ROLE_ASSIGNMENT,
+    SECRET,
+    ZONE,
+    Entity,
+    Kind,
+)
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import ownership
+
+# What is a part of something else: the member that names it, and the kinds that it may be of. Whoever has the
+# whole has the part, unless a configuration manages the part itself. An assignment is a part of its role:
+# whoever could give a role of others could make themselves what those let it do.
+_PARTS: Mapping[str, tuple[str, tuple[Kind, ...]]] = {
+    APPLICATION_CREDENTIAL.name: ("application_id", (APPLICATION,)),
+    POLICY_VERSION.name: ("policy_id", (POLICY,)),
+    POLICY_SET_VERSION.name: ("policy_set_id", (POLICY_SET,)),
+    ROLE_ASSIGNMENT.name: ("role_id", (ROLE,)),
+    SECRET.name: ("entity_id", (APPLICATION, PROVIDER, RESOURCE)),
+}
+
+# What may name what another configuration has: whoever names it has the word about the matter, and what is
+# named lends nothing but its name. Any other reference across owners is refused.
+NAMED: Mapping[tuple[str, str], str] = {
+    (APPLICATION.name, "dependencies"): "what an application asks for; policies decide whether it gets that",
+    (APPLICATION_CREDENTIAL.name, "provider_id"): "whose workloads an application takes for itself",
+    (POLICY_SET.name, "policies"): "which texts of others whoever has the zone lets decide there",
+    (ROLE_ASSIGNMENT.name, "group_id"): "whom the owner of a role gives it to",
+    (ROLE_ASSIGNMENT.name, "application_id"): "whom the owner of a role gives it to",
+    (ZONE.name, "default_mcp_gateway_application_id"): "what whoever has a zone takes for its gateway",
+    (ZONE.name, "default_resource_id"): "what whoever has a zone takes for a resource that nobody names",
+    (ZONE.name, "user_identity_provider_id"): "by whom whoever has a zone lets its users sign in",
+}
+# Why not, of those that are refused; without a row that it is a reference is all there is to say.
+LENT: Mapping[tuple[str, str], str] = {
+    (RESOURCE.name, "application_id"): "the resource would be taken for one of an application of others",
+    (RESOURCE.name, "credential_provider_id"): (
+        "the resource would be given credentials with the client secret of a provider of others"
+    ),
+}
+
+
+def require_reach(unit: UnitOfWork, kind: Kind, zone_id: str) -> None:
+    """Raise NotFound for a zone out of the reach of the caller's credential, as for one that is not there."""
+    if not unit.caller.scope.reaches(zone_id):
+        raise NotFound(f"there is no {kind.name} `{zone_id}`")
+
+
+def refuse_bound(unit: UnitOfWork, what: str) -> None:
+    """Raise Forbidden for something that would outlive the bounds of a bound credential."""
+    if unit.caller.scope:
+        raise Forbidden(f"a credential that is bound to an owner or to zones {what}")
+
+
+async def refuse_others(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for what another configuration manages, to a caller who acts for one alone.
+
+    So it does for part of that, and for kinds that no configuration has: people, and what they do.
+    """
+    own = unit.caller.scope.owner
+    if own is None or await _owner_of(unit, kind, entity.id) == own:
+        return
+    await refuse_others_of(unit, kind, entity.id)
+    await refuse_part(unit, kind, entity)
+
+
+async def refuse_part(unit: UnitOfWork, kind: Kind, entity: Entity) -> None:
+    """Raise Forbidden for an entity, new or nobody's, that is part of what another configuration manages."""
+    own = unit.caller.scope.owner
+    if own is None:
+        return
+    if kind.name in _PARTS:
+        member, wholes = _PARTS[kind.name]
+        for whole in wholes:
+            await refuse_others_of(unit, whole, getattr(entity, member))
+    elif not kind.manifest:
+        raise Forbidden(f"this credential acts for the configuration `{own}`, and none manages {kind.one}")
+
+
+async def refuse_others_of(unit: UnitOfWork, kind: Kind, entity_id: str, *, why: str = "") -> None:
+    """Raise Forbidden for what another configuration manages itself, to a caller who acts for one alone.
+
+    Args:
+        why: what it has to do with the request, where that is not plain; the message begins with it.
+    """
+    own = unit.caller.scope.owner
+    if own is None:
+        return
+    owner = await _owner_of(unit, kind, entity_id)
+    if owner not in (None, own):
+        raise Forbidden(
+            f"{why}{kind.name} `{entity_id}` belongs to the configuration `{owner}`,"
+            f" and this credential acts for `{own}`"
+        )
+
+
+async def refuse_references(unit: UnitOfWork, kind: Kind, member: str, of: Kind, ids: Iterable[str]) -> None:
+    """Raise Forbidden for references that a body sets anew, to what another configuration manages.
+
+    What a part says of its whole is asked where the part is made or changed: `refuse_part`.
+
+    Args:
+        of: what the member names.
+    """
+    place = (kind.name, member)
+    if unit.caller.scope.owner is None or place in NAMED or _PARTS.get(kind.name, ("",))[0] == member:
+        return
+    why = LENT.get(place, f"`{member}` names what others have")
+    for one in ids:
+        await refuse_others_of(unit, of, one, why=f"{why}: ")
+
+
+async def _owner_of(unit: UnitOfWork, kind: Kind, entity_id: str) -> str | None:
+    key = (kind.name, entity_id)
+    if key not in unit.owners:
+        found = await ownership.of_entities(unit.conn, unit.organization_id, kind, [entity_id])
+        unit.owners[key] = found[entity_id].owner if entity_id in found else None
+    return unit.owners[key]

@@ -1,0 +1,1 @@
+"""Snapshots: the configuration of an organization as one stream of lines, for planning."""

@@ -1,0 +1,74 @@
+"""Where a resource may stand: nowhere that another is, nor beneath what another team has as a prefix.
+
+Policies hold for the resource that a request is found to mean. Whoever adds one that is spelt like another's,
+or lies beneath another's prefix, takes requests out of what policies say of that one.
+"""
+
+from dataclasses import dataclass
+
+from runtime.domain.errors import Conflict, Problem
+from runtime.domain.kinds import RESOURCE
+from runtime.domain.kinds.resource import Resource
+from runtime.domain.oauth.neighbours import Neighbours
+from runtime.domain.oauth.resources import host_of
+from runtime.services.management import credential_scope
+from runtime.services.management.unit_of_work import UnitOfWork
+from runtime.storage.sql import resources as storage
+
+_ONE_BY_ONE = 4
+
+
+def note(unit: UnitOfWork, before: Resource | None, after: Resource) -> None:
+    """Let a resource be looked at when the unit ends, where it is going to stand elsewhere than before.
+
+    Until then others may give up their identifiers. What stood too near before there was this rule stays, and
+    may be changed otherwise.
+    """
+    key = (RESOURCE.name, after.id)
+    noted = unit.checks.get(key)
+    is_new = before is None or before.identifier != after.identifier
+    is_new = is_new or (isinstance(noted, _Apart) and noted.is_new)
+    if is_new or (before is not None and before.prefix != after.prefix):
+        unit.checks[key] = _Apart(unit, after, is_new)
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Asks where a resource stands; the turn to write is the unit's own, so the answer stays true.
+
+    Attributes:
+        is_new: it was not called so before.
+    """
+
+    unit: UnitOfWork
+    resource: Resource
+    is_new: bool
+
+    async def __call__(self) -> None:
+        """Raises: Conflict for one that is called as another is; Forbidden beneath a prefix of others."""
+        neighbours = await _neighbours(self.unit, self.resource)
+        one = neighbours.of(self.resource.id)
+        if one is None:  # no URL, or gone by now
+            return
+        if self.is_new and (twin := neighbours.twin(one)) is not None:
+            message = (
+                f"`{one.identifier}` is `{twin.identifier}` spelt otherwise, and that is another resource's:"
+                " identifiers are compared as URLs, and each can be in the zone once"
+            )
+            raise Conflict(message, problems=[Problem(Conflict.code, message, "identifier")])
+        if (around := neighbours.around(one)) is not None:
+            why = f"`{one.identifier}` is beneath the prefix `{around.identifier}`: "
+            await credential_scope.refuse_others_of(self.unit, RESOURCE, around.id, why=why)
+
+
+async def _neighbours(unit: UnitOfWork, resource: Resource) -> Neighbours:
+    """The resources of the same host; of the whole zone, once, where many are looked at."""
+    if (known := unit.neighbours.get(resource.zone_id)) is not None:
+        return known
+    if not (host := host_of(resource.identifier)):
+        return Neighbours(())
+    if len(unit.checks) < _ONE_BY_ONE:
+        return Neighbours(await storage.placed(unit.conn, resource.zone_id, beginning=host))
+    found = Neighbours(await storage.placed(unit.conn, resource.zone_id))
+    unit.neighbours[resource.zone_id] = found
+    return found
