@@ -3,24 +3,23 @@
     python examples/notes.py RESOURCE ISSUER
 
 RESOURCE is where it serves and what its tokens are for, `http://127.0.0.1:8700/mcp` for one. The public MCP
-library does the protocol; what is shown here is what makes a server part of a zone: the metadata that names
-the zone, tokens checked with the zone's published keys, and the answer that asks for more when a token lacks
-a scope.
+library does the protocol, and `zonewright` verifies tokens; what is shown here is what makes a server part of
+a zone: the metadata that names the zone, verified tokens, and the answer that asks for more when a token
+lacks a scope.
 """
 
-import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-import jwt
 import uvicorn
-from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
+
+from zonewright import RequestRefused, ScopeRequired, Verifier
+from zonewright.mcp import McpTokens
 
 READ, WRITE = "notes.read", "notes.write"
 Scope, Message = MutableMapping[str, Any], MutableMapping[str, Any]
@@ -28,50 +27,11 @@ Receive, Send = Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class ZoneTokens:
-    """Checks access tokens with the keys that the zone publishes."""
-
-    def __init__(self, issuer: str, resource: str) -> None:
-        self.issuer, self.resource = issuer, resource
-        self._keys: jwt.PyJWKClient | None = None
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """What the token says, when the zone made it for this server; None otherwise."""
-        try:
-            claims = await asyncio.to_thread(self._checked, token)
-        except (jwt.PyJWTError, httpx.HTTPError):
-            return None
-        return AccessToken(
-            token=token,
-            client_id=claims["client_id"],
-            scopes=claims.get("scope", "").split(),
-            expires_at=claims["exp"],
-            resource=claims["aud"],
-            subject=claims["sub"],
-            claims=claims,
-        )
-
-    def _checked(self, token: str) -> dict[str, Any]:
-        if self._keys is None:
-            said = httpx.get(f"{self.issuer}/.well-known/oauth-authorization-server", trust_env=False)
-            self._keys = jwt.PyJWKClient(said.raise_for_status().json()["jwks_uri"])
-        if jwt.get_unverified_header(token).get("typ") != "at+jwt":
-            raise jwt.InvalidTokenError("another class of token")
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            self._keys.get_signing_key_from_jwt(token).key,
-            algorithms=["RS256", "ES256"],
-            audience=self.resource,
-            issuer=self.issuer,
-        )
-        return claims
-
-
 class AskForMore:
     """Answers 403 to a call whose token lacks the scope of its tool, and names the scopes that would do."""
 
-    def __init__(self, app: App, tokens: ZoneTokens, metadata_url: str) -> None:
-        self._app, self._tokens, self._metadata_url = app, tokens, metadata_url
+    def __init__(self, app: App, verifier: Verifier) -> None:
+        self._app, self._verifier = app, verifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -98,14 +58,14 @@ class AskForMore:
     async def _lacks(self, scope: Scope) -> bool:
         """Tell whether a token that is good lacks the scope; one that is not is refused further on."""
         authorization = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-        found = await self._tokens.verify_token(authorization.removeprefix("Bearer "))
-        return found is not None and WRITE not in found.scopes
+        try:
+            found = await self._verifier.verify(authorization.removeprefix("Bearer "))
+        except RequestRefused:
+            return False
+        return WRITE not in found.scopes
 
     async def _refuse(self, send: Send) -> None:
-        challenge = (
-            f'Bearer error="insufficient_scope", scope="{READ} {WRITE}",'
-            f' resource_metadata="{self._metadata_url}"'
-        )
+        challenge = self._verifier.challenge(ScopeRequired([READ, WRITE]))
         headers = [(b"www-authenticate", challenge.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 403, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
@@ -122,10 +82,10 @@ def _tool(body: bytes) -> str | None:
 
 def application(resource: str, issuer: str) -> App:
     """The tool server as an ASGI application."""
-    parts, tokens, notes = urlsplit(resource), ZoneTokens(issuer, resource), ["buy milk"]
+    verifier, notes = Verifier(issuer, resource), ["buy milk"]
     server: MCPServer[Any] = MCPServer(
         "Notes",
-        token_verifier=tokens,
+        token_verifier=McpTokens(verifier),
         auth=AuthSettings(
             issuer_url=issuer,  # type: ignore[arg-type]  # text is taken
             resource_server_url=resource,  # type: ignore[arg-type]
@@ -147,10 +107,9 @@ def application(resource: str, issuer: str) -> App:
         return f"{len(notes)} notes"
 
     app: App = server.streamable_http_app(
-        streamable_http_path=parts.path, stateless_http=True, json_response=True
+        streamable_http_path=urlsplit(resource).path, stateless_http=True, json_response=True
     )
-    metadata_url = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{parts.path}"
-    return AskForMore(app, tokens, metadata_url)
+    return AskForMore(app, verifier)
 
 
 def main() -> int:

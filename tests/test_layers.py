@@ -84,16 +84,23 @@ MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {
 }
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}
 
+# The library for resource servers is for others to install: it imports nothing of the service or of zonectl.
+_LIBRARY = frozenset(
+    f"zonewright.{path.stem}" for path in (SOURCE / "zonewright").glob("*.py") if path.stem != "__init__"
+)
+MAY_IMPORT |= dict.fromkeys([*_LIBRARY, "zonewright"], _LIBRARY)
+
 # Libraries that only these parts may use.
 KEPT_TO: dict[str, frozenset[str]] = {
     "sqlalchemy": frozenset({"runtime.storage"}),
     "alembic": frozenset({"runtime.storage"}),
     "redis": frozenset({"runtime.storage"}),
-    "sanic": frozenset({"runtime.api", "runtime.app", "runtime.cli"}),
+    "sanic": frozenset({"runtime.api", "runtime.app", "runtime.cli", "zonewright.sanic"}),
+    "mcp": frozenset({"zonewright.mcp"}),
     "cedarpy": frozenset({"runtime.adapters"}),
     "argon2": frozenset({"runtime.adapters"}),
-    "jwt": frozenset({"runtime.adapters"}),
-    "httpx": frozenset({"reconciler.client"}),
+    "jwt": frozenset({"runtime.adapters"}) | _LIBRARY,
+    "httpx": frozenset({"reconciler.client"}) | _LIBRARY,
     "ruamel": frozenset({"reconciler.manifests"}),
 }
 # What anyone may mention of those libraries: a connection and a condition to pass on, and what may escape.
@@ -242,7 +249,7 @@ def test_a_module_imports_only_what_its_layer_may(module, imported):
     refused = {
         name
         for name in imported
-        if name.partition(".")[0] in ("runtime", "reconciler") and _part_of(name) not in allowed
+        if name.partition(".")[0] in ("runtime", "reconciler", "zonewright") and _part_of(name) not in allowed
     }
 
     assert not refused, f"{module} must not import {', '.join(sorted(refused))}"
@@ -272,6 +279,18 @@ def test_the_domain_needs_the_standard_library_and_pydantic_alone():
     }
 
     assert needed - sys.stdlib_module_names == {"runtime", "pydantic", "typing_extensions"}
+
+
+def test_the_library_for_resource_servers_needs_three_packages():
+    """What `pip install zonewright[verify]` brings, and the frameworks in their own modules alone."""
+    needed = {
+        name.partition(".")[0]
+        for module, _, imported in MODULES
+        if module.partition(".")[0] == "zonewright" and module not in ("zonewright.mcp", "zonewright.sanic")
+        for name in imported
+    }
+
+    assert needed - sys.stdlib_module_names == {"zonewright", "httpx", "jwt"}
 
 
 def test_every_part_is_in_the_table():

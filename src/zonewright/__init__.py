@@ -1,0 +1,39 @@
+"""For resource servers and agents of a zone: verify its access tokens, exchange them for the next resource.
+
+Installed with `pip install zonewright[verify]`. `Verifier` checks tokens; `zonewright.asgi`,
+`zonewright.sanic` and `zonewright.mcp` put it into a server; `ExchangeClient` exchanges a request's token.
+"""
+
+from zonewright.access_token import AccessToken
+from zonewright.dpop import InProcessReplayCache, ReplayCache
+from zonewright.errors import (
+    DpopRefused,
+    ExchangeRefused,
+    MissingToken,
+    RequestRefused,
+    ScopeRequired,
+    TokenRefused,
+    UserAuthorizationRequired,
+    ZoneUnreachable,
+    ZonewrightError,
+)
+from zonewright.exchange import ExchangeClient, ExchangedToken
+from zonewright.verifier import Verifier
+
+__all__ = [
+    "AccessToken",
+    "DpopRefused",
+    "ExchangeClient",
+    "ExchangeRefused",
+    "ExchangedToken",
+    "InProcessReplayCache",
+    "MissingToken",
+    "ReplayCache",
+    "RequestRefused",
+    "ScopeRequired",
+    "TokenRefused",
+    "UserAuthorizationRequired",
+    "Verifier",
+    "ZoneUnreachable",
+    "ZonewrightError",
+]

@@ -1,0 +1,126 @@
+"""Protects an ASGI application (Starlette, FastAPI, FastMCP): metadata, tokens, challenges.
+
+    verifier = Verifier("https://zone.example", "https://api.example/notes", scopes=["notes.read"])
+    app = ProtectedResource(app, verifier)
+
+Every request then has a verified token, which `access_token(scope)` gives; in Starlette and FastAPI it is
+`request.state.access_token`. A handler that needs more calls `token.require("notes.write")`: what that raises
+is answered by this middleware, or, where the framework has error handlers of its own, by
+`app.add_exception_handler(RequestRefused, protected.on_refusal)`.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from zonewright.access_token import AccessToken
+from zonewright.errors import RequestRefused, ZoneUnreachable
+from zonewright.verifier import Verifier
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_STATE = "access_token"
+
+
+class ProtectedResource:
+    """The application, behind a verifier.
+
+    Args:
+        public: paths that need no token, a health check for one.
+    """
+
+    def __init__(self, app: App, verifier: Verifier, *, public: Collection[str] = ()) -> None:
+        self._app, self._verifier, self._public = app, verifier, frozenset(public)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] == self._verifier.metadata_path:
+            await self._send_metadata(scope, send)
+        elif scope["path"] in self._public or _is_preflight(scope):
+            await self._app(scope, receive, send)
+        else:
+            await self._authenticated(scope, receive, send)
+
+    async def _authenticated(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            token = await self._token_of(scope)
+            token.require(*self._verifier.scopes)
+            scope.setdefault("state", {})[_STATE] = token
+            await self._app(scope, receive, sending)
+        except RequestRefused as refused:
+            if begun:
+                raise
+            await self._refuse(
+                scope, send, refused.status, {"www-authenticate": self._verifier.challenge(refused)}
+            )
+        except ZoneUnreachable as failure:
+            if begun:
+                raise
+            await self._refuse(
+                scope, send, failure.status, {"retry-after": str(failure.retry_after_seconds or 5)}
+            )
+
+    async def _token_of(self, scope: Scope) -> AccessToken:
+        given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
+        return await self._verifier.authenticate(
+            given[0] if len(given) == 1 else None,
+            method=scope.get("method", "GET"),
+            url=self._verifier.origin + scope["path"],
+            proofs=[value.decode("latin-1") for name, value in scope["headers"] if name == b"dpop"],
+        )
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, headers: dict[str, str]) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await _respond(send, status, headers | {"cache-control": "no-store"}, b"")
+
+    async def _send_metadata(self, scope: Scope, send: Send) -> None:
+        headers = {"content-type": "application/json", "access-control-allow-origin": "*"}
+        if scope["method"] not in ("GET", "HEAD"):
+            await _respond(send, 405, {"allow": "GET, HEAD"}, b"")
+            return
+        body = json.dumps(dict(self._verifier.metadata)).encode()
+        await _respond(send, 200, headers | {"cache-control": "max-age=300"}, body, scope["method"] == "HEAD")
+
+    def on_refusal(self, _request: object, refused: RequestRefused) -> App:
+        """An error handler of Starlette and FastAPI for RequestRefused: the answer as an ASGI application."""
+
+        async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+            headers = {"www-authenticate": self._verifier.challenge(refused), "cache-control": "no-store"}
+            await _respond(send, refused.status, headers, b"")
+
+        return answer
+
+
+def access_token(scope: Scope) -> AccessToken:
+    """The verified token of a request. Raises KeyError on a path that needs none."""
+    token: AccessToken = scope["state"][_STATE]
+    return token
+
+
+def _is_preflight(scope: Scope) -> bool:
+    """Tell whether browsers ask with that for permission: it never has a token. Spec: Fetch 3.2.2."""
+    names = {name for name, _ in scope["headers"]}
+    return scope.get("method") == "OPTIONS" and b"access-control-request-method" in names
+
+
+async def _respond(
+    send: Send, status: int, headers: dict[str, str], body: bytes, is_head: bool = False
+) -> None:
+    fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    fields.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": b"" if is_head else body})

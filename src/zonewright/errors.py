@@ -1,0 +1,96 @@
+"""What can be wrong with a request, a token or an exchange. Each refusal of a request knows its status.
+
+ZonewrightError
+  RequestRefused                 what a resource server answers with a challenge (RFC 6750 section 3)
+    MissingToken        401      no access token came with the request
+    TokenRefused        401      `invalid_token`
+    DpopRefused         401      `invalid_dpop_proof` (RFC 9449 section 7.1)
+    ScopeRequired       403      `insufficient_scope`
+  ZoneUnreachable       503      the zone gives no answer, so nothing can be told
+  ExchangeRefused                the token endpoint's answer (RFC 6749 section 5.2)
+    UserAuthorizationRequired    the user has to visit `error_uri` first
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class ZonewrightError(Exception):
+    """Every error of this package."""
+
+
+class RequestRefused(ZonewrightError):
+    """A request is answered with `status` and a challenge. The text says why and names no secret."""
+
+    status: ClassVar[int] = 401
+    error: ClassVar[str | None] = None
+
+
+class MissingToken(RequestRefused):
+    """The request has no access token. Its challenge names no error. Spec: RFC 6750 section 3.1."""
+
+
+class TokenRefused(RequestRefused):
+    """The access token is malformed, expired, revoked, or was not issued for this resource."""
+
+    error = "invalid_token"
+
+
+class DpopRefused(RequestRefused):
+    """The DPoP proof is missing, was used before, or is about another request. Spec: RFC 9449 section 7.1."""
+
+    error = "invalid_dpop_proof"
+
+
+class ScopeRequired(RequestRefused):
+    """The token is valid, and lacks scopes that the request needs.
+
+    Attributes:
+        scopes: all scopes that the request needs, in their order.
+    """
+
+    status = 403
+    error = "insufficient_scope"
+
+    def __init__(self, scopes: Iterable[str]) -> None:
+        self.scopes = tuple(scopes)
+        super().__init__(f"the request needs the scopes `{' '.join(self.scopes)}`")
+
+
+class ZoneUnreachable(ZonewrightError):
+    """The zone cannot be reached, or its answer cannot be used: whether a token is valid is not known.
+
+    Attributes:
+        retry_after_seconds: when to ask again, where the zone has said so.
+    """
+
+    status: ClassVar[int] = 503
+
+    def __init__(self, message: str, *, retry_after_seconds: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ExchangeRefused(ZonewrightError):
+    """The token endpoint refuses.
+
+    Attributes:
+        error: the code, `invalid_target` for one.
+        reason: `policy_denied` or `user_authorization_required` with `access_denied`, else None.
+    """
+
+    def __init__(self, error: str, description: str, *, reason: str | None = None) -> None:
+        super().__init__(f"{error}: {description}")
+        self.error, self.description, self.reason = error, description, reason
+
+
+class UserAuthorizationRequired(ExchangeRefused):
+    """The user has not let the application use the resource.
+
+    Attributes:
+        error_uri: send the user there, then ask again.
+    """
+
+    def __init__(self, description: str, error_uri: str) -> None:
+        super().__init__("access_denied", description, reason="user_authorization_required")
+        self.error_uri = error_uri

@@ -1,0 +1,154 @@
+"""The client half: exchanges the token of a request for a token of the next resource. Spec: RFC 8693."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from time import time
+from typing import Any
+
+import httpx
+
+from zonewright.errors import ExchangeRefused, UserAuthorizationRequired, ZoneUnreachable
+from zonewright.fetching import new_client
+from zonewright.metadata import ZoneMetadata
+
+_GRANT_TYPE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
+_JWT_BEARER = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_MAX_CACHED = 10_000
+_EXPIRES_EARLY_SECONDS = 30  # a token that is given out lasts at least for the request it is for
+_MAX_RETRY_AFTER_SECONDS = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangedToken:
+    """A token for a resource.
+
+    Attributes:
+        token_type: `Bearer` or `DPoP`; of other kinds of credentials `N_A`.
+        expires_at: seconds since the epoch.
+    """
+
+    access_token: str = field(repr=False)
+    token_type: str
+    scopes: frozenset[str]
+    expires_at: float
+
+
+class ExchangeClient:
+    """An application of a zone that exchanges tokens.
+
+    Args:
+        client_secret: of a `password` credential; or
+        client_assertion: makes a signed assertion for each request (`private_key_jwt`, a workload's token).
+        http: a client to use; left out, one is made, and closed by `aclose`.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        client_id: str,
+        *,
+        client_secret: str | None = None,
+        client_assertion: Callable[[], str] | None = None,
+        http: httpx.AsyncClient | None = None,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        if (client_secret is None) == (client_assertion is None):
+            raise ValueError("give either `client_secret` or `client_assertion`")
+        self._client_id, self._secret, self._assertion = client_id, client_secret, client_assertion
+        self._own_http = http is None
+        self._http = http or new_client()
+        self._metadata = ZoneMetadata(self._http, issuer)
+        self._clock = clock
+        self._cached: OrderedDict[bytes, ExchangedToken] = OrderedDict()
+        self._running: dict[bytes, asyncio.Task[ExchangedToken]] = {}
+
+    async def exchange(
+        self, subject_token: str, resource: str, *, scopes: Iterable[str] | None = None
+    ) -> ExchangedToken:
+        """A token for *resource*, on behalf of *subject_token*'s subject; cached until it is about to expire.
+
+        Many callers who ask for the same cause one request.
+
+        Args:
+            scopes: what the token has to allow at most; None for all that user, resource and policies allow.
+        Raises: UserAuthorizationRequired, with the link for the user; ExchangeRefused; ZoneUnreachable.
+        """
+        wanted = None if scopes is None else " ".join(sorted(set(scopes)))
+        key = sha256(f"{subject_token}\0{resource}\0{wanted}".encode()).digest()
+        if (cached := self._cached.get(key)) is not None:
+            if cached.expires_at - _EXPIRES_EARLY_SECONDS > self._clock():
+                return cached
+            del self._cached[key]
+        if (running := self._running.get(key)) is None:
+            running = asyncio.create_task(self._exchange(key, subject_token, resource, wanted))
+            self._running[key] = running
+            running.add_done_callback(lambda _: self._running.pop(key, None))
+        return await asyncio.shield(running)
+
+    def forget(self) -> None:
+        """Exchange anew from now on, after a resource has refused a token for one."""
+        self._cached.clear()
+
+    async def _exchange(self, key: bytes, subject: str, resource: str, scope: str | None) -> ExchangedToken:
+        form = {
+            "grant_type": _GRANT_TYPE,
+            "subject_token": subject,
+            "subject_token_type": _ACCESS_TOKEN,
+            "resource": resource,
+        }
+        answer = await self._post(form | ({"scope": scope} if scope is not None else {}))
+        token = ExchangedToken(
+            access_token=str(answer["access_token"]),
+            token_type=str(answer["token_type"]),
+            scopes=frozenset(str(answer.get("scope", "")).split()),
+            expires_at=self._clock() + float(answer.get("expires_in", 0)),
+        )
+        while len(self._cached) >= _MAX_CACHED:
+            self._cached.popitem(last=False)
+        self._cached[key] = token
+        return token
+
+    async def _post(self, form: dict[str, str]) -> dict[str, Any]:
+        endpoint = await self._metadata.endpoint("token_endpoint")
+        form["client_id"] = self._client_id
+        if self._secret is not None:
+            form["client_secret"] = self._secret
+        elif self._assertion is not None:
+            form |= {"client_assertion_type": _JWT_BEARER, "client_assertion": self._assertion()}
+        try:
+            answer = await self._http.post(endpoint, data=form, follow_redirects=False)
+            body = answer.json()
+        except (httpx.HTTPError, ValueError, RecursionError) as failure:
+            raise ZoneUnreachable(f"{endpoint} gives no answer: {type(failure).__name__}") from failure
+        if (
+            answer.status_code == 200
+            and isinstance(body, dict)
+            and {"access_token", "token_type"} <= body.keys()
+        ):
+            return body
+        raise _refusal(answer, body if isinstance(body, dict) else {})
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        for running in list(self._running.values()):
+            running.cancel()
+        if self._own_http:
+            await self._http.aclose()
+
+
+def _refusal(answer: httpx.Response, body: dict[str, Any]) -> ExchangeRefused | ZoneUnreachable:
+    error, description = str(body.get("error", "")), str(body.get("error_description", ""))
+    if answer.status_code in (429, 503) or answer.status_code >= 500 or not error:
+        given = answer.headers.get("retry-after", "")
+        seconds = min(int(given), _MAX_RETRY_AFTER_SECONDS) if given.isascii() and given.isdigit() else None
+        return ZoneUnreachable(
+            f"the token endpoint answers {answer.status_code}", retry_after_seconds=seconds
+        )
+    reason = str(body["reason"]) if "reason" in body else None
+    if reason == "user_authorization_required" and isinstance(body.get("error_uri"), str):
+        return UserAuthorizationRequired(description, body["error_uri"])
+    return ExchangeRefused(error, description, reason=reason)

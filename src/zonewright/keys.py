@@ -1,0 +1,63 @@
+"""A zone's public keys, by `kid`. Spec: RFC 7517; `docs/tokens.md` says how long they may be cached."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+import httpx
+import jwt
+
+from zonewright.errors import TokenRefused, ZoneUnreachable
+from zonewright.fetching import fetch
+from zonewright.metadata import ZoneMetadata
+
+MAX_AGE_SECONDS = 300  # a key that is withdrawn is refused no later than this
+_UNKNOWN_KEY_PAUSE_SECONDS = 30  # tokens with made-up key ids cause no more fetches than one in this time
+_ALGORITHM_OF = {"RSA": "RS256", "EC": "ES256"}
+
+
+class ZoneKeys:
+    """The keys of one zone, fetched when they are needed and cached for five minutes."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, metadata: ZoneMetadata, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._http, self._metadata, self._clock = http, metadata, clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at: float | None = None
+        self._lock = asyncio.Lock()
+
+    async def get(self, kid: str) -> jwt.PyJWK:
+        """The key of that id. Raises TokenRefused when the zone has none; ZoneUnreachable."""
+        if (found := self._keys.get(kid)) is None or self._is_older_than(MAX_AGE_SECONDS):
+            await self._refresh(kid)
+            found = self._keys.get(kid)
+        if found is None:
+            raise TokenRefused("the token names a key that the zone does not publish")
+        return found
+
+    async def _refresh(self, kid: str) -> None:
+        async with self._lock:  # whoever waits here finds what the one before has fetched
+            age = _UNKNOWN_KEY_PAUSE_SECONDS if kid not in self._keys else MAX_AGE_SECONDS
+            if self._is_older_than(age):
+                found = await fetch(self._http, await self._metadata.endpoint("jwks_uri"))
+                self._keys = _keys_of((found.document or {}).get("keys"))
+                self._fetched_at = self._clock()
+
+    def _is_older_than(self, seconds: float) -> bool:
+        return self._fetched_at is None or self._clock() - self._fetched_at > seconds
+
+
+def _keys_of(listed: object) -> dict[str, jwt.PyJWK]:
+    """The signing keys of a JWK set. Keys of other types are left out. Raises ZoneUnreachable."""
+    if not isinstance(listed, list):
+        raise ZoneUnreachable("the zone's JWK set has no `keys`")
+    found = {}
+    for each in listed:
+        algorithm = _ALGORITHM_OF.get(str(each.get("kty"))) if isinstance(each, dict) else None
+        if algorithm and each.get("use", "sig") == "sig" and isinstance(each.get("kid"), str):
+            try:
+                found[each["kid"]] = jwt.PyJWK(each, algorithm)
+            except jwt.PyJWTError as failure:
+                raise ZoneUnreachable(f"the zone publishes a key that cannot be read: {failure}") from failure
+    return found

@@ -1,0 +1,181 @@
+"""Verifies access tokens of one zone for one resource, and says what to answer when a request is refused."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+
+from zonewright import dpop
+from zonewright.access_token import AccessToken
+from zonewright.dpop import DpopProofs, ReplayCache
+from zonewright.errors import (
+    DpopRefused,
+    MissingToken,
+    RequestRefused,
+    ScopeRequired,
+    TokenRefused,
+)
+from zonewright.fetching import new_client
+from zonewright.keys import ZoneKeys
+from zonewright.metadata import ZoneMetadata
+from zonewright.revocations import MAX_AGE_SECONDS, RevocationList
+
+_TYPES = ("at+jwt", "application/at+jwt")  # RFC 9068 section 4
+_ALGORITHMS = ("RS256", "ES256")
+_MAX_TOKEN_CHARS = 16_384
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+class Verifier:
+    """Verifies tokens that *issuer* made for *resource*.
+
+    Args:
+        issuer: the zone's issuer, as its metadata has it.
+        resource: the resource's identifier as registered in the zone: an absolute URL.
+        scopes: what is offered in the metadata, and required of every request that the integrations check.
+        revocations: consult the zone's revocation list, so that a token that is revoked is refused within
+            about *revocations_max_age_seconds*. Without it a token is accepted until it expires.
+        replay: where used DPoP proofs are remembered; in this process when left out.
+        leeway_seconds: by how much the clocks of zone and server may differ.
+        http: a client to use; left out, one is made, and closed by `aclose`.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        resource: str,
+        *,
+        scopes: Sequence[str] = (),
+        revocations: bool = True,
+        revocations_max_age_seconds: float = MAX_AGE_SECONDS,
+        replay: ReplayCache | None = None,
+        leeway_seconds: int = 5,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self.issuer, self.resource, self.scopes = issuer, resource, tuple(scopes)
+        self._own_http = http is None
+        self._http = http or new_client()
+        self._keys = ZoneKeys(self._http, ZoneMetadata(self._http, issuer))
+        self._revocations = (
+            RevocationList(self._http, issuer, max_age_seconds=revocations_max_age_seconds)
+            if revocations
+            else None
+        )
+        self._proofs = DpopProofs(replay)
+        self._leeway = leeway_seconds
+
+    async def authenticate(
+        self, authorization: str | None, *, method: str, url: str, proofs: Sequence[str] = ()
+    ) -> AccessToken:
+        """The access token of a request, verified, with its DPoP proof where it is bound to a key.
+
+        Args:
+            authorization: the request's `Authorization` header.
+            url: the request's address as clients know it; never made from its Host header.
+            proofs: the values of its `DPoP` headers.
+        Raises: RequestRefused; ZoneUnreachable.
+        """
+        scheme, _, credentials = (authorization or "").partition(" ")
+        if scheme.lower() not in ("bearer", "dpop") or not credentials.strip():
+            raise MissingToken("the request has no access token")
+        token = await self._verified(credentials.strip())
+        if token.jkt is None:
+            if scheme.lower() == "dpop":
+                raise TokenRefused("the token is not bound to a key; send it as a bearer token")
+            return token
+        if scheme.lower() != "dpop":
+            raise TokenRefused("the token is bound to a key; send it as `DPoP`, with a proof")
+        if len(proofs) != 1:
+            raise DpopRefused("the request needs one DPoP proof")
+        await self._proofs.check(proofs[0], method=method, url=url, token=credentials.strip(), jkt=token.jkt)
+        return token
+
+    async def verify(self, token: str) -> AccessToken:
+        """A bearer token, verified. One that is bound to a key is refused: use `authenticate`.
+
+        Raises: TokenRefused; ZoneUnreachable.
+        """
+        verified = await self._verified(token)
+        if verified.jkt is not None:
+            raise TokenRefused("the token is bound to a key, and no proof came with it")
+        return verified
+
+    async def _verified(self, token: str) -> AccessToken:
+        verified = AccessToken.from_claims(await self._claims(token))
+        if verified.audience != self.resource:  # PyJWT accepts a list that contains it
+            raise TokenRefused("the token is for another resource")
+        if self._revocations is not None and await self._revocations.is_revoked(verified):
+            raise TokenRefused("the token was revoked")
+        return verified
+
+    async def _claims(self, token: str) -> Mapping[str, Any]:
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise TokenRefused("the token is too long")
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm, kid = header.get("alg"), header.get("kid")
+            if header.get("typ") not in _TYPES or "crit" in header or not isinstance(kid, str):
+                raise TokenRefused("the token is no access token")
+            key = await self._keys.get(kid)
+            if algorithm not in _ALGORITHMS or key.algorithm_name != algorithm:
+                raise TokenRefused("the token is signed with another algorithm than its key is for")
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self.resource,
+                issuer=self.issuer,
+                leeway=self._leeway,
+                options={"require": ["iss", "sub", "aud", "exp", "iat", "jti", "client_id"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as failure:
+            raise TokenRefused(f"the token cannot be verified: {failure}") from failure
+        return claims
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What this resource publishes about itself. Spec: RFC 9728 section 2."""
+        offered = {"scopes_supported": list(self.scopes)} if self.scopes else {}
+        return {
+            "resource": self.resource,
+            "authorization_servers": [self.issuer],
+            "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": list(dpop.ALGORITHMS),
+            **offered,
+        }
+
+    @property
+    def metadata_path(self) -> str:
+        """The path at which `metadata` is served. Spec: RFC 9728 section 3.1."""
+        path = urlsplit(self.resource).path
+        return _WELL_KNOWN + (path if path != "/" else "")
+
+    @property
+    def origin(self) -> str:
+        """Scheme and authority of the resource, under which clients know this server."""
+        parts = urlsplit(self.resource)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def challenge(self, refused: RequestRefused) -> str:
+        """The `WWW-Authenticate` header of a refusal. Spec: RFC 6750 3, RFC 9449 7.1, RFC 9728 5.1."""
+        scheme = "DPoP" if isinstance(refused, DpopRefused) else "Bearer"
+        pairs = {"error": refused.error, "error_description": str(refused)} if refused.error else {}
+        scopes: Iterable[str] = refused.scopes if isinstance(refused, ScopeRequired) else self.scopes
+        if scopes:
+            pairs["scope"] = " ".join(scopes)
+        if scheme == "DPoP":
+            pairs["algs"] = " ".join(dpop.ALGORITHMS)
+        pairs["resource_metadata"] = self.origin + self.metadata_path
+        return f"{scheme} " + ", ".join(f'{name}="{_quoted(str(value))}"' for name, value in pairs.items())
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+        if self._own_http:
+            await self._http.aclose()
+
+
+def _quoted(value: str) -> str:
+    """The text as a quoted string takes it: printable ASCII, no quotes. Spec: RFC 9110 section 5.6.4."""
+    return "".join(char if " " <= char <= "~" and char not in '"\\' else "'" for char in value)

@@ -1,0 +1,125 @@
+"""An application that exchanges tokens with the library."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from tests.zonewright.conftest import CALENDAR, Site
+
+from zonewright import ExchangeClient, ExchangeRefused, UserAuthorizationRequired, Verifier, ZoneUnreachable
+
+
+class Client(ExchangeClient):
+    """One that notes what it sends, and whose clock can be set."""
+
+    def __init__(self, site: Site) -> None:
+        self.sent: list[str] = []
+        self.now = 0.0
+
+        async def note(request: httpx.Request) -> None:
+            self.sent.append(request.url.path.rpartition("/")[2])
+
+        self.http = httpx.AsyncClient(event_hooks={"request": [note]}, trust_env=False)
+        super().__init__(
+            site.issuer,
+            site.tool_server.client_id,
+            client_secret=site.tool_server.secret,
+            http=self.http,
+            clock=lambda: self.now,
+        )
+
+
+@pytest.fixture
+async def client(site: Site) -> AsyncIterator[Client]:
+    made = Client(site)
+    yield made
+    await made.aclose()
+    await made.http.aclose()
+
+
+async def test_the_token_of_a_request_becomes_one_for_the_next_resource(site: Site, client: Client) -> None:
+    """Which verifies there, for the same user."""
+    token = await client.exchange(site.token(), CALENDAR, scopes=["events.read"])
+    verifier = Verifier(site.issuer, CALENDAR)
+    verified = await verifier.verify(token.access_token)
+    assert (verified.subject, verified.scopes, token.scopes) == (
+        "ada@acme.test",
+        {"events.read"},
+        {"events.read"},
+    )
+    await verifier.aclose()
+
+
+async def test_the_same_exchange_is_answered_from_the_cache(site: Site, client: Client) -> None:
+    """Until the token is about to expire."""
+    subject = site.token()
+    first = await client.exchange(subject, CALENDAR)
+    assert await client.exchange(subject, CALENDAR) == first
+    client.now = first.expires_at - 29
+    assert (await client.exchange(subject, CALENDAR)).expires_at > first.expires_at
+    assert client.sent.count("token") == 2
+
+
+async def test_what_was_cached_can_be_forgotten(site: Site, client: Client) -> None:
+    """After a resource has refused a token."""
+    subject = site.token()
+    await client.exchange(subject, CALENDAR)
+    client.forget()
+    await client.exchange(subject, CALENDAR)
+    assert client.sent.count("token") == 2
+
+
+async def test_many_who_ask_for_the_same_send_one_request(site: Site, client: Client) -> None:
+    """And all get its answer."""
+    subject = site.token()
+    tokens = await asyncio.gather(*(client.exchange(subject, CALENDAR) for _ in range(50)))
+    assert (len({each.access_token for each in tokens}), client.sent.count("token")) == (1, 1)
+
+
+async def test_tokens_of_different_users_are_kept_apart(site: Site, client: Client) -> None:
+    """One user's exchange is never another's answer."""
+    tokens = [
+        await client.exchange(subject, CALENDAR)
+        for subject in (site.token(), site.token(person=site.person("dan")))
+    ]
+    assert len({each.access_token for each in tokens}) == 2
+
+
+async def test_a_refusal_has_the_codes_of_the_answer(site: Site, client: Client) -> None:
+    """`invalid_target` for a resource that the application does not declare."""
+    assert await client.exchange(site.token(), CALENDAR)
+    with pytest.raises(ExchangeRefused) as caught:
+        await client.exchange(site.token(), "https://unknown.test")
+    assert (caught.value.error, caught.value.reason) == ("invalid_target", None)
+
+
+async def test_a_missing_authorization_comes_with_the_link_for_the_user(site: Site) -> None:
+    """`access_denied`, `user_authorization_required` and an `error_uri` of the zone."""
+
+    async def asking(company):  # type: ignore[no-untyped-def]
+        mail = await company.resource(site.zone, "https://mail.test", scopes=["mail.read"])
+        return await company.app(site.zone, "asking", consent="required", dependencies=[mail])
+
+    app = site.run(asking)
+    subject = site.run(lambda company: company.token(site.zone, app, site.ada, audience="https://mail.test"))
+    client = ExchangeClient(site.issuer, app.client_id, client_secret=app.secret)
+    with pytest.raises(UserAuthorizationRequired) as caught:
+        await client.exchange(subject, "https://mail.test")
+    assert caught.value.error_uri.startswith(site.issuer)
+    await client.aclose()
+
+
+async def test_a_zone_that_is_away_is_no_refusal(site: Site) -> None:
+    """It may be asked again."""
+    client = ExchangeClient("http://127.0.0.1:9", "app", client_secret="secret")
+    with pytest.raises(ZoneUnreachable):
+        await client.exchange(site.token(), CALENDAR)
+    await client.aclose()
+
+
+@pytest.mark.parametrize("given", [{}, {"client_secret": "a", "client_assertion": lambda: "b"}], ids=str)
+def test_a_client_has_one_way_to_authenticate(given: dict[str, str]) -> None:
+    """Two mechanisms in one request would be refused."""
+    with pytest.raises(ValueError, match="either"):
+        ExchangeClient("https://zone.test", "app", **given)  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""How entries of the revocation list fit tokens, and what happens while it cannot be fetched."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import httpx
+import pytest
+
+from zonewright import AccessToken, ZoneUnreachable
+from zonewright.revocations import RevocationList
+
+CLAIMS = {
+    "iss": "https://zone.test",
+    "sub": "ada",
+    "aud": "https://api.test",
+    "client_id": "agent",
+    "jti": "t1",
+    "sid": "s1",
+    "iat": 1000,
+    "exp": 5000,
+    "act": {"sub": "tools", "act": {"sub": "agent"}},
+}
+TOKEN = AccessToken.from_claims(CLAIMS)
+
+
+def digest(value: str) -> str:
+    return urlsafe_b64encode(sha256(value.encode()).digest()).rstrip(b"=").decode()
+
+
+def listing(*entries: Mapping[str, Any], cursor: str = "1") -> dict[str, Any]:
+    return {"issuer": "https://zone.test", "next": cursor, "revocations": list(entries)}
+
+
+class Zone:
+    """Answers with one document after the other, as a transport: what it is asked is noted."""
+
+    def __init__(self, *answers: dict[str, Any] | int) -> None:
+        self.answers, self.asked, self.now = list(answers), list[str | None](), 0.0
+
+    def list(self) -> RevocationList:
+        http = httpx.AsyncClient(transport=httpx.MockTransport(self._answer))
+        return RevocationList(http, "https://zone.test", max_age_seconds=1, clock=lambda: self.now)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.params.get("since"))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return httpx.Response(answer) if isinstance(answer, int) else httpx.Response(200, json=answer)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"jti": "t1"},
+        {"sid": "s1"},
+        {"sid": "s1", "aud#S256": digest("https://api.test"), "issued_until": 1000},
+        {"client_id#S256": digest("agent"), "issued_until": 1000},
+        {"actor#S256": digest("tools")},
+        {"actor#S256": digest("agent")},
+        {"sub#S256": digest("ada"), "actor#S256": digest("agent"), "issued_until": 4000},
+    ],
+    ids=str,
+)
+async def test_an_entry_fits(entry: dict[str, Any]) -> None:
+    """Every claim it names is the token's, hashed or not, and the token was issued in its time."""
+    assert await Zone(listing(entry)).list().is_revoked(TOKEN)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"jti": "t2"},
+        {"sid": "s1", "aud#S256": digest("https://other.test")},
+        {"sid": "s1", "issued_until": 999},
+        {"actor#S256": digest("ada")},
+        {"acr": "gold"},
+        {"sid#S256": "s1"},
+    ],
+    ids=str,
+)
+async def test_an_entry_does_not_fit(entry: dict[str, Any]) -> None:
+    """One claim that is another's, or that the token has not, is enough."""
+    assert not await Zone(listing(entry)).list().is_revoked(TOKEN)
+
+
+async def test_what_is_new_is_fetched_from_the_last_cursor_on() -> None:
+    """And what was listed before still counts."""
+    zone = Zone(listing({"jti": "t1"}, cursor="7"), listing({"jti": "t9"}, cursor="8"))
+    revoked = zone.list()
+    assert await revoked.is_revoked(TOKEN)
+    zone.now = 2
+    assert await revoked.is_revoked(TOKEN)
+    assert zone.asked == [None, "7"]
+
+
+async def test_the_whole_list_is_fetched_again_now_and_then() -> None:
+    """So that what has expired is forgotten."""
+    zone = Zone(listing({"jti": "t1"}, cursor="7"), listing(cursor="8"))
+    revoked = zone.list()
+    assert await revoked.is_revoked(TOKEN)
+    zone.now = 601
+    assert not await revoked.is_revoked(TOKEN)
+    assert zone.asked == [None, None]
+
+
+async def test_a_short_outage_is_bridged() -> None:
+    """With the list of before, for half a minute."""
+    zone = Zone(listing({"jti": "t1"}), 503)
+    revoked = zone.list()
+    assert await revoked.is_revoked(TOKEN)
+    zone.now = 20
+    assert await revoked.is_revoked(TOKEN)
+
+
+async def test_a_long_outage_is_no_answer() -> None:
+    """Whether a token was revoked meanwhile is not known, so nothing is accepted."""
+    zone = Zone(listing(), 503)
+    revoked = zone.list()
+    assert not await revoked.is_revoked(TOKEN)
+    zone.now = 31
+    with pytest.raises(ZoneUnreachable):
+        await revoked.is_revoked(TOKEN)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        404,
+        {"issuer": "https://other.test", "revocations": []},
+        {"issuer": "https://zone.test"},
+        listing({}),
+        listing({"sid": "s1", "issued_until": "soon"}),
+    ],
+    ids=str,
+)
+async def test_what_is_no_list_of_the_zone_is_no_answer(answer: dict[str, Any] | int) -> None:
+    """An entry that cannot be read may be about any token."""
+    with pytest.raises(ZoneUnreachable):
+        await Zone(answer).list().is_revoked(TOKEN)
