@@ -46,7 +46,8 @@ from reconciler.plan import (
     zone_ids_of,
 )
 from reconciler.plan.guards import ALWAYS_REFUSED, CONSENTS, INCONSISTENT
-from reconciler.plan.model import ChangeState, PlanUnreadable
+from reconciler.plan.model import ChangeState
+from reconciler.plan.saved_plan import PlanUnreadable
 from reconciler.report.plans import (
     action_lines,
     applied_summary,

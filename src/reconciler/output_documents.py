@@ -1,4 +1,4 @@
-"""What `--output json` prints: one document on every exit. `schemas/output/` is written from this."""
+"""Types of the JSON documents that `--output json` prints. `schemas/output/` is generated from them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict

@@ -1,4 +1,4 @@
-"""Writes `schemas/output/`: `python -m reconciler.output_schemas [DIRECTORY]`."""
+"""Generates the JSON Schemas in `schemas/output/`: `python -m reconciler.output_schemas [DIRECTORY]`."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the server has against a plan, in the words of the manifests."""
+"""Problems that the server reports for a plan, mapped back to the manifests."""
 
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ from reconciler.output_documents import ProblemDocument
 
 @dataclass(frozen=True, slots=True)
 class ServerProblem:
-    """What the server has against an operation, with the manifest it came from.
+    """A problem that the server reports for an operation, with the manifest it came from.
 
     Attributes:
         reason: `file:line` of the manifest, or why there is an action without one.
@@ -47,7 +47,7 @@ class ServerProblem:
 
 @dataclass(frozen=True, slots=True)
 class ServerRejection:
-    """Why the server does not take a plan. `stale`: it was made from what is not there any more."""
+    """The server's rejection of a plan. `stale`: the server has changed since the plan was made."""
 
     message: str
     problems: tuple[ServerProblem, ...]

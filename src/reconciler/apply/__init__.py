@@ -1,4 +1,4 @@
-"""Carries a plan out: the one place where secrets are read and something is sent that changes anything."""
+"""Applies a plan: the only package that reads secrets and sends writes."""
 
 from .allowed_env import AllowedNames, PatternWrong
 from .apply_plan import ApplyResult, apply_plan, confirm_delivered_files, empty_receipt

@@ -1,4 +1,4 @@
-"""The environment variables that manifests may read: named outside the repository, else none."""
+"""The allowlist of environment variables that manifests may read secrets from; empty by default."""
 
 import re
 from collections.abc import Iterable

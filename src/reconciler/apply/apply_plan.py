@@ -1,4 +1,4 @@
-"""Sends a plan as one changeset and records what became of it."""
+"""Applies a plan: sends its changeset, writes one-time secrets to files, and makes the receipt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .secrets import SecretMissing, SecretSources, read_secret, reveal
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """What happened.
+    """The result of an apply.
 
     Attributes:
         lost: a secret was shown in an answer that never arrived, or could not be written.

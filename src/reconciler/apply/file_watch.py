@@ -1,4 +1,4 @@
-"""Watches files and runs something each time they were saved."""
+"""Watches configuration files and runs a command after each save (`--watch`)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hands over what the server shows once, as files that only this user can read."""
+"""Writes secrets that the server shows once to files that only this user can read (`--secrets-dir`)."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

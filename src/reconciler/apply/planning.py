@@ -1,4 +1,4 @@
-"""Makes a plan from files and a server: one snapshot, and one dry run when there is something to do."""
+"""Makes a plan from a configuration and a server: one snapshot, and a dry run of the changeset."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _OPERATION = re.compile(r"operations\[(\d+)\]\.?(.*)")
 
 @dataclass(frozen=True)
 class DryRunResult:
-    """What the server said of a plan: what it has against it, and what goes with deletions.
+    """The server's answer to a dry run: its rejection, or the cascades of deletions.
 
     `losses` is None when it was not asked, or refused the plan before it counted.
     """

@@ -1,4 +1,4 @@
-"""Secrets, read at the moment they are written and shown to nobody."""
+"""Reads the secrets of manifests from files and environment variables, at the moment they are sent."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during an apply: they end the waiting, not the keeping of what an answer has brought."""
+"""Defers Ctrl-C and SIGTERM during an apply until the secrets in an answer are written down."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""The management API as the reconciler uses it: one snapshot, one changeset."""
+"""The client of the management API: snapshots and changesets."""
 
 from .api import Api, ChangesetOutcome
 from .connection import Connection, ConnectionIncomplete, ServerClaim, ServerRefused

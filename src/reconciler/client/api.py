@@ -1,4 +1,4 @@
-"""The calls: find the organization, take a snapshot, try a changeset, send a changeset."""
+"""The API client's calls: find the organization, fetch a snapshot, dry-run and apply a changeset."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext

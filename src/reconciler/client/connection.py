@@ -1,4 +1,4 @@
-"""Where the server is and who calls it.
+"""Resolves the connection: the server's address and the caller's credential.
 
 Both are settled outside the repository. What a repository says about its server may come from a stranger, and
 is only compared with that: it never decides where a credential goes.

@@ -1,4 +1,4 @@
-"""What can go wrong with the server.
+"""Errors of the API client.
 
 ApiError
   NotReached      no answer, or none that can be read

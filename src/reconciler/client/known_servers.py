@@ -1,4 +1,4 @@
-"""Remembers which server a credential was used with, in this user's own files and never in a repository."""
+"""Remembers which server each credential was used with, like `known_hosts`; never inside a repository."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Keeps the last snapshot, so that an unchanged organization is not sent again."""
+"""Caches the last snapshot with its ETag, so that an unchanged one is not sent again."""
 
 import hashlib
 from pathlib import Path

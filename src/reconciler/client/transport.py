@@ -1,4 +1,4 @@
-"""Sends requests. What a plan may send is decided here, below everything that could forget it."""
+"""HTTP transports with retries; the read-only one lets no write through, whatever the code above does."""
 
 import re
 from collections.abc import Iterator

@@ -1,11 +1,12 @@
-"""Wanted and found into an ordered plan. Everything here is pure."""
+"""Computes the plan: desired state (manifests) against actual state (a snapshot). Pure, without I/O."""
 
 from .builder import PlanImpossible, build_plan
 from .cascade import Cascade, Cascades
 from .guards import Refusal, check_guards
-from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged, read_plan
+from .model import Action, FieldChange, Plan, SimilarOwner, Unmanaged
 from .plan_consistency import misidentified_objects, zone_ids_of
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
+from .saved_plan import read_plan
 from .saved_plan_check import saved_plan_discrepancies, with_server_facts
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Who gets what when several want the same: as many as possible get something, at the least cost."""
+"""Solves the assignment problem (minimum-cost matching), for manifests that compete for entities."""
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
@@ -10,7 +10,7 @@ Cost = tuple[int, ...]  # compared from the left; all of one length
 
 
 def assign(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
-    """Each who wants something -> what it gets; no two get the same, and whoever gets nothing is left out.
+    """A maximum matching of minimum cost: who wants something -> what it gets, if anything.
 
     As many as possible get something, and of all ways to do that it is one of least cost. The same input, in
     the same order, gives the same answer.
@@ -25,7 +25,7 @@ def assign(offers: Mapping[W, Mapping[O, Cost]]) -> dict[W, O]:
 
 
 def _components(offers: Mapping[W, Mapping[O, Cost]]) -> Iterator[list[W]]:
-    """Those who compete, directly or through others."""
+    """The connected components: those that compete, directly or through others."""
     wanted_by: dict[O, list[W]] = {}
     for each, offered in offers.items():
         for one in offered:

@@ -1,4 +1,4 @@
-"""Builds the plan: match, compare, order."""
+"""Builds the plan: matches manifests with entities, diffs them, and orders the operations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
@@ -53,7 +53,7 @@ def build_plan(
     zones: Mapping[str, str | None] | None = None,
     hint: Callable[[str, Iterable[str]], str] = lambda _word, _known: "",
 ) -> Plan:
-    """What turns the snapshot into what the manifests describe; the same input gives the same plan.
+    """Compute the plan that turns the snapshot into what the manifests describe; deterministic.
 
     Args:
         renew: tells whether to replace what has a secret that never arrived, as far as the server knows.

@@ -1,4 +1,4 @@
-"""JSON in its canonical form, of which there is one for each value. Spec: RFC 8785."""
+"""Canonical JSON (JCS), from which the plan's digest is computed. Spec: RFC 8785."""
 
 import json
 import re

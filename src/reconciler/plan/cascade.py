@@ -1,6 +1,6 @@
-"""What goes or ends with entities that are deleted, as the server counts it when a plan is tried out.
+"""The cascade of deletions: what the server deletes or ends along with them, counted in a dry run.
 
-It is told beside a plan and is no part of it: people sign in all day, and the plan stays the same.
+It is shown beside a plan and is no part of its digest: people sign in all day, and the plan stays the same.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .model import Action
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """What one deletion takes along.
+    """What one deletion deletes or ends besides its object.
 
     Attributes:
         takes_along: sort -> how many of it: sessions, users, whatever there is.
@@ -25,14 +25,14 @@ class Cascade:
 
 
 Cascades = Mapping[tuple[str, str], Cascade]
-"""Kind and id of what is deleted -> what goes with it."""
+"""Kind and id of what is deleted -> its cascade."""
 
 
 def cascade_of(action: Action, losses: Cascades) -> Cascade | None:
-    """What goes with what an action deletes."""
+    """The cascade of what an action deletes; None where it deletes nothing or nothing was counted."""
     return losses.get((action.kind, action.id)) if action.destroys and action.id is not None else None
 
 
 def cascade_json(action: Action, loss: Cascade) -> LossDocument:
-    """A loss as a JSON object."""
+    """The cascade as a JSON object."""
     return {"object": action.title, "takes_along": dict(loss.takes_along), "in_use": loss.in_use}

@@ -1,4 +1,4 @@
-"""Actions into the ordered operations of one changeset."""
+"""Builds the changeset: its operations in an order in which nothing is referred to before it exists."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from reconciler.kinds import Entity, Kind, Shape
 
 from .matching import Match
-from .model import CHANGING, ChangeState, FieldChange
+from .model import CHANGING, FieldChange
 from .three_way_diff import PROTECT, leaves, normalized, value_at
 
 Operation = dict[str, Any]
 
 
 class ChangesetBuilder:
-    """Collects operations so that nothing is referred to before it exists.
+    """Collects the operations of a changeset so that nothing is referred to before it exists.
 
     A value that refers to something created later is left out where it stands and set by an update at the
     end: this is how a zone gets its identity provider, and how two new entities can refer to each other.
@@ -245,8 +245,3 @@ def unlink(entity: Entity, kind: Kind, gone: frozenset[str]) -> dict[str, Any]:
         elif isinstance(value, str) and value in gone and path.rpartition(".")[2] not in kind.wire.required:
             cleared[path] = None
     return nest(cleared)
-
-
-def is_record_only(changes: Iterable[FieldChange]) -> bool:
-    """Tell whether only the ownership record changes."""
-    return all(each.state in (ChangeState.CLAIM, ChangeState.RELEASE) for each in changes)

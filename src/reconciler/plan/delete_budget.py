@@ -1,4 +1,4 @@
-"""How many deletions of a kind need no consent."""
+"""The delete budget: how many objects of a kind a plan may delete or replace without consent."""
 
 import re
 from collections.abc import Mapping

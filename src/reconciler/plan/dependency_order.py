@@ -1,4 +1,4 @@
-"""The order of work: everything after what it refers to."""
+"""Topological order of the manifests: each after those that it depends on."""
 
 from collections import defaultdict
 from collections.abc import Sequence, Set
@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 
 
 def dependency_order(needs: Sequence[Set[int]]) -> list[int]:
-    """Positions, each after all that it needs, and in their order as far as that leaves it open.
+    """A stable topological order of positions: each after its dependencies. Cycles are broken at the lowest.
 
     Args:
         needs: for each position the positions that it needs. Of those that wait for a circle, the lowest goes

@@ -1,4 +1,4 @@
-"""What objects are called in a plan: names for people in place of ids."""
+"""Display names: what plans show in place of ids."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ from .matching import SnapshotIndex
 
 
 def display_name(name: str, former: str | None) -> str:
-    """A name; of what is renamed both, since another object may have the one or the other by then."""
+    """A name; with the former one where it was renamed, since another object may have either by then."""
     return f"{name} (was {former})" if former else name
 
 
 class DisplayNames:
-    """Names for what is in a snapshot, and for what a changeset makes."""
+    """Display names of entities in a snapshot, and of those that a changeset creates."""
 
     def __init__(
         self, index: SnapshotIndex, owner: str, made: Callable[[str], str], renamed: Mapping[str, str]

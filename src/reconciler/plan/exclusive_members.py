@@ -1,4 +1,4 @@
-"""What only one object of a zone can have: nobody takes it from another owner's."""
+"""Exclusive members, which only one object of a zone can have: no plan takes them from another owner."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from reconciler.kinds import Entity, Kind, Ownership
 def taken_from_others(
     kind: Kind, wanted: Mapping[str, Any], within: Iterable[Entity], owner: str
 ) -> Iterator[tuple[str, Ownership]]:
-    """What others would no longer have: the member, and the record of the object that has it now.
+    """The exclusive members that a change would take from objects of other owners, each with their record.
 
     Args:
         wanted: leaf path -> value.

@@ -1,4 +1,7 @@
-"""What a plan is refused for before anything is sent. Consents name what they allow, with the exact count."""
+"""The guards: reasons to refuse a plan before anything is sent, and the consents that lift them.
+
+A consent names one guard and the exact count: `--consent deletes=3`.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,7 +22,7 @@ CONSENTS: Final = ("deletes", "in-use", "conflicts", "unowned")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a plan is not applied. `stale` tells a disagreement with the server from a guard's refusal."""
+    """Why a plan is refused. `stale`: because the server has changed, and not because of a guard."""
 
     code: str
     message: str
@@ -27,7 +30,7 @@ class Refusal:
 
 
 def check_guards(plan: Plan, consents: Mapping[str, int], losses: Cascades | None = None) -> list[Refusal]:
-    """Everything that stands against applying the plan; empty when nothing does.
+    """Every refusal of the plan; empty when it may be applied.
 
     Args:
         consents: name (one of `CONSENTS`) -> the count consented to.
@@ -142,7 +145,7 @@ def _delete_budget(plan: Plan, consents: Mapping[str, int]) -> Iterator[Refusal]
 
 
 def _in_use(plan: Plan, consents: Mapping[str, int], losses: Cascades) -> Iterator[Refusal]:
-    """Whoever signs in with what is deleted is locked out, however few there are."""
+    """Refuse to delete clients and credentials that were used lately: whoever uses them is locked out."""
     used = [
         action
         for action in plan.destroying

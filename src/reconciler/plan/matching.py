@@ -1,4 +1,4 @@
-"""Finds for every manifest the entity it describes, and turns its spec into what the management API takes."""
+"""Matches each manifest with the entity it describes, and resolves its spec into the API's form."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,7 +73,7 @@ _LATER = {"later": True}  # what nothing has that is on the server
 
 
 class SnapshotIndex:
-    """The snapshot's entities by what they are looked up by; made once, in one pass."""
+    """Lookup tables over a snapshot: by id, owner's name, handle and zone."""
 
     def __init__(self, snapshot: Snapshot, owner: str) -> None:
         self.by_id: dict[str, Entity] = {}

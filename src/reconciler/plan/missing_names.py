@@ -1,4 +1,4 @@
-"""Names in policies in force that nothing in their zone has: a `forbid` stands there and forbids nothing.
+"""Finds names in policies in force that no object of the zone has: a `forbid` about one never applies.
 
 The server holds a policy against its zone when it is written. What it names can be renamed or deleted by hand
 afterwards, and no member of the policy differs from git then.
@@ -19,7 +19,7 @@ _ABSENT = "absent_names"
 
 @dataclass(frozen=True)
 class MissingNameSearch:
-    """Looks for names that stay without anything to stand for.
+    """The search for names that no object has, also after the plan.
 
     Attributes:
         zones: the zones that the configuration has something in: id -> name for people.

@@ -1,4 +1,4 @@
-"""What a plan is: values with reasons, and their JSON form, whose digest names the plan."""
+"""The plan as a value: actions with their field changes, operations of the changeset, and the digest."""
 
 import hashlib
 from collections import Counter
@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, cast
 
-import orjson
-
-from reconciler.kinds import InForce, Part, Write
+from reconciler.kinds import InForce, Write
 from reconciler.output_documents import (
     PLAN,
     ActionDocument,
@@ -22,9 +20,9 @@ from reconciler.output_documents import (
 from .canonical_json import canonical_pieces
 from .policy_impact import MissingPolicyName, PolicySetChange, PrefixExemption, WidenedAccess
 
-# What is told beside a plan and is no part of what it does. A merge gives equal manifests another commit, and
-# others write something else meanwhile.
-_BESIDE = (
+# Members that the digest leaves out: they do not change what the plan does. A merge gives equal manifests
+# another commit, and others write something else meanwhile.
+BESIDE = (
     "digest",
     "source",
     "base_revision",
@@ -47,7 +45,7 @@ NO_MANIFEST = "no manifest describes it any more"  # why something is deleted
 
 
 class ChangeState(StrEnum):
-    """Why a member changes."""
+    """Why a field changes: the outcome of the three-way diff."""
 
     PENDING = "pending"  # git is ahead: wanted differs from what we last applied
     DRIFT = "drift"  # someone changed what we had applied
@@ -58,7 +56,7 @@ class ChangeState(StrEnum):
 
 
 class Op(StrEnum):
-    """What happens to an entity."""
+    """What an action does to an entity."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -75,7 +73,7 @@ CHANGING = (ChangeState.PENDING, *BY_OTHERS)
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One member, before and after. Secrets stand as `{"secret": reference}`, never as values.
+    """The change of one field, before and after. Secrets appear as `{"secret": reference}`, never as values.
 
     Attributes:
         applied: what we last wrote, for drift and conflicts.
@@ -110,7 +108,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What happens to one entity, and why.
+    """The planned change of one entity, with its reason.
 
     Attributes:
         zone: the zone's name for people.
@@ -196,7 +194,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Unmanaged:
-    """An object that no configuration manages, or a member of a managed one that no manifest writes.
+    """An unmanaged object, or a field of a managed object that no manifest sets.
 
     Attributes:
         zone: the zone's name for people.
@@ -250,7 +248,7 @@ class Unmanaged:
 
 @dataclass(frozen=True, slots=True)
 class SimilarOwner:
-    """An owner for whom a plan may be meant. `objects`: how many manifests are named as what it manages."""
+    """The owner that was probably meant. `objects`: how many manifests are named as its objects."""
 
     owner: str
     objects: int
@@ -262,7 +260,7 @@ class SimilarOwner:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, in order, bound to the revision it was made from.
+    """Everything that an apply does, in order, bound to the revision it was computed from.
 
     Attributes:
         actions: for people and guards, one for each entity that changes.
@@ -325,11 +323,11 @@ class Plan:
 
     @property
     def idempotency_key(self) -> str:
-        """What the server applies once: this, over that revision; undone by others, it can be done again."""
+        """The key under which the server applies the plan once: digest and base revision."""
         return f"{self.digest}@{self.base_revision}"
 
     def _content(self) -> dict[str, Any]:
-        """What the plan's JSON has; its actions one after the other, for as JSON they take much memory."""
+        """The members of the plan's JSON; actions come one by one, because as JSON they take much memory."""
         content: dict[str, Any] = {
             "format": PLAN,
             "tool": {"name": "zonectl", "version": self.tool_version},
@@ -393,100 +391,9 @@ class Plan:
         return bool(self.actions) and all(action.is_drift for action in self.actions)
 
 
-class PlanUnreadable(ValueError):
-    """The file is not a plan, or not the plan that its digest names."""
-
-
 def digest_of(content: Mapping[str, Any]) -> str:
     """The digest of what a plan's JSON says it does. Spec: RFC 8785 canonical form, SHA-256."""
     digest = hashlib.sha256()
-    for piece in canonical_pieces({name: value for name, value in content.items() if name not in _BESIDE}):
+    for piece in canonical_pieces({name: value for name, value in content.items() if name not in BESIDE}):
         digest.update(piece)
     return f"sha256:{digest.hexdigest()}"
-
-
-def read_plan(text: bytes) -> Plan:
-    """A saved plan.
-
-    Raises:
-        PlanUnreadable: it was changed after it was made, or is something else.
-    """
-    try:
-        content = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise PlanUnreadable("the file is not a plan") from error
-    if not isinstance(content, dict) or content.get("format") != PLAN:
-        raise PlanUnreadable(f"the file is not a plan of the form `{PLAN}`")
-    digest = content.pop("digest", None)
-    if digest_of(content) != digest:
-        raise PlanUnreadable("the plan was changed after it was made: its digest does not fit; plan again")
-    try:
-        plan = _read_content(content)
-        again: Mapping[str, Any] = plan.as_json()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise PlanUnreadable("the file is not a plan that zonectl made; plan again") from error
-    # What follows from the rest stands there as well, for readers; and nothing that zonectl does not know.
-    for name in sorted((content.keys() | again.keys()) - {*_BESIDE} | {"shown_once"}):
-        if content.get(name) != again.get(name):
-            raise PlanUnreadable(f"`{name}` of the plan is not as zonectl writes it; plan again")
-    return plan
-
-
-def _read_content(content: Mapping[str, Any]) -> Plan:
-    return Plan(
-        tool_version=content["tool"]["version"],
-        owner=content["owner"],
-        organization_id=content["organization_id"],
-        server=content["server"],
-        base_revision=content["base_revision"],
-        source=content["source"],
-        actions=tuple(_read_action(each) for each in content["actions"]),
-        operations=tuple(content["operations"]),
-        owned=content["owned"],
-        wanted=content["wanted"],
-        refused=tuple(content["refused"]),
-        budgets=content.get("delete_budgets", {}),
-        deciding=tuple(PolicySetChange.read(each) for each in content.get("deciding", ())),
-        widened=tuple(WidenedAccess.read(each) for each in content.get("widened", ())),
-        exempt=tuple(PrefixExemption.read(each) for each in content.get("exempt", ())),
-        saved=True,
-    )
-
-
-def _read_in_force(content: Mapping[str, Any]) -> InForce:
-    contents = tuple(Part(**each) for each in content["contents"])
-    before_is_latest = content.get("before_is_latest", False)
-    return InForce(
-        content["version"], content["latest_version"], contents=contents, before_is_latest=before_is_latest
-    )
-
-
-def _read_action(content: Mapping[str, Any]) -> Action:
-    return Action(
-        op=Op(content["op"]),
-        kind=content["kind"],
-        zone=content.get("zone"),
-        name=content["name"],
-        id=content.get("id"),
-        reason=content["reason"],
-        changes=tuple(
-            FieldChange(
-                each["field"],
-                each["before"],
-                each["after"],
-                ChangeState(each["state"]) if "state" in each else None,
-                each.get("applied"),
-                _read_in_force(each["in_force"]) if "in_force" in each else None,
-            )
-            for each in content["changes"]
-        ),
-        handle=content.get("handle"),
-        protected=content.get("protected", False),
-        takes_along=content.get("takes_along", 0),
-        previous_name=content.get("previous_name"),
-        moved_from=content.get("moved_from"),
-        moved_to=content.get("moved_to"),
-        shown_once=content.get("shown_once", False),
-        secret_ends=content.get("secret_ends", False),
-        deleted=content.get("deleted", False),
-    )

@@ -1,4 +1,4 @@
-"""What other configurations manage, as this one names it: the zones that it shares, and what is in them."""
+"""Looks up objects of other owners by the names in their manifests: shared zones and what is in them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ _ZONE = "Zone"
 
 
 class ReferenceUnresolved(Exception):
-    """A reference leads nowhere on the server.
+    """A reference names no object on the server.
 
     Attributes:
         word, known: what was written, and what could have been, where that may be a mistake of spelling.
@@ -21,7 +21,7 @@ class ReferenceUnresolved(Exception):
 
 
 class OtherOwners:
-    """What is on the server under the names that its owners have for it."""
+    """Entities of other owners, by owner, zone, kind and manifest name."""
 
     def __init__(self, entities: Iterable[Entity], owner: str, zones: Mapping[str, str | None]) -> None:
         """*zones*: name of a zone that is another configuration's -> which one's, where that is said."""

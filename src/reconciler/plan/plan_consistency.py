@@ -1,4 +1,4 @@
-"""Whether the actions of a plan tell what its operations do: people and guards look at the actions.
+"""Checks that the actions of a plan describe exactly what its operations do: reviewers see only the actions.
 
 zonectl makes both together. A saved plan may come from somebody else, whose digest fits as well.
 """
@@ -28,7 +28,7 @@ Operation = Mapping[str, Any]
 
 
 def inconsistencies(plan: Plan) -> Iterator[str]:
-    """What the operations do and the actions do not say, or the other way round; one message each.
+    """Every disagreement between the operations and the actions; one message each.
 
     That an id is that of the object named beside it, `misidentified_objects` finds out.
     """
@@ -50,7 +50,7 @@ def inconsistencies(plan: Plan) -> Iterator[str]:
 
 @dataclass
 class ActionEffect:
-    """What the operations do to one object, and the action that tells of it.
+    """What the operations do to one object, and the action that describes it.
 
     Attributes:
         ops: the operations that are named in it.
@@ -70,6 +70,8 @@ class ActionEffect:
 
 
 class ActionOperations:
+    """Assigns each operation of a plan to the action that describes it."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         making = [action for action in plan.actions if action.op in (Op.CREATE, Op.REPLACE)]

@@ -1,4 +1,4 @@
-"""What follows from a plan and stands in none of its actions: what widens, and which policies decide."""
+"""What a plan changes for policy decisions: deciding policy sets, widened access, prefix exemptions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconciler.output_documents import DecidingDocument, ExemptDocument, Missin
 
 @dataclass(frozen=True, slots=True)
 class WidenedAccess:
-    """A policy in force that holds back less than before, because what it names is another.
+    """A policy in force that restricts less than before, because a name in its text means something else.
 
     Attributes:
         zone: the zone's name for people.
@@ -84,7 +84,7 @@ class WidenedAccess:
 
 @dataclass(frozen=True, slots=True)
 class PolicySetChange:
-    """Another policy set decides in a zone than before, or the same one may forbid less or permit more.
+    """A change of the deciding policy set of a zone, or of what the deciding policies may forbid or permit.
 
     Attributes:
         zone: the zone's name for people.
@@ -153,7 +153,7 @@ class PolicySetChange:
 
 @dataclass(frozen=True, slots=True)
 class PrefixExemption:
-    """A resource that is a prefix from now on, and those beneath it that were there before.
+    """A resource that becomes a prefix, and existing resources below it that its policies do not cover.
 
     Each of them stays a resource of its own: what policies say of the prefix does not hold for it.
 
@@ -178,7 +178,7 @@ class PrefixExemption:
 
 
 class PolicyImpact(NamedTuple):
-    """All that follows from a plan and stands in none of its actions."""
+    """Everything that a plan changes for policy decisions and that none of its actions shows."""
 
     deciding: tuple[PolicySetChange, ...]
     widened: tuple[WidenedAccess, ...]
@@ -187,7 +187,7 @@ class PolicyImpact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MissingPolicyName:
-    """A name in a policy in force that nothing in the zone has, and that an apply does not make good.
+    """A name in a policy in force that no object of the zone has, also after an apply.
 
     Attributes:
         zone: the zone's name for people.

@@ -1,4 +1,4 @@
-"""Works out what follows from a plan in its zones: what policies in force no longer hold back.
+"""Predicts the policy impact of a plan, zone by zone: what policies in force no longer restrict.
 
 A policy means whoever belongs to a name when it decides. A plan that empties a group says that of the group
 alone; that a `forbid` goes by this group stands in a text that the plan need not touch.

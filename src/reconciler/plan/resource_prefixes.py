@@ -1,4 +1,4 @@
-"""Which requests mean a resource beside those that name it: all beneath it, where it is a prefix.
+"""Longest-prefix matching of resources: which addresses below a prefix belong to it, before and after a plan.
 
 A request means the resource that it names, else the longest prefix. So one that comes to lie beneath a prefix
 takes requests from it, with what policies say of it. Spec: zone interface, section 6, rule 3.

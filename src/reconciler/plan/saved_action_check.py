@@ -1,4 +1,4 @@
-"""What a plan says of one object beside its operations, compared with the object as it is on the server."""
+"""Verifies one action of a saved plan against the entity on the server: fields, drift, names and secrets."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ _STAYS = (ChangeState.CLAIM, ChangeState.RELEASE, ChangeState.KEEP)
 
 
 class ActionChecker:
-    """A plan and the server as it is.
+    """Checks the actions of a saved plan against a snapshot.
 
     Attributes:
         moved: something was written since the plan was made, so that it may say more than there is.

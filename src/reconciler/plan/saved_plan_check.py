@@ -1,4 +1,4 @@
-"""What a saved plan hides or makes up: what it tells beside its operations is worked out again.
+"""Verifies a saved plan against the server: whatever it says beside its operations is computed again.
 
 How many objects there are, what goes with a zone, what is there before, what widens: zonectl works it out
 from a snapshot and writes it down. Somebody else may have written something less harmful, or more soothing,

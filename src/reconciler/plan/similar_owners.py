@@ -1,4 +1,4 @@
-"""Whose plan it may be meant to be: a misspelt owner manages nothing, and everything would be made again."""
+"""Suggests the owner that was meant: a misspelt one manages nothing, and everything would be created."""
 
 from collections import Counter
 from collections.abc import Sequence

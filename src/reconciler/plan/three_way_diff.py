@@ -1,4 +1,4 @@
-"""Three-way comparison of one entity: what we last applied, what git wants, what is there."""
+"""The three-way diff of one entity: last applied, desired (git), and actual (server) value of each field."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""What is where a configuration has something, and in no configuration: nobody who reads git knows of it."""
+"""Finds unmanaged objects and fields in the zones of a configuration: what git does not know of."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from .three_way_diff import leaves
 
 @dataclass(frozen=True)
 class UnmanagedSearch:
-    """Looks for what is unmanaged.
+    """The search for unmanaged objects and fields.
 
     Attributes:
         zones: the zones that the configuration has something in: id -> name for people.

@@ -1,4 +1,4 @@
-"""What is created in one zone and deleted in another, and is the same to git: nothing moves."""
+"""Marks pairs that look like a move between zones: deleted in one and created anew in the other."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from .model import Action, Op
 
 
 def with_zone_moves(actions: Sequence[Action]) -> list[Action]:
-    """The same actions, each of such a pair with the other's zone, and no other with any."""
+    """The same actions with `moved_from` and `moved_to` set for each such pair, and for no other."""
     told = [replace(each, moved_from=None, moved_to=None) for each in actions]
     gone: dict[tuple[str, str], list[int]] = defaultdict(list)
     made: dict[tuple[str, str], list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""A zone before and after a changeset, in what policies can name: worked out from the operations."""
+"""A zone before and after a changeset: the objects that policies can name, computed from the operations."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Item = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ZoneObject:
-    """An object: what it is called in its zone, and what it says."""
+    """An object of a zone: its kind, handle and spec."""
 
     kind: str
     handle: str | None

@@ -1,1 +1,1 @@
-"""Plans, findings and outcomes for people and programs."""
+"""Renders plans, drift, diagnostics and receipts as text and as JSON."""

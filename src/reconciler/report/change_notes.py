@@ -1,4 +1,4 @@
-"""Why a member changes, in words; and what a version says that is in force against git."""
+"""Renders notes on changes: why a field changes, who wrote it, and which policy version is in force."""
 
 from collections.abc import Iterator, Sequence
 

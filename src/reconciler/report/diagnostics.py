@@ -1,4 +1,4 @@
-"""Findings as text and as JSON."""
+"""Renders diagnostics of manifests as text and as JSON."""
 
 from collections.abc import Iterator
 from unicodedata import combining, east_asian_width

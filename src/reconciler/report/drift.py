@@ -1,4 +1,4 @@
-"""What others did: changed, deleted, or put beside what git describes."""
+"""Renders drift: what others changed, deleted or attached since the last apply."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""A plan as text: worst news first, and every change with why. Nothing that changes is left out or cut."""
+"""Renders a plan as text and JSON: deletions first, every change with its reason, nothing cut."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What follows from a plan, in words: above its actions, for no action says it."""
+"""Renders what a plan changes for policy decisions, above its actions: no action shows it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby

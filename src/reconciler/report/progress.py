@@ -1,4 +1,4 @@
-"""Progress of a changeset: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a changeset: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time

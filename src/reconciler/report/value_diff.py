@@ -1,4 +1,4 @@
-"""Two values as lines: all in which they differ is shown, and only what is the same is folded and counted."""
+"""Renders the difference of two values as lines; only what is equal is folded and counted."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque

@@ -11,7 +11,8 @@ from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
 from reconciler.plan import Cascade, Plan, check_guards
-from reconciler.plan.model import Op, read_plan
+from reconciler.plan.model import Op
+from reconciler.plan.saved_plan import read_plan
 
 
 class TestPruning:

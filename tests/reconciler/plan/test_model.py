@@ -6,7 +6,7 @@ from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest
 from reconciler.plan import read_plan
-from reconciler.plan.model import PlanUnreadable
+from reconciler.plan.saved_plan import PlanUnreadable
 
 
 class TestSavedPlans:

@@ -10,7 +10,7 @@ from tests.reconciler.factories import OWNER, AnyWorld, changed, manifest, plan_
 
 from reconciler.kinds import Manifest
 from reconciler.plan import Plan, saved_plan_discrepancies
-from reconciler.plan.model import read_plan
+from reconciler.plan.saved_plan import read_plan
 from reconciler.report.plans import summary_line
 from reconciler.report.policy_impact import impact_lines
 from reconciler.terminal import rendered
