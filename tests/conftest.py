@@ -20,7 +20,7 @@ from tests.support.redis import RedisServer, running_redis
 from tests.support.server import migrated
 
 from runtime.storage.sql.database import Database
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 from runtime.storage.state.redis import RedisState
 
@@ -151,7 +151,7 @@ def redis_url(redis_server: RedisServer) -> str:
 
 
 @pytest.fixture
-async def memory_state() -> AsyncIterator[State]:
+async def memory_state() -> AsyncIterator[StateStore]:
     """Short-lived state in this process."""
     state = InProcessState()
     yield state
@@ -159,7 +159,7 @@ async def memory_state() -> AsyncIterator[State]:
 
 
 @pytest.fixture
-async def redis_state(redis_url: str) -> AsyncIterator[State]:
+async def redis_state(redis_url: str) -> AsyncIterator[StateStore]:
     """Short-lived state in Redis."""
     state = RedisState.open(redis_url)
     yield state
@@ -167,7 +167,7 @@ async def redis_state(redis_url: str) -> AsyncIterator[State]:
 
 
 @pytest.fixture(params=["memory", "redis"])
-def state(request: pytest.FixtureRequest) -> State:
+def state(request: pytest.FixtureRequest) -> StateStore:
     """Empty short-lived state, of each form in turn."""
-    made: State = request.getfixturevalue(f"{request.param}_state")
+    made: StateStore = request.getfixturevalue(f"{request.param}_state")
     return made

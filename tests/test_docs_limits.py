@@ -32,8 +32,8 @@ SOURCE = ROOT / "src"
 # Values of the definition of something, or fixed when it is made: nothing is added to them.
 _FIXED = {
     "runtime.adapters.keys.signing.SigningKey.public_jwk",
-    "runtime.storage.sql.dependents._Loose.values",
-    "runtime.storage.state.shares.Shares._bounds",
+    "runtime.storage.sql.reference_cleanup._Loose.values",
+    "runtime.storage.state.partitions.PartitionedEntries._bounds",
     "runtime.services.bounded_cache.BoundedCache._items",  # the container itself, by its own name in the list
 }
 

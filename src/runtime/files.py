@@ -21,7 +21,7 @@ _OTHERS = 0o077  # the bits of the group and of everybody else
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class ExposedPath:
     """A file or directory that other accounts of the machine can get at.
 
     Attributes:
@@ -91,16 +91,16 @@ def write_once(path: Path, content: bytes) -> bool:
     return True
 
 
-def open_to_others(paths: Iterable[Path]) -> Iterator[Open]:
+def open_to_others(paths: Iterable[Path]) -> Iterator[ExposedPath]:
     """Those of the files and directories that accounts besides their owner's can get at; missing ones not."""
     for path in paths:
         with suppress(OSError):
             found = path.stat()
             if (mode := stat.S_IMODE(found.st_mode)) & _OTHERS:
-                yield Open(path, mode, found.st_uid)
+                yield ExposedPath(path, mode, found.st_uid)
 
 
-def close_to_others(found: Open) -> bool:
+def close_to_others(found: ExposedPath) -> bool:
     """Take away what others may do with it; whether that could be done.
 
     Not with what belongs to another account, nor with a directory that is there for all, such as `/tmp`.

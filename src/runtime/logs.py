@@ -40,7 +40,7 @@ def configure_logs(settings: Settings) -> None:
     )
 
 
-class Troubles:
+class ThrottledWarnings:
     """Warnings of what every request meets while it lasts: one line every few seconds, not one a request."""
 
     def __init__(self) -> None:
@@ -57,4 +57,4 @@ class Troubles:
         log.warning(event, reason=reason, **fields)
 
 
-troubles = Troubles()
+throttled_warnings = ThrottledWarnings()

@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from runtime import files
 
 
-class SettingsUnreadable(ValueError):
+class InvalidSettings(ValueError):
     """The settings file is not what it should be; the message says how."""
 
 
@@ -201,11 +201,11 @@ def _read(config: Path) -> dict[str, Any]:
         mode = stat.S_IMODE(config.stat().st_mode)
         written = yaml.safe_load(config.read_text("utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as failure:
-        raise SettingsUnreadable(f"`{config}` cannot be read: {failure}") from None
+        raise InvalidSettings(f"`{config}` cannot be read: {failure}") from None
     if not isinstance(written, dict):
-        raise SettingsUnreadable(f"`{config}`: expected settings, as in `listen: 127.0.0.1:8080`")
+        raise InvalidSettings(f"`{config}`: expected settings, as in `listen: 127.0.0.1:8080`")
     if "key_encryption_key" in written and mode & files.NOT_FOR_A_KEY:
-        raise SettingsUnreadable(
+        raise InvalidSettings(
             f"`{config}` has the key-encryption key and is open to others (mode {mode:o}); `chmod 600` it"
         )
     return {str(name): value for name, value in written.items()}

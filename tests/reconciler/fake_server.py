@@ -31,7 +31,7 @@ from runtime.services.management.changesets.changeset import PackedOperation, pa
 from runtime.services.management.changesets.pointers import resolved, stand_in
 from runtime.services.management.changesets.specs import located, split_spec
 from runtime.services.management.credential_scope import LENT
-from runtime.storage.sql.losses import WORDS
+from runtime.storage.sql.deletion_effects import WORDS
 
 ORGANIZATION = "org00000000000000000000001"
 LABEL = "acme"

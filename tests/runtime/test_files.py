@@ -196,7 +196,7 @@ def test_what_is_open_is_found_and_closed(tmp_path: Path) -> None:
 def test_what_belongs_to_another_account_is_theirs_to_close(tmp_path: Path) -> None:
     """Nobody's mode is changed that is not ours, and the message says whose it is."""
     (tmp_path / "theirs").touch(mode=0o644)
-    found = files.Open(tmp_path / "theirs", 0o644, os.geteuid() + 1)
+    found = files.ExposedPath(tmp_path / "theirs", 0o644, os.geteuid() + 1)
 
     assert not files.close_to_others(found)
     assert f"belongs to the account {os.geteuid() + 1}" in str(found)

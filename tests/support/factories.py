@@ -200,7 +200,7 @@ class Company:
     async def signed_in(self, zone: Zone, user: User, *, hours: float = 8) -> Person:
         """A session of a user."""
         now = self.services.clock()
-        session = sessions.Session(
+        session = sessions.SessionRecord(
             id=new_id(),
             organization_id=zone.organization_id,
             zone_id=zone.id,

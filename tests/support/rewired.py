@@ -10,7 +10,7 @@ from runtime.services.jobs.runner import JobRunner
 from runtime.services.rate_limiter import RateLimiter
 from runtime.services.schedule import JOBS
 from runtime.services.zones import Zones
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 
 def with_new_zones(
@@ -22,7 +22,7 @@ def with_new_zones(
     return replace(services, clock=clock, epochs=epochs, zones=zones)
 
 
-def with_limits_on(services: Services, state: State) -> Services:
+def with_limits_on(services: Services, state: StateStore) -> Services:
     """The services with that short-lived state, on which rate limits are counted, too."""
     return replace(services, state=state, rate_limiter=RateLimiter(state, services.clock, services.settings))
 

@@ -13,13 +13,13 @@ from typing import Any
 import cedarpy
 import orjson
 
-from runtime.adapters.cedar_places import Places
-from runtime.adapters.cedar_text import PolicyProblem, Statement, locate, measure, split
+from runtime.adapters.cedar_positions import ErrorLocator
+from runtime.adapters.cedar_tokenizer import PolicyProblem, PolicyStatement, locate, measure, split
 from runtime.domain.policy.requests import PolicyRequest, reference
 
 __all__ = [
     "CompiledPolicies",
-    "PolicyBroken",
+    "InvalidPolicy",
     "PolicyDecision",
     "PolicyProblem",
     "Schema",
@@ -39,7 +39,7 @@ _SLICE_ABOVE = 300  # policies in a set, from which on only those that can conce
 _KEPT_SLICES = 512
 
 
-class PolicyBroken(Exception):
+class InvalidPolicy(Exception):
     """The text is not a policy the engine accepts; `problems` says where."""
 
     def __init__(self, problems: Sequence[PolicyProblem]) -> None:
@@ -114,14 +114,14 @@ def compile_policies(policies: Sequence[tuple[str, str]], schema: Schema) -> Com
 
     Args:
         policies: (policy version id, text), each text already checked against the schema.
-    Raises: PolicyBroken, when a text does not parse by itself.
+    Raises: InvalidPolicy, when a text does not parse by itself.
     """
     rules: list[_Rule] = []
     for version_id, text in dict(policies).items():
         if problems := measure(text):
-            raise PolicyBroken(problems)
+            raise InvalidPolicy(problems)
         if isinstance(parsed := _parse(text), str):
-            raise PolicyBroken([locate(parsed, split(text), _parse_error)])
+            raise InvalidPolicy([locate(parsed, split(text), _parse_error)])
         rules.extend(_rules_of(version_id, split(text), parsed))
     by_resource = _index(rules) if len(rules) > _SLICE_ABOVE else None
     return CompiledPolicies(schema, tuple(rules), _parse_slice(rules), by_resource)
@@ -143,7 +143,9 @@ def check(text: str, schema: Schema) -> list[PolicyProblem]:
     ]:
         return problems
     by_position = {f"policy{index}": statement for index, statement in enumerate(statements)}
-    places = Places(lambda part: [each.error for each in cedarpy.validate_policies(part, schema).errors])
+    places = ErrorLocator(
+        lambda part: [each.error for each in cedarpy.validate_policies(part, schema).errors]
+    )
     found = []
     for error in cedarpy.validate_policies(text, schema).errors:
         statement = by_position.get(error.policy_id)
@@ -153,33 +155,33 @@ def check(text: str, schema: Schema) -> list[PolicyProblem]:
 
 
 def format_text(text: str) -> str:
-    """The text in Cedar's own layout. Raises PolicyBroken."""
+    """The text in Cedar's own layout. Raises InvalidPolicy."""
     _require_readable(text)
     try:
         return cedarpy.format_policies(text)
     except ValueError as failure:
-        raise PolicyBroken([locate(str(failure), split(text))]) from failure
+        raise InvalidPolicy([locate(str(failure), split(text))]) from failure
 
 
 def to_json(text: str) -> dict[str, Any]:
     """The policies in Cedar's JSON form.
 
-    Raises PolicyBroken, also for expressions too deep for that form.
+    Raises InvalidPolicy, also for expressions too deep for that form.
     """
     _require_readable(text)
     try:
         converted: dict[str, Any] = orjson.loads(cedarpy.policies_to_json_str(text))
     except ValueError as failure:
-        raise PolicyBroken([locate(str(failure), split(text))]) from failure
+        raise InvalidPolicy([locate(str(failure), split(text))]) from failure
     return converted
 
 
 def from_json(policies: Mapping[str, Any]) -> str:
-    """The text of policies in Cedar's JSON form. Raises PolicyBroken."""
+    """The text of policies in Cedar's JSON form. Raises InvalidPolicy."""
     try:
         return cedarpy.policies_from_json_str(orjson.dumps(policies).decode())
     except (ValueError, TypeError) as failure:
-        raise PolicyBroken([PolicyProblem(str(failure), 1, 1)]) from failure
+        raise InvalidPolicy([PolicyProblem(str(failure), 1, 1)]) from failure
 
 
 def decide(compiled: CompiledPolicies, request: PolicyRequest) -> PolicyDecision:
@@ -218,12 +220,14 @@ def _require_readable(text: str) -> None:
     if problems := measure(text) or (
         [locate(error, split(text), _parse_error)] if (error := _parse_error(text)) else []
     ):
-        raise PolicyBroken(problems)
+        raise InvalidPolicy(problems)
 
 
-def _rules_of(version_id: str, statements: Sequence[Statement], parsed: cedarpy.PolicySet) -> list[_Rule]:
+def _rules_of(
+    version_id: str, statements: Sequence[PolicyStatement], parsed: cedarpy.PolicySet
+) -> list[_Rule]:
     if len(statements) != len(parsed):
-        raise PolicyBroken([PolicyProblem("the text holds a template, or could not be taken apart", 1, 1)])
+        raise InvalidPolicy([PolicyProblem("the text holds a template, or could not be taken apart", 1, 1)])
     rules: list[_Rule] = []
     used: set[str] = set()
     for position, statement in enumerate(statements):
@@ -267,7 +271,7 @@ def _parse_slice(rules: Sequence[_Rule]) -> _Slice:
     return _Slice(tuple(rule.name for rule in rules), cedarpy.PolicySet.from_str(text))
 
 
-def _repeated_names(text: str, statements: Sequence[Statement]) -> list[PolicyProblem]:
+def _repeated_names(text: str, statements: Sequence[PolicyStatement]) -> list[PolicyProblem]:
     seen: set[str] = set()
     problems: list[PolicyProblem] = []
     for statement in statements:

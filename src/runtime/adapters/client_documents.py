@@ -20,7 +20,7 @@ UNTOLD_SECONDS = 300  # where the site says nothing about caching
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ClientDocument:
     """A document, and how long it may be used again."""
 
     document: Mapping[str, Any]
@@ -44,11 +44,11 @@ class ClientDocuments:
     ) -> None:
         self._outbound = outbound
         self._now = now
-        self._documents: SharedFetch[Described] = SharedFetch(
+        self._documents: SharedFetch[ClientDocument] = SharedFetch(
             lifetime_seconds=MIN_SECONDS, failure_lifetime=pause_after, clock=clock
         )
 
-    async def get(self, address: str, *, partition: str, remembered: bool = True) -> Described:
+    async def get(self, address: str, *, partition: str, remembered: bool = True) -> ClientDocument:
         """The JSON object at an address, from a 200 answer without redirects, of at most 10 KB.
 
         Args:
@@ -58,11 +58,11 @@ class ClientDocuments:
         Raises: OutboundRefused; OutboundFailed.
         """
 
-        async def fetch() -> Described:
+        async def fetch() -> ClientDocument:
             found = await self._outbound.get_json(address, max_bytes=MAX_BYTES, partition=partition)
             if not isinstance(found.json, Mapping):
                 raise OutboundFailed("the document is not a JSON object", temporary=False)
-            return Described(found.json, lifetime_of(found.headers, self._now()))
+            return ClientDocument(found.json, lifetime_of(found.headers, self._now()))
 
         return await self._documents.get(
             address,

@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 import httpcore
 
 from runtime.adapters.addresses import is_public
-from runtime.adapters.patience import patience
+from runtime.adapters.timeouts import lag_tolerant_timeout
 from runtime.domain import strict_json
 
 MAX_URL_CHARS = 4096
@@ -197,7 +197,7 @@ class Outbound:
             content=body if method == "POST" else None,
         )
         try:
-            async with patience(self._timeout), self._turn(partition):
+            async with lag_tolerant_timeout(self._timeout), self._turn(partition):
                 return await self._answer(request, max_bytes or self._max_bytes)
         except TimeoutError:
             raise OutboundFailed(f"no answer within {self._timeout} s", temporary=True) from None

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from runtime.cli.commands import Reading
-from runtime.cli.connected import with_services
-from runtime.cli.operators import this_operator
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.execution import with_services
+from runtime.cli.operators import current_operator
 from runtime.domain.kinds.api_key import MAX_SECONDS, MIN_SECONDS, ApiKey
 from runtime.domain.kinds.values import OrganizationRole, OwnerName, rfc3339
 from runtime.services.container import Services
@@ -103,7 +103,7 @@ def create_api_key(
             expires_in_seconds=expires_in,
             owner=owner,
             zones=zones,
-            by=this_operator(),
+            by=current_operator(),
         )
 
     click.echo(with_services(settings, create))
@@ -112,7 +112,7 @@ def create_api_key(
 api_key.add_command(create_api_key, "add")  # what it was called first
 
 
-@api_key.command("list", cls=Reading)
+@api_key.command("list", cls=ReadOnlyCommand)
 @_of_organization
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @click.pass_obj
@@ -153,5 +153,5 @@ def revoke_api_key(settings: Settings, key: str) -> None:
 
     KEY is its id, as `list` prints it. A whole key that was found where it should not be will do as well.
     """
-    ended = with_services(settings, lambda services: api_keys.revoke(services, key, by=this_operator()))
+    ended = with_services(settings, lambda services: api_keys.revoke(services, key, by=current_operator()))
     click.echo("revoked" if ended == 1 else f"revoked, and {ended - 1} made with it")

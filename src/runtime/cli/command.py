@@ -9,13 +9,13 @@ from pydantic_core import ErrorDetails
 
 from runtime.app import UnsafeSettings, check
 from runtime.cli.api_keys import api_key
-from runtime.cli.connected import Refused
+from runtime.cli.audit import audit, openapi
+from runtime.cli.execution import CommandError
 from runtime.cli.organizations import organization, organization_user
-from runtime.cli.reading import audit, openapi
 from runtime.cli.serving import serve
-from runtime.cli.setting_up import doctor, init, migrate
+from runtime.cli.setup import doctor, init, migrate
 from runtime.cli.zones import keys, user, zone
-from runtime.settings import Settings, SettingsUnreadable, meant, misspelt
+from runtime.settings import InvalidSettings, Settings, meant, misspelt
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,9 +33,11 @@ def main(context: click.Context, config: Path | None) -> None:
         context.obj = Settings.load(config)
         check(context.obj)
     except ValidationError as failure:
-        raise Refused("settings: " + "; ".join(_told(each, config) for each in failure.errors())) from None
-    except (UnsafeSettings, SettingsUnreadable) as failure:
-        raise Refused(str(failure)) from None
+        raise CommandError(
+            "settings: " + "; ".join(_told(each, config) for each in failure.errors())
+        ) from None
+    except (UnsafeSettings, InvalidSettings) as failure:
+        raise CommandError(str(failure)) from None
 
 
 def _told(error: ErrorDetails, config: Path | None) -> str:

@@ -3,9 +3,9 @@
 import click
 
 
-class Reading(click.Command):
+class ReadOnlyCommand(click.Command):
     """A command that changes nothing of any organization.
 
-    Every other one writes through `unit_of_work`, in the name of `this_operator`, and so leaves a record in
-    the audit trail. A test runs them all, whatever there are.
+    Every other one writes through `unit_of_work`, in the name of `current_operator`, and so leaves a record
+    in the audit trail. A test runs them all, whatever there are.
     """

@@ -11,7 +11,7 @@ _MAX_CHARS = 255
 _STRANGE = re.compile(r"[^\w.@-]", re.ASCII)
 
 
-def this_operator() -> Actor:
+def current_operator() -> Actor:
     """`account@host`: the account is that of who called `sudo`, where it was, or else of this process.
 
     Nobody proves it: whoever may run commands could write to the database as well.

@@ -6,9 +6,9 @@ import sys
 import click
 
 from runtime.cli.api_keys import key_expires_in
-from runtime.cli.commands import Reading
-from runtime.cli.connected import with_services
-from runtime.cli.operators import this_operator
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.execution import with_services
+from runtime.cli.operators import current_operator
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.container import Services
 from runtime.services.management.members import provisioning
@@ -33,7 +33,7 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
 
     async def create(services: Services) -> tuple[str, str, str]:
         made, api_key = await organizations.create_organization(
-            services, name, key_expires_in_seconds=key_expires_in, by=this_operator()
+            services, name, key_expires_in_seconds=key_expires_in, by=current_operator()
         )
         return made.id, made.label, api_key
 
@@ -46,7 +46,7 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
     click.echo(f"api key       {api_key}   (shown once: keep it now)")
 
 
-@organization.command("list", cls=Reading)
+@organization.command("list", cls=ReadOnlyCommand)
 @click.pass_obj
 def list_organizations(settings: Settings) -> None:
     """Print every organization: id, label, the issuer that its people sign in at, and name."""
@@ -82,7 +82,7 @@ def add_organization_user(
             email=email,
             role=OrganizationRole(role),
             password=password,
-            by=this_operator(),
+            by=current_operator(),
         )
         return made.id
 

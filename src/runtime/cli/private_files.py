@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runtime import files
-from runtime.files import NOT_FOR_A_KEY, Open
+from runtime.files import NOT_FOR_A_KEY, ExposedPath
 from runtime.settings import Settings
 from runtime.storage.sql.sqlite import files_of
 
@@ -19,7 +19,7 @@ def private_files(settings: Settings) -> Iterator[Path]:
         yield from (settings.mail_folder, *sorted(settings.mail_folder.iterdir()))
 
 
-def close_private_files(settings: Settings) -> list[Open]:
+def close_private_files(settings: Settings) -> list[ExposedPath]:
     """Close what is open to others and belongs to this account; what is left, to be told.
 
     A key that others could read stays as it is, for whoever reads it to refuse.
@@ -32,7 +32,7 @@ def close_private_files(settings: Settings) -> list[Open]:
     return left
 
 
-def exposed_settings(settings: Settings) -> Iterator[Open]:
+def exposed_settings(settings: Settings) -> Iterator[ExposedPath]:
     """The settings file, when it has a password and others than its owner and a group can read it.
 
     It is the operator's, who may have let a group read it: it is told of, and never changed.

@@ -21,7 +21,7 @@ from runtime.settings import Settings
 _ENDS, _WITHIN_SECONDS = 5, 30
 
 
-class GaveUp(Exception):
+class SupervisorError(Exception):
     """The workers do not stay, or did not stop as they should; the message says what happened."""
 
 
@@ -35,7 +35,7 @@ class Supervisor:
         self._ends: deque[float] = deque(maxlen=max(_ENDS, settings.workers + 1))
 
     def run(self) -> None:
-        """Serve until a signal asks to stop. Raises GaveUp."""
+        """Serve until a signal asks to stop. Raises SupervisorError."""
         asked = _told_to_stop()
         try:
             for number in range(1, self._settings.workers + 1):
@@ -45,7 +45,7 @@ class Supervisor:
         finally:
             failed = self._stop()
         if failed:
-            raise GaveUp(f"workers did not stop as they should: {', '.join(failed)}")
+            raise SupervisorError(f"workers did not stop as they should: {', '.join(failed)}")
 
     def _start(self, number: int) -> None:
         worker = multiprocessing.get_context("spawn").Process(
@@ -66,7 +66,7 @@ class Supervisor:
             )
             self._ends.append(monotonic())
             if len(self._ends) == self._ends.maxlen and self._ends[-1] - self._ends[0] < _WITHIN_SECONDS:
-                raise GaveUp(
+                raise SupervisorError(
                     f"workers ended {len(self._ends)} times within {_WITHIN_SECONDS} seconds, "
                     f"the last with {_how_ended(worker)}: see the log before this for why"
                 )

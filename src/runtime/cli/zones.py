@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from runtime.cli.commands import Reading
-from runtime.cli.connected import with_services
-from runtime.cli.operators import this_operator
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.execution import with_services
+from runtime.cli.operators import current_operator
 from runtime.services import keys as zone_keys
 from runtime.services import switches
 from runtime.services.container import Services
@@ -33,7 +33,7 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
     async def create(services: Services) -> tuple[str, bool]:
         zone_id = await services.zones.find_id(zone)
         made = await provisioning.add_user(
-            services, zone_id, email=email, password=password, by=this_operator()
+            services, zone_id, email=email, password=password, by=current_operator()
         )
         view = await services.zones.get(zone_id)
         return made.id, view.entity.user_identity_provider_id is not None
@@ -68,12 +68,12 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 
     async def rotate(services: Services) -> str:
         zone_id = await services.zones.find_id(zone)
-        return await signing_keys.rotate(services, zone_id, algorithm, at_once=at_once, by=this_operator())
+        return await signing_keys.rotate(services, zone_id, algorithm, at_once=at_once, by=current_operator())
 
     click.echo(with_services(settings, rotate))
 
 
-@keys.command("list", cls=Reading)
+@keys.command("list", cls=ReadOnlyCommand)
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.pass_obj
 def list_keys(settings: Settings, zone: str) -> None:
@@ -97,7 +97,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
     async def use(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
-        await signing_keys.use_algorithm(services, zone_id, algorithm, by=this_operator())
+        await signing_keys.use_algorithm(services, zone_id, algorithm, by=current_operator())
 
     with_services(settings, use)
     click.echo(f"access tokens of `{zone}` are signed with {algorithm}")
@@ -118,7 +118,7 @@ def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
-        await switches.set_switch(services, zone_id, switch, value, by=this_operator())
+        await switches.set_switch(services, zone_id, switch, value, by=current_operator())
 
     with_services(settings, change)
     click.echo(f"`{switch}` of `{zone}` is `{value}`")

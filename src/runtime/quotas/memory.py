@@ -38,7 +38,7 @@ MEMORY: tuple[Memory, ...] = (
     Memory(
         "runtime.services.clients.guessing.SecretGuessing._blocked", "clients that wait", bounded_cache.LIMIT
     ),
-    Memory("runtime.logs.Troubles._told", "warnings of a moment ago", logs.MOST_TROUBLES),
+    Memory("runtime.logs.ThrottledWarnings._told", "warnings of a moment ago", logs.MOST_TROUBLES),
     Memory("runtime.services.rate_limiter.RateLimiter._local", "limits counted here", "the limits there are"),
     Memory(
         "runtime.services.rate_limiter._LocalCounts._counted", "counts of one limit", rate_limiter.MAX_COUNTED
@@ -97,12 +97,12 @@ MEMORY: tuple[Memory, ...] = (
     Memory("runtime.adapters.shared_fetch.SharedFetch._running", "fetches under way", _REQUESTS),
     Memory("runtime.adapters.outbound.Outbound._turns", "whose turn it is to fetch", _REQUESTS),
     Memory(
-        "runtime.storage.state.shares.Shares._shares",
+        "runtime.storage.state.partitions.PartitionedEntries._shares",
         "short-lived state without Redis, by kind and zone",
         "see the list of that",
     ),
-    Memory("runtime.storage.state.gathering.Gathering._waiting", "questions to Redis", _REQUESTS),
-    Memory("runtime.storage.state.gathering.Gathering._trips", "trips to Redis", _REQUESTS),
+    Memory("runtime.storage.state.batching.RequestBatcher._waiting", "questions to Redis", _REQUESTS),
+    Memory("runtime.storage.state.batching.RequestBatcher._trips", "trips to Redis", _REQUESTS),
     Memory(f"{_ZONE}._views", "zones, as they stand", _ZONES),
     Memory(f"{_ZONE}._loading", "zones that are being read", _ZONES),
     Memory(f"{_ZONE}._parsed_keys", "zones' keys", _ZONES),

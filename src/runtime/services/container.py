@@ -20,7 +20,7 @@ from runtime.services.revocation_list import Revocations
 from runtime.services.zones import Zones
 from runtime.settings import Settings
 from runtime.storage.sql.database import Database
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Services:
 
     settings: Settings
     database: Database
-    state: State
+    state: StateStore
     key_encryption: KeyEncryption
     hasher: SecretHasher
     cursors: Sealer

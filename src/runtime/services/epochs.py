@@ -25,7 +25,7 @@ from runtime.storage.sql import epochs as notes
 from runtime.storage.sql import exchange as storage
 from runtime.storage.sql import revocations
 from runtime.storage.sql.database import Database
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 JOB = "epochs"
 TTL_SECONDS = 60  # of what is published
@@ -67,7 +67,7 @@ class Epochs:
             database was set back. What was read in an earlier era is to be read again.
     """
 
-    def __init__(self, database: Database, state: State, clock: Clock) -> None:
+    def __init__(self, database: Database, state: StateStore, clock: Clock) -> None:
         self._database = database
         self._state = state
         self._clock = clock

@@ -13,7 +13,7 @@ from runtime.services import rate_limits
 from runtime.services.bounded_cache import BoundedCache
 from runtime.services.rate_limits import RateLimit
 from runtime.settings import Settings
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 _HOME_BITS = 64  # of an IPv6 address: whoever has one has all that begin alike
 MAX_COUNTED = 20_000
@@ -22,7 +22,7 @@ MAX_COUNTED = 20_000
 class RateLimiter:
     """Tells for each request how long it has to wait: 0 seconds while its limit is not reached."""
 
-    def __init__(self, state: State, clock: Callable[[], datetime], settings: Settings) -> None:
+    def __init__(self, state: StateStore, clock: Callable[[], datetime], settings: Settings) -> None:
         self._state = state
         self._clock = clock
         self._settings = settings

@@ -6,7 +6,7 @@ from time import thread_time
 import pytest
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import PolicyBroken, check, compile_policies, decide
+from runtime.adapters.cedar import InvalidPolicy, check, compile_policies, decide
 from runtime.domain.policy import defaults, requests, schema
 from runtime.domain.policy.requests import Application, Group, Resource, User
 
@@ -164,7 +164,7 @@ def test_an_annotation_is_a_word_and_no_rule(name):
 @pytest.mark.threat("29a")
 def test_an_annotation_cannot_be_left():
     """A quote that ends it too early leaves a text that is no policy."""
-    with pytest.raises(PolicyBroken):
+    with pytest.raises(InvalidPolicy):
         policies('@id(""; permit(principal,action,resource); //") permit(principal, action, resource);')
 
 
@@ -181,7 +181,7 @@ def test_a_text_cannot_reach_into_its_neighbour(text):
     """Each text parses by itself before texts are read together; an unfinished one is refused."""
     try:
         compiled = policies(text, "forbid(principal, action, resource);")
-    except PolicyBroken:
+    except InvalidPolicy:
         return
     assert not decide(compiled, ask()).allowed
     assert decide(compiled, ask()).determining == ("v1#0",)
@@ -306,7 +306,7 @@ def test_texts_made_to_exhaust_are_refused_before_the_engine_reads_them(conditio
     assert check(text, SCHEMA)
     assert thread_time() - began < 2
     for read in (cedar.format_text, cedar.to_json, lambda text: policies(text)):
-        with pytest.raises(PolicyBroken):
+        with pytest.raises(InvalidPolicy):
             read(text)
 
 
@@ -323,7 +323,7 @@ def test_json_and_text_are_the_same_policies():
 @pytest.mark.parametrize("value", [{}, {"staticPolicies": 1}, {"a": object()}])
 def test_json_that_is_no_policy_is_refused(value):
     """With the same exception as broken text."""
-    with pytest.raises(PolicyBroken):
+    with pytest.raises(InvalidPolicy):
         cedar.from_json(value)
 
 

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, check_class
 
 
 @pytest.mark.threat("13l")
@@ -29,5 +29,5 @@ from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
 def test_only_some_classes_are_accepted(header, is_accepted):
     """One that is named must be known, whatever its spelling; none need be named."""
     jws = CompactJws({"alg": "ES256", **header}, {}, b"", b"")
-    with nullcontext() if is_accepted else pytest.raises(InvalidToken):
+    with nullcontext() if is_accepted else pytest.raises(InvalidJwt):
         check_class(jws, ("JWT", "JOSE", "x+jwt"))

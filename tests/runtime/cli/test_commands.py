@@ -24,8 +24,8 @@ from tests.support.postgres import PostgresServer
 
 from runtime.adapters.keys.sealing import LocalKeyEncryption
 from runtime.cli import main
-from runtime.cli.commands import Reading
-from runtime.cli.operators import this_operator
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.operators import current_operator
 from runtime.storage.sql import migrate as migrations
 from runtime.storage.sql.database import Database
 
@@ -216,7 +216,7 @@ def _done(site: Site, name: str) -> Result:
 
 def test_every_command_is_known() -> None:
     """It only looks, and says so, or there is a recipe here: nothing is forgotten."""
-    looking = {name for name, each in COMMANDS.items() if isinstance(each, Reading)}
+    looking = {name for name, each in COMMANDS.items() if isinstance(each, ReadOnlyCommand)}
 
     assert looking == LOOKING.keys()
     assert COMMANDS.keys() - looking == RECIPES.keys()
@@ -235,7 +235,7 @@ def test_a_command_that_changes_something_is_on_record(
     assert done.exit_code == RECIPES[name].exits, done.output
     after = site.events()[before:]
     assert RECIPES[name].action in {action for _, _, action in after}
-    assert {(kind, who) for kind, who, _ in after} == {("operator", this_operator().name)}
+    assert {(kind, who) for kind, who, _ in after} == {("operator", current_operator().name)}
     assert "  ok  " in site.ok("audit", "verify")
 
 
@@ -299,7 +299,7 @@ class TestApiKeys:
 
         first, second = set_up.ok("api-key", "list", *of).splitlines()
         assert first.startswith(set_up.names["key"])
-        assert first.endswith("never expires  never used  by " + this_operator().name + "  first key")
+        assert first.endswith("never expires  never used  by " + current_operator().name + "  first key")
         assert re.match(rf"{key_id}  org_viewer  expires 2\S+Z  never used  by \S+  ci$", second)
         told = json.loads(set_up.ok("api-key", "list", *of, "--json"))
         assert [one["id"] for one in told] == [set_up.names["key"], key_id]
@@ -361,7 +361,7 @@ def test_who_has_called_sudo_is_told(monkeypatch: pytest.MonkeyPatch, account: s
     """The person, and not the account that all of them use; nothing in it that a terminal would obey."""
     monkeypatch.setenv("SUDO_USER", account)
 
-    operator = this_operator()
+    operator = current_operator()
 
     assert (operator.kind, operator.name.startswith(told)) == ("operator", True)
     assert len(operator.name) <= 255

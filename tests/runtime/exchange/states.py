@@ -9,14 +9,14 @@ from runtime.domain.errors import Unavailable
 from runtime.services.clock import Clock
 from runtime.services.container import Services
 from runtime.services.epochs import Epochs
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 
 
 class Counting(InProcessState):
     """A state that passes everything on and notes what was asked."""
 
-    def __init__(self, inner: State) -> None:
+    def __init__(self, inner: StateStore) -> None:
         super().__init__()
         self.inner = inner
         self.calls: list[str] = []
@@ -59,7 +59,7 @@ def remembering(services: Services) -> Services:
     return replace(services, state=InProcessState(wall=lambda: 0.0))
 
 
-def with_state(services: Services, state: State) -> Services:
+def with_state(services: Services, state: StateStore) -> Services:
     """Another process, as far as memory goes, over the same database and with that state."""
     epochs = Epochs(services.database, state, Clock())
     return with_new_zones(with_limits_on(services, state), epochs=epochs)

@@ -140,7 +140,7 @@ async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None
         records, *_ = await audit.page(
             conn,
             zone.organization_id,
-            audit.Selection({"action": ("keys.forget",), "zone_id": (zone.id,)}, None, None),
+            audit.AuditFilter({"action": ("keys.forget",), "zone_id": (zone.id,)}, None, None),
             limit=50,
         )
     assert {(each["entity_id"], each["zone_id"], each["actor_type"]) for each in records} == {

@@ -15,7 +15,7 @@ from tests.support.factories import App
 from tests.support.possession import Holder
 from tests.support.scene import Scene, claims_of
 
-from runtime.adapters.keys.proofs import open_proof
+from runtime.adapters.keys.dpop import verify_dpop_proof
 from runtime.domain.errors import InvalidDpopProof, InvalidGrant, Unavailable
 from runtime.domain.oauth import dpop
 from runtime.storage.state.memory import InProcessState
@@ -174,7 +174,7 @@ def test_the_thumbprint_is_the_one_of_the_standard() -> None:
         "Y29tL3Rva2VuIiwiaWF0IjoxNTYyMjYyNjE2fQ.2-GxA6T8lP4vfrg8v-FdWP0A0zdrj8igiMLvqRMUvwnQg4PtFLbdLXiOSsX0x7NVY-"
         "FNyJK70nfbV37xRZT3Lg"
     )
-    opened = open_proof(proof)
+    opened = verify_dpop_proof(proof)
     assert opened.claims["htu"] == "https://server.example.com/token"
     assert opened.thumbprint == "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I"
     assert dpop.is_thumbprint(opened.thumbprint)

@@ -10,7 +10,7 @@ from runtime.adapters.keys.sealing import Sealer, new_data_key
 from runtime.domain.kinds.resource import Resource
 from runtime.services.issuing import token_cache
 from runtime.services.issuing.token_cache import CachedToken
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 
 
@@ -124,7 +124,7 @@ async def test_entries_are_sealed_and_bound_to_their_key(
         assert answer not in tokens.values()
 
 
-async def test_entry_about_to_end_is_a_miss(memory_state: State) -> None:
+async def test_entry_about_to_end_is_a_miss(memory_state: StateStore) -> None:
     """Sixty seconds before its end a token is made anew; other epochs and other scopes are misses too."""
     from datetime import UTC, datetime
 
@@ -149,7 +149,7 @@ async def test_entry_about_to_end_is_a_miss(memory_state: State) -> None:
 class _Recording(InProcessState):
     """A state that notes which tokens are kept in it, and keeps them in another."""
 
-    def __init__(self, inner: State) -> None:
+    def __init__(self, inner: StateStore) -> None:
         super().__init__()
         self.inner = inner
         self.kept: dict[str, bytes] = {}

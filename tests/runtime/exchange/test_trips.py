@@ -16,12 +16,12 @@ from tests.support.scene import Scene
 from runtime.api.oauth.errors import as_oauth_error
 from runtime.domain.errors import InvalidGrant, TemporarilyUnavailable, Unavailable
 from runtime.domain.kinds.resource import Resource
-from runtime.logs import troubles
+from runtime.logs import throttled_warnings
 from runtime.services import epochs
 from runtime.services.authority import session_revocation
 from runtime.services.management.zones import signing_keys
 from runtime.services.zones.cache import RECENT_SECONDS
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 
 async def test_warm_exchange_is_one_trip_and_no_statement(
@@ -127,7 +127,7 @@ async def test_revoked_while_the_state_was_away(scene: Scene, agent: App, api: R
 
 @pytest.mark.threat("35h")
 async def test_published_epoch_ahead_of_the_database(
-    scene: Scene, agent: App, api: Resource, ann: Person, state: State
+    scene: Scene, agent: App, api: Resource, ann: Person, state: StateStore
 ) -> None:
     """When state and database contradict each other nothing is issued; the caller may come back.
 
@@ -139,7 +139,7 @@ async def test_published_epoch_ahead_of_the_database(
 
     await state.raise_all({epochs.zone_key(scene.zone.id): 10**9}, ttl_seconds=3)
 
-    troubles._told.clear()
+    throttled_warnings._told.clear()
     with logged_lines() as logged, pytest.raises(TemporarilyUnavailable):
         await scene.exchange(agent, subject, api, "read", services=services)
     assert any("ahead of the database" in line.get("reason", "") for line in logged)

@@ -19,7 +19,7 @@ from runtime.services.management.operations import OPERATIONS
 from runtime.services.management.unit_of_work import unit_of_work
 from runtime.services.management.zones import applications
 from runtime.services.tokens import introspection
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 from runtime.storage.state.memory import InProcessState
 
 Write = Callable[[], Awaitable[object]]
@@ -28,7 +28,7 @@ Write = Callable[[], Awaitable[object]]
 class Busy(InProcessState):
     """The state, in front of which somebody has always just written to the database."""
 
-    def __init__(self, inner: State, write: Write) -> None:
+    def __init__(self, inner: StateStore, write: Write) -> None:
         super().__init__(wall=lambda: 0.0)
         self._inner, self._write = inner, write
         self.writes = 0

@@ -17,7 +17,7 @@ from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA
 
 DAYS = 90
@@ -61,7 +61,7 @@ async def _session(company: Company, zone: Zone, *, ends: datetime, parent: str 
     services, now = company.services, company.services.clock()
     user = await company.user(zone, f"{new_id()}@acme.example")
     app = await company.app(zone, new_id())
-    session = Session(
+    session = SessionRecord(
         id=new_id(),
         organization_id=zone.organization_id,
         zone_id=zone.id,

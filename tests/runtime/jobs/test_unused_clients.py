@@ -15,7 +15,7 @@ from runtime.services.clients import unused_clients as unused_clients
 from runtime.services.container import Services
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import token_events
 
 
@@ -28,7 +28,7 @@ async def services(database_url: str, tmp_path: Path) -> Any:
 async def _family(services: Services, zone: Any, user: Any, client: Any, *, days: int) -> None:
     """A refresh family that ends in so many days, and the session it stands on."""
     now = services.clock()
-    session = Session(
+    session = SessionRecord(
         id=new_id(),
         organization_id=zone.organization_id,
         zone_id=zone.id,

@@ -25,14 +25,14 @@ from runtime.services.management.unit_of_work import unit_of_work
 from runtime.storage.sql import api_keys as stored_keys
 from runtime.storage.sql import consents, ledger, sessions
 from runtime.storage.sql import users as user_storage
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import TABLES
 
 _TAKEN_FOR: dict[str, str] = {}  # key id -> the role that it is taken to have
 _find = stored_keys.find
 
 
-async def _pretending(conn: AsyncConnection, key_id: str) -> stored_keys.Found | None:
+async def _pretending(conn: AsyncConnection, key_id: str) -> stored_keys.PresentedKey | None:
     found = await _find(conn, key_id)
     if found is None or key_id not in _TAKEN_FOR:
         return found
@@ -216,7 +216,7 @@ class Zone:
     def session(self, user_id: str, **members: Any) -> str:
         """A new session of a user, a browser's unless it says otherwise."""
         now = self.api.server.services.clock()
-        made = Session(
+        made = SessionRecord(
             **{
                 "id": new_id(),
                 "organization_id": self.body["organization_id"],

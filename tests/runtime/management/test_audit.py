@@ -15,7 +15,7 @@ from runtime.services.management.audit import ChainVerification
 from runtime.services.management.organizations import organizations
 from runtime.services.management.unit_of_work import record_hash
 from runtime.storage.sql import ledger
-from runtime.storage.sql.records import GUARDS
+from runtime.storage.sql.organization_tables import GUARDS
 
 
 def trail(api: Api) -> str:

@@ -23,8 +23,8 @@ from tests.support.logs import logged_lines
 from tests.support.postgres import PostgresServer
 from tests.support.server import Server, serve
 
-from runtime.logs import troubles
-from runtime.storage.sql import hung
+from runtime.logs import throttled_warnings
+from runtime.storage.sql import hang_detection
 
 ROLE = "zoned_of_the_test"
 HUNG_SECONDS = 5.0  # three, and time for a machine that is busy
@@ -143,7 +143,7 @@ def test_a_database_that_takes_no_connections(
     struck.sql(begin, _ENDING_CONNECTIONS)
     try:
         time.sleep(1.1)  # what was read a moment ago counts a moment longer
-        monkeypatch.setattr(troubles, "_told", {})
+        monkeypatch.setattr(throttled_warnings, "_told", {})
         with logged_lines() as logged:
             heard = [struck.answers() for _ in range(3)]
     finally:
@@ -189,7 +189,7 @@ def test_a_lock_is_no_hanging_server(struck: Struck) -> None:
         async with connection.transaction():
             await connection.execute("LOCK TABLE zones IN ACCESS EXCLUSIVE MODE")
             asking = asyncio.create_task(asyncio.to_thread(struck.answers))
-            await asyncio.sleep(2 * hung.SUSPECT_SECONDS + hung.ANSWER_SECONDS)
+            await asyncio.sleep(2 * hang_detection.SUSPECT_SECONDS + hang_detection.ANSWER_SECONDS)
             assert not asking.done()
         assert (await asking)["management"].status_code == 200
         await connection.close()
@@ -217,7 +217,7 @@ def test_a_database_that_takes_no_writes(struck: Struck) -> None:
 def test_a_restore_under_way(struck: Struck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While `pg_restore` makes the tables anew all is 503; afterwards all is well, without a restart."""
     struck.works()
-    monkeypatch.setattr(troubles, "_told", {})
+    monkeypatch.setattr(throttled_warnings, "_told", {})
     copy, address = tmp_path / "copy", _of_the_operator(struck.url)
     _program("pg_dump", "--format=custom", f"--file={copy}", address)
     with logged_lines() as logged:

@@ -17,8 +17,8 @@ from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation
 from runtime.services.issuing.token_responses import Authority
-from runtime.storage.sql import directory, entities, redeemed, sessions, signed_in
-from runtime.storage.sql.redeemed import Standing
+from runtime.storage.sql import code_redemption, directory, entities, session_users, sessions
+from runtime.storage.sql.code_redemption import BrowserLogin
 from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("servers",)  # SQLite has one writer, which others wait for
@@ -43,7 +43,7 @@ async def put_at_provider(site: Site, client: Client, session_id: str) -> str:
         return str(found.id)
 
 
-def endings(site: Site, client: Client, under: Standing, provider_id: str) -> Mapping[str, Work]:
+def endings(site: Site, client: Client, under: BrowserLogin, provider_id: str) -> Mapping[str, Work]:
     """Ways in which what a code is redeemed for can end."""
     zone_id, services = client.zone.id, site.services
 
@@ -67,21 +67,21 @@ def endings(site: Site, client: Client, under: Standing, provider_id: str) -> Ma
     return {"disabled": disable, "provider gone": leave_provider, "taken back": take_back}
 
 
-async def standing(site: Site, client: Client, session_id: str) -> Standing:
+async def standing(site: Site, client: Client, session_id: str) -> BrowserLogin:
     """The sign-in as it is now."""
     async with site.services.database.querying() as conn:
-        found = await signed_in.by_session(conn, session_id, zone_id=client.zone.id)
+        found = await session_users.by_session(conn, session_id, zone_id=client.zone.id)
     assert found is not None
-    return Standing(*found)
+    return BrowserLogin(*found)
 
 
-async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool:
+async def redeem(site: Site, client: Client, under: BrowserLogin, conn: Any) -> bool:
     """Keep what a code is redeemed for, if the sign-in is still that."""
     services = site.services
     zone = await services.zones.get(client.zone.id)
     found = await zone.client(client.app.client_id)
     assert found is not None
-    values = {name: getattr(under.session, name) for name in sessions.Session.__slots__}
+    values = {name: getattr(under.session, name) for name in sessions.SessionRecord.__slots__}
     below = values | {
         "id": new_id(),
         "parent_id": under.session.id,
@@ -91,10 +91,10 @@ async def redeem(site: Site, client: Client, under: Standing, conn: Any) -> bool
         "cookie_hash": None,
         "provider_id_token": None,
     }
-    session = sessions.Session(**below)
+    session = sessions.SessionRecord(**below)
     authority = Authority(session, under.user, found, frozenset({"openid"}), ())
     _, family = refresh_token_rotation.new_family(services, zone, authority, new_id(), services.clock())
-    return await redeemed.add(conn, session, family, under=under)
+    return await code_redemption.insert_session(conn, session, family, under=under)
 
 
 async def alive(site: Site, client: Client) -> int:
@@ -146,7 +146,7 @@ def test_redeeming_while_it_ends(
     token = client.redeem(code).json()["access_token"]
     services = site.services
 
-    async def ending_first(end: Work, under: Standing) -> bool:
+    async def ending_first(end: Work, under: BrowserLogin) -> bool:
         written, go = asyncio.Event(), asyncio.Event()
 
         async def held(*_: Any) -> None:
@@ -164,7 +164,7 @@ def test_redeeming_while_it_ends(
         await ending
         return kept
 
-    async def redeeming_first(end: Work, under: Standing) -> bool:
+    async def redeeming_first(end: Work, under: BrowserLogin) -> bool:
         async with services.database.transaction() as conn:
             kept = await redeem(site, client, under, conn)
             ending = asyncio.create_task(end())

@@ -13,7 +13,7 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds import APPLICATION, DELEGATED_GRANT, USER, Verb
 from runtime.domain.kinds.role import User
 from runtime.services.grants import authorization_code
-from runtime.storage.sql import redeemed, sessions
+from runtime.storage.sql import code_redemption, sessions
 from runtime.storage.sql.tables import METADATA
 
 STORAGE = ("embedded", "servers")
@@ -122,19 +122,19 @@ def test_a_change_between_look_and_write(
     assert client.redeem(code_for(client, browser)).status_code == 200
     code = code_for(client, browser)
     before = {table: ids(site, table, client.zone.id) for table in (_sessions, _families)}
-    add: Callable[..., Any] = redeemed.add
+    add: Callable[..., Any] = code_redemption.insert_session
     seen: list[str] = []
 
-    async def changing(conn: Any, *args: Any, under: redeemed.Standing, **kw: Any) -> bool:
+    async def changing(conn: Any, *args: Any, under: code_redemption.BrowserLogin, **kw: Any) -> bool:
         """As if somebody else had changed the user just before the statement ran."""
         seen.append(under.user.email or "")
         if len(seen) <= changes:
             stale: User = under.user.model_copy(update={"epoch": under.user.epoch - 1})
-            under = redeemed.Standing(under.session, stale)
+            under = code_redemption.BrowserLogin(under.session, stale)
         kept: bool = await add(conn, *args, under=under, **kw)
         return kept
 
-    monkeypatch.setattr(authorization_code.redeemed, "add", changing)
+    monkeypatch.setattr(authorization_code.code_redemption, "insert_session", changing)
     answer = client.redeem(code)
 
     assert answer.status_code == status, answer.text
@@ -149,7 +149,7 @@ def test_an_application_that_goes_meanwhile(
     """It is deleted between the look and the write: a refusal like any other, and no failure."""
     assert client.redeem(code_for(client, browser)).status_code == 200
     code = code_for(client, browser)
-    answer: Callable[..., Any] = authorization_code.responses.answer
+    answer: Callable[..., Any] = authorization_code.token_responses.answer
     of_zone = {"zone_id": client.zone.id}
 
     async def and_gone(*args: Any, **kw: Any) -> Any:
@@ -158,7 +158,7 @@ def test_an_application_that_goes_meanwhile(
             await site.company.run(APPLICATION, Verb.DELETE, of_zone, client.app.id)
         return made
 
-    monkeypatch.setattr(authorization_code.responses, "answer", and_gone)
+    monkeypatch.setattr(authorization_code.token_responses, "answer", and_gone)
     refused = client.redeem(code)
 
     assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")

@@ -20,7 +20,7 @@ from tests.runtime.sign_in.support import PASSWORD, Answer, Browser, Page, Site,
 from tests.support.applying import Git, create, ref
 
 from runtime.domain.kinds import PROVIDER, USER, ZONE, Verb
-from runtime.storage.sql import roots
+from runtime.storage.sql import session_roots
 from runtime.storage.sql.tables import METADATA
 
 ADA = {"email": "ada@acme.example", "email_verified": True, "name": "Ada", "upn": "ada.lovelace"}
@@ -214,7 +214,7 @@ class TestForeignProvider:
 
         async def roles() -> tuple[str, ...]:
             async with site.services.database.reading() as conn:
-                return (await roots.memberships(conn, zone.id, user.id)).roles
+                return (await session_roots.memberships(conn, zone.id, user.id)).roles
 
         assert site.run(roles()) == (("auditor",) if given else ())
 

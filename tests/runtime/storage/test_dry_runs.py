@@ -15,7 +15,7 @@ from runtime.domain.errors import Conflict, TooLarge, Unavailable, ValidationFai
 from runtime.domain.kinds import APPLICATION, RESOURCE, USER, ZONE
 from runtime.domain.kinds.zone import Zone
 from runtime.storage.sql import database as database_module
-from runtime.storage.sql import dry_runs, entities, ledger, pending
+from runtime.storage.sql import dry_runs, entities, insert_batches, ledger
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.dry_runs import COPIED, READ_IN_PLACE
 from runtime.storage.sql.tables import METADATA, TABLES
@@ -301,7 +301,7 @@ async def test_what_is_new_is_written_together(database: Database, zone: Zone) -
     made = [make.resource(zone, identifier=f"https://{n}.example") for n in range(20)]
     async with database.dry_run(zone.organization_id, [zone.id]) as conn:
         event.listen(conn.sync_connection, "before_cursor_execute", note)
-        async with pending.together(conn):
+        async with insert_batches.batched(conn):
             for each in made:
                 await entities.insert(conn, RESOURCE, each)
             assert written == []
@@ -322,14 +322,14 @@ async def test_what_is_refused_together_is_said_one_by_one(database: Database, z
             await entities.insert(conn, RESOURCE, twice[1])
 
     async def attempt(*, asked: bool) -> None:
-        async with database.dry_run(zone.organization_id, [zone.id]) as conn, pending.together(conn):
+        async with database.dry_run(zone.organization_id, [zone.id]) as conn, insert_batches.batched(conn):
             for each in twice:
                 await entities.insert(conn, RESOURCE, each)
             if asked:
                 await count(conn, "roles")
 
     for asked in (False, True):
-        with pytest.raises(pending.Refused):
+        with pytest.raises(insert_batches.BatchRejected):
             await attempt(asked=asked)
 
 
@@ -337,7 +337,7 @@ async def test_what_waits_when_something_fails_is_not_written(database: Database
     """Whoever goes on on the connection finds it as it was before."""
 
     async def attempt(conn: AsyncConnection) -> None:
-        async with pending.together(conn):
+        async with insert_batches.batched(conn):
             await entities.insert(conn, RESOURCE, make.resource(zone))
             raise LookupError
 

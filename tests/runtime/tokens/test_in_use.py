@@ -11,7 +11,7 @@ from tests.runtime.tokens.test_revoking import Shop
 from tests.support.factories import App
 
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL
-from runtime.storage.sql import losses
+from runtime.storage.sql import deletion_effects
 
 __all__ = ["site"]
 STORAGE = ("embedded", "servers")
@@ -38,7 +38,7 @@ def in_use(shop: Shop, app: App, *, later: timedelta = timedelta()) -> tuple[boo
         now, found = services.clock() + later, []
         async with services.database.reading() as conn:
             for kind, one in ((APPLICATION, app.id), (APPLICATION_CREDENTIAL, app.credential_id)):
-                ids = await losses.used(conn, kind, zone.organization_id, zone.id, [one], now=now)
+                ids = await deletion_effects.used(conn, kind, zone.organization_id, zone.id, [one], now=now)
                 found.append(one in ids)
         return found[0], found[1]
 

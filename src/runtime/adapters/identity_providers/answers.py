@@ -7,7 +7,7 @@ from hmac import compare_digest
 from typing import Any
 
 from runtime.adapters.identity_providers.settings import ProviderSettings
-from runtime.adapters.keys.jose import InvalidToken
+from runtime.adapters.keys.jose import InvalidJwt
 from runtime.adapters.keys.remote import audiences
 from runtime.domain.oauth.claims import at_hash, is_time
 
@@ -117,23 +117,23 @@ def _pointed_at(answer: Any, pointer: str) -> Any:
 
 
 def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens: ProviderTokens) -> None:
-    """What an ID token must say beyond issuer, audience and times. Raises InvalidToken."""
+    """What an ID token must say beyond issuer, audience and times. Raises InvalidJwt."""
     if len(audiences(claims)) > 1 and "azp" not in claims:
-        raise InvalidToken("several audiences and no `azp`")
+        raise InvalidJwt("several audiences and no `azp`")
     if claims.get("azp", client_id) != client_id:
-        raise InvalidToken("`azp` is another client")
+        raise InvalidJwt("`azp` is another client")
     if not isinstance(claims.get("sub"), str) or not 0 < len(claims["sub"]) <= 255:
-        raise InvalidToken("`sub` is missing or too long")
+        raise InvalidJwt("`sub` is missing or too long")
     given = claims.get("nonce")
     if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
-        raise InvalidToken("another nonce")
+        raise InvalidJwt("another nonce")
     if claims.get("auth_time") is not None and not is_time(claims["auth_time"]):
-        raise InvalidToken("`auth_time` is no time")
+        raise InvalidJwt("`auth_time` is no time")
     # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
     if "at_hash" in claims and claims["at_hash"] not in [
         at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")
     ]:
-        raise InvalidToken("`at_hash` belongs to another access token")
+        raise InvalidJwt("`at_hash` belongs to another access token")
 
 
 def identity_of(settings: ProviderSettings, claims: Mapping[str, Any]) -> ProviderIdentity:

@@ -20,7 +20,7 @@ from runtime.adapters.identity_providers.answers import (
     tokens_of,
 )
 from runtime.adapters.identity_providers.settings import ProviderSettings
-from runtime.adapters.keys.jose import CompactJws, InvalidToken
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt
 from runtime.adapters.keys.remote import RemoteKeys
 from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
@@ -168,14 +168,14 @@ class OpenIDProviders:
                 partition=settings.partition,
             )
             check_id_token(claims, client_id, nonce, tokens)
-        except InvalidToken as failure:
+        except InvalidJwt as failure:
             raise ProviderRefused("invalid_id_token", str(failure)) from failure
         return identity_of(settings, claims)
 
     async def check_signature(self, settings: ProviderSettings, jws: CompactJws) -> None:
         """Check that the provider has signed an assertion. Of its claims nothing is looked at.
 
-        Raises: InvalidToken; ProviderRefused; OutboundRefused, OutboundFailed when keys are unavailable.
+        Raises: InvalidJwt; ProviderRefused; OutboundRefused, OutboundFailed when keys are unavailable.
         """
         jwks_uri = await self._keys_address(settings)
         await self._keys.check_signature(jws, jwks_uri, partition=settings.partition, strict=True)
@@ -230,7 +230,7 @@ class OpenIDProviders:
                 partition=settings.partition,
             )
             return read_logout_token(claims)
-        except (InvalidToken, ValueError) as failure:
+        except (InvalidJwt, ValueError) as failure:
             raise ProviderRefused("invalid_logout_token", str(failure)) from failure
 
     async def _keys_address(self, settings: ProviderSettings) -> str:

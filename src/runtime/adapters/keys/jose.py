@@ -13,11 +13,11 @@ MAX_TOKEN_CHARS = 16_384
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
 
 
-class InvalidToken(Exception):
+class InvalidJwt(Exception):
     """The token is not acceptable. The message is for the log alone and holds nothing of the token."""
 
 
-class MalformedToken(InvalidToken):
+class MalformedJwt(InvalidJwt):
     """It is not even a compact JWS with JSON inside."""
 
 
@@ -34,12 +34,12 @@ class CompactJws:
 def parse(token: str) -> CompactJws:
     """Take a compact JWS apart.
 
-    Raises: MalformedToken when it is not exactly three base64url parts (so a five-part JWE, a trailing
+    Raises: MalformedJwt when it is not exactly three base64url parts (so a five-part JWE, a trailing
         newline and padding are refused), is longer than 16 KB, or holds anything but JSON objects with
         distinct members.
     """
     if len(token) > MAX_TOKEN_CHARS or not _COMPACT.match(token):
-        raise MalformedToken("not a compact JWS")
+        raise MalformedJwt("not a compact JWS")
     signing_input, _, signature = token.rpartition(".")
     header, _, payload = signing_input.partition(".")
     return CompactJws(
@@ -59,20 +59,20 @@ def check_class(jws: CompactJws, accepted: Collection[str]) -> None:
     """Check that a token is none of another class: its `typ`, if it has one, is among those accepted.
 
     What was issued for another purpose (an access token, a proof, a notice of logout) says so there, and is
-    refused however well it is signed. Raises InvalidToken.
+    refused however well it is signed. Raises InvalidJwt.
     Spec: RFC 8725 sections 3.11 and 3.12; RFC 9068 section 2.1.
     """
     if "typ" in jws.header and not any(same_type(jws.header["typ"], each) for each in accepted):
-        raise InvalidToken("another class of token")
+        raise InvalidJwt("another class of token")
 
 
 def _decode(part: str) -> bytes:
     try:
         decoded = urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except (binascii.Error, ValueError):
-        raise MalformedToken("a part is not base64url") from None
+        raise MalformedJwt("a part is not base64url") from None
     if urlsafe_b64encode(decoded).rstrip(b"=") != part.encode("ascii"):
-        raise MalformedToken("a part has stray bits")  # or one signature could be written in several ways
+        raise MalformedJwt("a part has stray bits")  # or one signature could be written in several ways
     return decoded
 
 
@@ -80,7 +80,7 @@ def _json_object(raw: bytes) -> dict[str, Any]:
     try:
         value = strict_json.parse(raw)
     except ValueError:
-        raise MalformedToken("a part is not JSON with distinct members") from None
+        raise MalformedJwt("a part is not JSON with distinct members") from None
     if not isinstance(value, dict):
-        raise MalformedToken("a part is not a JSON object")
+        raise MalformedJwt("a part is not a JSON object")
     return value

@@ -14,7 +14,7 @@ from jwt import PyJWK
 from jwt.algorithms import Algorithm
 from jwt.exceptions import PyJWTError
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, parse, same_type
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, parse, same_type
 from runtime.adapters.keys.signing import check_times
 from runtime.adapters.outbound import Outbound, OutboundFailed, pause_after
 from runtime.adapters.shared_fetch import SharedFetch
@@ -77,18 +77,18 @@ class RemoteKeys:
         Args:
             audience: must be `aud`, or one of several in it; None leaves `aud` to the caller.
             typ: the class the header must name; None when the class is known otherwise.
-        Raises: InvalidToken; MalformedToken; OutboundRefused and OutboundFailed when the keys cannot be
+        Raises: InvalidJwt; MalformedJwt; OutboundRefused and OutboundFailed when the keys cannot be
             had.
         """
         jws = parse(token)
         await self.check_signature(jws, jwks_uri, partition=partition)
         if typ is not None and not same_type(jws.header.get("typ"), typ):
-            raise InvalidToken("another class of token")
+            raise InvalidJwt("another class of token")
         claims = jws.payload
         if claims.get("iss") != issuer:
-            raise InvalidToken("another issuer")
+            raise InvalidJwt("another issuer")
         if audience is not None and audience not in audiences(claims):
-            raise InvalidToken("another audience")
+            raise InvalidJwt("another audience")
         check_times(claims, now=now, leeway_seconds=leeway_seconds)
         return claims
 
@@ -99,7 +99,7 @@ class RemoteKeys:
 
         Args:
             strict: for assertions: only the algorithms that zones announce, and no key in the header.
-        Raises: InvalidToken; OutboundRefused and OutboundFailed when the keys cannot be had.
+        Raises: InvalidJwt; OutboundRefused and OutboundFailed when the keys cannot be had.
         """
         algorithm, kid = _checked_header(jws, strict=strict)
         candidates = _candidates(await self._keys(jwks_uri, partition), kid, algorithm)
@@ -121,43 +121,43 @@ class RemoteKeys:
 
 
 def check_with(document: object, jws: CompactJws) -> None:
-    """Check that a key of this JWK set has signed an assertion. Raises InvalidToken, OutboundFailed."""
+    """Check that a key of this JWK set has signed an assertion. Raises InvalidJwt, OutboundFailed."""
     algorithm, kid = _checked_header(jws, strict=True)
     _check_with(_candidates(parse_jwks(document), kid, algorithm), jws, algorithm)
 
 
 def _checked_header(jws: CompactJws, *, strict: bool) -> tuple[str, str | None]:
-    """The algorithm and the key id that a header names. Raises InvalidToken."""
+    """The algorithm and the key id that a header names. Raises InvalidJwt."""
     if "crit" in jws.header or "b64" in jws.header:
-        raise InvalidToken("an extension that is not understood")
+        raise InvalidJwt("an extension that is not understood")
     if strict and not _KEY_HEADERS.isdisjoint(jws.header):
-        raise InvalidToken("a key, or the address of one, in the header")
+        raise InvalidJwt("a key, or the address of one, in the header")
     algorithm = jws.header.get("alg")
     allowed = _OF_ASSERTIONS if strict else ALGORITHMS
     if not isinstance(algorithm, str) or algorithm not in allowed:
-        raise InvalidToken("an algorithm that is not allowed")
+        raise InvalidJwt("an algorithm that is not allowed")
     kid = jws.header.get("kid")
     if kid is not None and not isinstance(kid, str):
-        raise InvalidToken("`kid` is not text")
+        raise InvalidJwt("`kid` is not text")
     return algorithm, kid
 
 
 def _check_with(candidates: Sequence[PublishedKey], jws: CompactJws, algorithm: str) -> None:
     if len(candidates) != 1:
-        raise InvalidToken("no key, or no single key, of that id and algorithm")
+        raise InvalidJwt("no key, or no single key, of that id and algorithm")
     published = candidates[0]
     if not published.verifiers[algorithm].verify(jws.signing_input, published.key, jws.signature):
-        raise InvalidToken("the signature does not match")
+        raise InvalidJwt("the signature does not match")
 
 
 def audiences(claims: Mapping[str, Any]) -> Sequence[str]:
-    """The values of `aud`, which is one text or several. Raises InvalidToken when it is neither."""
+    """The values of `aud`, which is one text or several. Raises InvalidJwt when it is neither."""
     given = claims.get("aud")
     if isinstance(given, str):
         return (given,)
     if isinstance(given, list) and all(isinstance(each, str) for each in given):
         return given
-    raise InvalidToken("`aud` is missing or neither text nor texts")
+    raise InvalidJwt("`aud` is missing or neither text nor texts")
 
 
 def parse_jwks(document: object) -> tuple[PublishedKey, ...]:

@@ -19,11 +19,11 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, MalformedToken, parse, same_type
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, MalformedJwt, parse, same_type
 from runtime.domain.oauth.assertions import LEEWAY_SECONDS
 from runtime.domain.oauth.claims import is_time
 
-__all__ = ["Algorithm", "InvalidToken", "MalformedToken", "SigningKey", "VerificationKey", "verify"]
+__all__ = ["Algorithm", "InvalidJwt", "MalformedJwt", "SigningKey", "VerificationKey", "verify"]
 
 Algorithm = Literal["RS256", "ES256"]
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -153,18 +153,18 @@ def verify(
         leeway_seconds: clock difference put up with for the end. For the beginning it is a minute.
         allow_expired: leave `exp` unchecked, for an `id_token_hint`.
         allow_early: leave `iat` and `nbf` unchecked, for a token that is to be ended.
-    Raises: InvalidToken; MalformedToken when it is not a compact JWS at all.
+    Raises: InvalidJwt; MalformedJwt when it is not a compact JWS at all.
     Spec: RFC 8725; zone interface, section 4, row RFC 7515.
     """
     jws = parse(token)
     _verify_signature(jws, keys)
     if not same_type(jws.header.get("typ"), typ):
-        raise InvalidToken("another class of token")
+        raise InvalidJwt("another class of token")
     claims = jws.payload
     if claims.get("iss") != issuer:
-        raise InvalidToken("another issuer")
+        raise InvalidJwt("another issuer")
     if audience is not None and claims.get("aud") != audience:
-        raise InvalidToken("another audience")
+        raise InvalidJwt("another audience")
     check_times(
         claims,
         now=now,
@@ -183,34 +183,34 @@ def check_times(
     allow_expired: bool = False,
     allow_early: bool = False,
 ) -> None:
-    """Check `exp` and `iat`, which must be there, and `nbf`; arguments as in `verify`. Raises InvalidToken.
+    """Check `exp` and `iat`, which must be there, and `nbf`; arguments as in `verify`. Raises InvalidJwt.
 
     A token that has begun only just is none that somebody has made up: its clock may be ahead.
     """
     at = now.timestamp()
     if not is_time(claims.get("exp")) or not is_time(claims.get("iat")):
-        raise InvalidToken("`exp` or `iat` is missing or no time")
+        raise InvalidJwt("`exp` or `iat` is missing or no time")
     if not allow_expired and claims["exp"] <= at - leeway_seconds:
-        raise InvalidToken("expired")
+        raise InvalidJwt("expired")
     if not allow_early and claims["iat"] > at + LEEWAY_SECONDS:
-        raise InvalidToken("issued in the future")
+        raise InvalidJwt("issued in the future")
     if "nbf" in claims and not is_time(claims["nbf"]):
-        raise InvalidToken("`nbf` is no time")
+        raise InvalidJwt("`nbf` is no time")
     if "nbf" in claims and not allow_early and claims["nbf"] > at + LEEWAY_SECONDS:
-        raise InvalidToken("not valid yet")
+        raise InvalidJwt("not valid yet")
 
 
 def _verify_signature(jws: CompactJws, keys: Mapping[str, VerificationKey]) -> None:
     if not _REFUSED_HEADERS.isdisjoint(jws.header):
-        raise InvalidToken("a header member that is not allowed")
+        raise InvalidJwt("a header member that is not allowed")
     kid = jws.header.get("kid")
     key = keys.get(kid) if isinstance(kid, str) else None
     if key is None:
-        raise InvalidToken("no key of that id")
+        raise InvalidJwt("no key of that id")
     if jws.header.get("alg") != key.algorithm:
-        raise InvalidToken("another algorithm than the key's")
+        raise InvalidJwt("another algorithm than the key's")
     if not _ALGORITHMS[key.algorithm].verify(jws.signing_input, key.public_key, jws.signature):
-        raise InvalidToken("the signature does not match")
+        raise InvalidJwt("the signature does not match")
 
 
 def _require_fit(key: PublicKey, algorithm: Algorithm) -> None:

@@ -24,7 +24,7 @@ from runtime.domain.errors import (
     UseDpopNonce,
 )
 from runtime.domain.oauth import assertions
-from runtime.logs import log, troubles
+from runtime.logs import log, throttled_warnings
 
 NO_STORE = {"Cache-Control": "no-store"}
 RETRY_AFTER_SECONDS = 2
@@ -80,7 +80,7 @@ def answering_oauth(handler: ZoneHandler) -> ZoneHandler:
 def told_away(request: Request, failure: Unavailable) -> None:
     """Log what it is that does not answer, for those who run the service: one line for many requests."""
     reason = f"{failure.detail}: {failure.internal}" if failure.internal else failure.detail
-    troubles.warn("not available", reason=reason, request_id=request_id_of(request))
+    throttled_warnings.warn("not available", reason=reason, request_id=request_id_of(request))
 
 
 def request_id_of(request: Request) -> str:

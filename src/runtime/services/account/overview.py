@@ -8,10 +8,10 @@ from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import connections, sessions
+from runtime.storage.sql import connected_applications, sessions
 from runtime.storage.sql.client_refs import ClientRef
-from runtime.storage.sql.connections import GivenConsent, GivenGrant
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.connected_applications import GivenConsent, GivenGrant
+from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedIn) ->
     """What there is for a user."""
     now, user_id = services.clock(), signed_in.user.id
     async with services.database.reading() as conn:
-        given = await connections.consents(conn, zone_id=zone.id, user_id=user_id)
-        grants = await connections.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
+        given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
+        grants = await connected_applications.grants(conn, zone_id=zone.id, user_id=user_id, now=now)
         standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
     return Overview(
         applications=tuple(_applications(given, standing)),
@@ -76,7 +76,7 @@ async def overview(services: Services, zone: CachedZone, signed_in: SignedIn) ->
     )
 
 
-def _open_sessions(standing: Iterable[Session], current_id: str) -> list[OpenSession]:
+def _open_sessions(standing: Iterable[SessionRecord], current_id: str) -> list[OpenSession]:
     """The browsers, this one first. A session that a later one has replaced is that one's."""
     found = [
         OpenSession(
@@ -93,7 +93,7 @@ def _open_sessions(standing: Iterable[Session], current_id: str) -> list[OpenSes
 
 
 def _applications(
-    given: Iterable[GivenConsent], standing: Iterable[Session]
+    given: Iterable[GivenConsent], standing: Iterable[SessionRecord]
 ) -> Iterable[ConnectedApplication]:
     """Those that the user agreed to, then those that ask nobody but hold a session."""
     by_party: dict[ClientRef, list[GivenConsent]] = {}

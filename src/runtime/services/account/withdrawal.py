@@ -6,7 +6,7 @@ from runtime.services.authority.browser_sessions import SignedIn
 from runtime.services.authority.end_events import Ending
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import connections, consents, revocations, sessions
+from runtime.storage.sql import connected_applications, consents, revocations, sessions
 
 
 async def application(services: Services, zone: CachedZone, signed_in: SignedIn, party_id: str) -> None:
@@ -18,10 +18,12 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
     async with services.epochs.transaction() as (conn, bumped):
         # First of all: whoever is redeeming a code of theirs has done so, and is seen, or does not any more.
         bumped.update(await epochs.bump_user(conn, zone.id, user_id))
-        given = await connections.consents(conn, zone_id=zone.id, user_id=user_id)
+        given = await connected_applications.consents(conn, zone_id=zone.id, user_id=user_id)
         standing = await sessions.of_user(conn, user_id, zone_id=zone.id, now=now)
         for client_ref in {each.client_ref for each in given if each.client_ref.id == party_id}:
-            await connections.take_back(conn, zone_id=zone.id, user_id=user_id, client_ref=client_ref)
+            await connected_applications.take_back(
+                conn, zone_id=zone.id, user_id=user_id, client_ref=client_ref
+            )
             ends = {session.id: session.expires_at for session in standing}
             await revocations.add_between(conn, zone.id, client_ref, ends, now=now)
         for session in standing:
@@ -45,7 +47,7 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant
     """
     of_user = {"zone_id": zone.id, "user_id": signed_in.user.id}
     async with services.epochs.transaction() as (conn, bumped):
-        resource_id = await connections.resource_of_grant(conn, grant_id=grant_id, **of_user)
+        resource_id = await connected_applications.resource_of_grant(conn, grant_id=grant_id, **of_user)
         if resource_id is None:
             return
         bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above

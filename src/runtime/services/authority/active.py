@@ -10,7 +10,7 @@ from runtime.domain.authority import is_active
 from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationStatus, UserStatus
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 
 class NotActive(Exception):
@@ -18,11 +18,11 @@ class NotActive(Exception):
 
 
 def require_active(
-    session: Session | None,
+    session: SessionRecord | None,
     user: User | None,
     now: datetime,
     *,
-    within: Session | None = None,
+    within: SessionRecord | None = None,
     member: OrganizationUser | None = None,
 ) -> None:
     """Check that a sign-in still stands: its session, its user, and what both depend on.

@@ -15,9 +15,9 @@ from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
+from runtime.storage.sql import session_users
 from runtime.storage.sql import sessions as storage
-from runtime.storage.sql import signed_in
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 # What a session keeps of what a provider says about a person, and userinfo repeats under `profile`.
 PROFILE_CLAIMS = (
@@ -53,7 +53,7 @@ class Browser:
 class SignedIn:
     """A user with the browser session that stands for them."""
 
-    session: Session
+    session: SessionRecord
     user: User
 
 
@@ -82,7 +82,7 @@ async def current(services: Services, zone: CachedZone, cookie: str | None) -> S
     if cookie is None:
         return None
     async with services.database.querying() as conn:
-        found = await signed_in.by_cookie(conn, services.hasher.hash(cookie), zone_id=zone.id)
+        found = await session_users.by_cookie(conn, services.hasher.hash(cookie), zone_id=zone.id)
     if found is None:
         return None
     session, user = found
@@ -118,7 +118,7 @@ async def open_session(
         previous = await storage.find_by_cookie(conn, hashed, zone_id=zone.id)
         await storage.detach_cookie(conn, hashed, zone_id=zone.id)
     session_id, cookie, now = new_id(), new_secret(), services.clock()
-    session = Session(
+    session = SessionRecord(
         id=session_id,
         organization_id=zone.organization_id,
         zone_id=zone.id,
@@ -152,7 +152,7 @@ def seal_id_token(zone: CachedZone, session_id: str, id_token: str) -> bytes:
     return zone.sealer.seal(id_token.encode(), bound_to=_place(session_id))
 
 
-def open_id_token(zone: CachedZone, session: Session) -> str | None:
+def open_id_token(zone: CachedZone, session: SessionRecord) -> str | None:
     """The provider's ID token of a session, if it keeps one."""
     sealed = session.provider_id_token
     return zone.sealer.open(sealed, bound_to=_place(session.id)).decode() if sealed is not None else None

@@ -17,7 +17,7 @@ from runtime.services.authority.subject_tokens import Subject, acting, refused
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql.client_refs import ClientRef
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ async def _may_use(
     return False
 
 
-async def _signed_in_to(zone: CachedZone, session: Session) -> Link | None:
+async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> Link | None:
     """The client whose sign-in a chain began with; None for a session that is no client's."""
     if session.user_agent_id is not None:
         return Link(ClientRef(user_agent_id=session.user_agent_id), Consent.REQUIRED)

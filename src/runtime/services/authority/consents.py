@@ -21,10 +21,10 @@ from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql import consents as storage
-from runtime.storage.sql import roots
+from runtime.storage.sql import session_roots
 from runtime.storage.sql.client_refs import ClientRef
-from runtime.storage.sql.consents import SIGN_IN, Agreed
-from runtime.storage.sql.roots import DelegatedGrantRow
+from runtime.storage.sql.consents import SIGN_IN, ConsentState
+from runtime.storage.sql.session_roots import DelegatedGrantRecord
 
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
 
@@ -59,7 +59,7 @@ class Allowance:
 
 
 def allowance(
-    asker: Asker, given: frozenset[str] | None, grants: Sequence[DelegatedGrantRow], now: datetime
+    asker: Asker, given: frozenset[str] | None, grants: Sequence[DelegatedGrantRecord], now: datetime
 ) -> Allowance | None:
     """What the user's word comes to at a resource; None when it was taken back, is over, or was never given.
 
@@ -80,7 +80,7 @@ def allowance(
     return Allowance(given.intersection(*(grant.scopes for grant in grants)), ends_at)
 
 
-def allowance_of(asker: Asker, agreed: Agreed, resource_id: str, now: datetime) -> Allowance | None:
+def allowance_of(asker: Asker, agreed: ConsentState, resource_id: str, now: datetime) -> Allowance | None:
     """The same, of all that there is of the user's word to a client."""
     given = agreed.given.get(resource_id)
     grants = [grant for grant in agreed.grants if grant.resource_id == resource_id]
@@ -122,7 +122,7 @@ async def allowed(
     grants = [grant for grant in root.delegated if grant.resource_id == resource.id]
     if not all(is_active(grant, now) for grant in grants):
         async with services.database.querying() as conn:
-            again = await roots.delegated(conn, zone.id, root.user.user.id)
+            again = await session_roots.delegated(conn, zone.id, root.user.user.id)
         grants = [grant for grant in again if grant.resource_id == resource.id]
     implied = asker.consent is Consent.IMPLICIT
     given = None if implied else await _consent(services, zone, asker, root, resource, wanted)
@@ -143,7 +143,7 @@ async def _consent(
     if held is not None and held[0] == user.epoch and (wanted or frozenset()) <= held[1]:
         return held[1]
     async with services.database.querying() as conn:
-        scopes = await roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
+        scopes = await session_roots.consent(conn, zone.id, user.id, asker.client_ref, resource.id)
     if scopes is not None:
         zone.consents.put(key, (user.epoch, scopes))
     return scopes
@@ -190,7 +190,7 @@ async def has_agreed_at(
     return any(record.redirect_host == redirect_host for record in given.values())
 
 
-async def agreed_by(services: Services, zone: CachedZone, client: Client, user: User) -> Agreed:
+async def agreed_by(services: Services, zone: CachedZone, client: Client, user: User) -> ConsentState:
     """How the user's word stands now; from memory while the user's epoch is that under which it was read.
 
     A client that registered itself can lose everybody's word at once, which no user's epoch tells.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runtime.adapters.keys.signing import InvalidToken, verify
+from runtime.adapters.keys.signing import InvalidJwt, verify
 from runtime.domain.oauth.claims import ID_TOKEN_TYPE
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
@@ -26,5 +26,5 @@ def read_hint(
             now=services.clock(),
             allow_expired=True,
         )
-    except InvalidToken:
+    except InvalidJwt:
         return None

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from runtime.domain.errors import OAuthError, TemporarilyUnavailable
-from runtime.logs import troubles
+from runtime.logs import throttled_warnings
 from runtime.services import epochs
 from runtime.services.authority.subject_tokens import refused
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
-from runtime.storage.sql import roots
+from runtime.storage.sql import session_roots
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ async def _standing(
     if session_epoch is None or user_epoch is None:
         if not is_fresh:
             async with services.database.querying() as conn:
-                stored = await roots.root_epochs(conn, zone.id, root.session.id, root.user.user.id)
+                stored = await session_roots.root_epochs(conn, zone.id, root.session.id, root.user.user.id)
             is_fresh = stored == root.epochs
     elif session_epoch <= root.session.epoch and user_epoch <= root.user.user.epoch:
         return root
@@ -146,7 +146,7 @@ async def _at_one_instant(
         if published is None or published <= zone.epoch:
             return await attempt(zone)
     reason = f"the published epoch of zone {zone_id} is ahead of the database: it ends within a minute"
-    troubles.warn("not available", reason=reason)
+    throttled_warnings.warn("not available", reason=reason)
     raise TemporarilyUnavailable(
         "please try again shortly", internal="the published epoch is ahead of the database"
     )

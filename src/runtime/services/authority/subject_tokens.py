@@ -9,7 +9,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from runtime.adapters.keys.signing import InvalidToken, MalformedToken, verify
+from runtime.adapters.keys.signing import InvalidJwt, MalformedJwt, verify
 from runtime.domain.errors import InvalidGrant, InvalidRequest, InvalidScope
 from runtime.domain.kinds.application import Application
 from runtime.domain.kinds.resource import Resource
@@ -65,7 +65,7 @@ def verify_subject(zone: CachedZone, token: str, now: datetime) -> Subject:
     """The subject of a token. Raises: InvalidRequest when it is not a compact JWS; InvalidGrant."""
     try:
         return verified(zone, token, now).subject
-    except MalformedToken as failure:
+    except MalformedJwt as failure:
         raise InvalidRequest("`subject_token` is not a compact JWS", internal=str(failure)) from None
 
 
@@ -73,10 +73,10 @@ def verified(zone: CachedZone, token: str, now: datetime) -> Verified:
     """An access token of the zone, from its signature or from having seen that very token before.
 
     Every endpoint that takes one asks here. Whether what it rests on still stands is not asked.
-    Raises: MalformedToken when it is not a compact JWS; InvalidGrant.
+    Raises: MalformedJwt when it is not a compact JWS; InvalidGrant.
     """
     if len(token) > MAX_TOKEN_CHARS:
-        raise MalformedToken("longer than any token of a zone")
+        raise MalformedJwt("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
     found: Verified | None = zone.verified.get(digest)
     if found is None:
@@ -91,9 +91,9 @@ def verified(zone: CachedZone, token: str, now: datetime) -> Verified:
 def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
     try:
         return verify(token, zone.keys, typ=ACCESS_TOKEN_TYPE, issuer=zone.issuer, audience=None, now=now)
-    except MalformedToken:
+    except MalformedJwt:
         raise
-    except InvalidToken as failure:
+    except InvalidJwt as failure:
         raise refused(str(failure)) from None
 
 
@@ -297,7 +297,7 @@ def check_actor(
         return
     try:
         claims = _claims(zone, actor_token, now)
-    except MalformedToken as failure:
+    except MalformedJwt as failure:
         raise InvalidRequest("`actor_token` is not a compact JWS", internal=str(failure)) from None
     if (
         claims.get("client_id") != client.client_id

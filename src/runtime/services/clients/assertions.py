@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, InvalidRequest, TooManyRequests
 from runtime.domain.oauth import assertions as rules
@@ -55,7 +55,7 @@ def read(form: Mapping[str, str]) -> ClientAssertion:
     try:
         jws = parse(form["client_assertion"])
         issuer, subject = rules.named(jws.payload, "iss"), rules.named(jws.payload, "sub")
-    except (InvalidToken, rules.NotAcceptable) as failure:
+    except (InvalidJwt, rules.NotAcceptable) as failure:
         raise InvalidClient(internal=str(failure)) from None
     return ClientAssertion(jws, issuer, subject, form.get("client_id"))
 
@@ -88,7 +88,7 @@ async def client_of(
     try:
         ends = _check(zone, assertion.jws, now)
         await private_key_jwt.check_signature(services, zone, client, assertion.jws)
-    except (InvalidToken, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
+    except (InvalidJwt, rules.NotAcceptable, OutboundRefused, OutboundFailed) as failure:
         raise InvalidClient(internal=str(failure)) from None
     if not is_known(client) and (
         wait := services.rate_limiter.hit_local(rate_limits.CLIENT_ASSERTIONS, zone.id, sender)

@@ -9,7 +9,7 @@ from datetime import datetime
 from hmac import compare_digest
 
 from runtime.adapters.keys import jose
-from runtime.adapters.keys.proofs import open_proof
+from runtime.adapters.keys.dpop import verify_dpop_proof
 from runtime.domain.errors import (
     InvalidDpopProof,
     InvalidToken,
@@ -124,9 +124,9 @@ async def prove(
         proof was used before.
     """
     try:
-        opened = open_proof(proof)
+        opened = verify_dpop_proof(proof)
         token_id = dpop.check_proof(opened.claims, method=method, uri=uri, now=now, access_token=access_token)
-    except (jose.InvalidToken, NotAcceptable) as failure:
+    except (jose.InvalidJwt, NotAcceptable) as failure:
         raise InvalidDpopProof(_REFUSED, internal=str(failure)) from None
     if zone.switches.require_dpop_nonce and not _is_current(services, zone, opened.claims.get("nonce"), now):
         raise UseDpopNonce(_NONCE_WANTED, nonce=nonce(services, zone, now))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, check_class
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidClient, Unavailable
 from runtime.domain.kinds.application import TokenCredential
@@ -52,7 +52,7 @@ async def workload_of(
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
         raise InvalidClient(internal=str(failure)) from None
-    except (InvalidToken, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+    except (InvalidJwt, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
         raise InvalidClient(internal=str(failure)) from None
     return client
 

@@ -21,9 +21,9 @@ from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
-from runtime.storage.sql import redeemed, sessions, signed_in
-from runtime.storage.sql.redeemed import Standing
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql import code_redemption, session_users, sessions
+from runtime.storage.sql.code_redemption import BrowserLogin
+from runtime.storage.sql.sessions import SessionRecord
 
 _LOOKS = 3  # at a sign-in that others change at the same time
 
@@ -98,9 +98,9 @@ class _SignIn:
         top: the one that stands for the browser now: that one, or the one that took its place.
     """
 
-    session: Session
+    session: SessionRecord
     user: User
-    top: Session
+    top: SessionRecord
 
 
 class _Changed(Exception):
@@ -140,10 +140,10 @@ async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[st
     target = await token_responses.choose_target(services, zone, authority, redemption.named)
     answer = await token_responses.answer(services, zone, authority, target, nonce=grant.nonce, now=now)
     refresh_token, family = refreshing.new_family(services, zone, authority, produced.family_id, now)
-    under = Standing(sign_in.top, sign_in.user)
+    under = BrowserLogin(sign_in.top, sign_in.user)
     async with services.database.writing_once() as conn:
         kept = family if client.may_refresh else None
-        if not await redeemed.add(conn, authority.session, kept, under=under):
+        if not await code_redemption.insert_session(conn, authority.session, kept, under=under):
             raise _Changed
         await client_lookup.used(conn, client, now=now)
     return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
@@ -172,7 +172,7 @@ async def _signed_in(redemption: Redemption) -> _SignIn:
     """The sign-in as the database has it. Raises InvalidGrant when it is gone."""
     zone_id, session_id = redemption.zone.id, redemption.grant.session_id
     async with redemption.services.database.querying() as conn:
-        found = await signed_in.by_session(conn, session_id, zone_id=zone_id)
+        found = await session_users.by_session(conn, session_id, zone_id=zone_id)
         if found is None:
             raise InvalidGrant(REFUSED, internal="the session or the user is gone")
         session, user = found
@@ -195,7 +195,7 @@ def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
 
 
-def _application_session(redemption: Redemption, sign_in: _SignIn) -> Session:
+def _application_session(redemption: Redemption, sign_in: _SignIn) -> SessionRecord:
     """The session that the application's tokens stand on.
 
     It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from runtime.adapters.identity_providers.answers import ProviderRefused
 from runtime.adapters.identity_providers.settings import ProviderSettings, settings_of
-from runtime.adapters.keys.jose import CompactJws, InvalidToken, check_class, parse
+from runtime.adapters.keys.jose import CompactJws, InvalidJwt, check_class, parse
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidGrant, InvalidRequest, SignInRefused, Unavailable
 from runtime.domain.identifiers import new_id
@@ -32,7 +32,7 @@ from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 REFUSED = "the assertion is not valid"
 _T = TypeVar("_T")
@@ -126,7 +126,7 @@ async def _verified(
         if failure.temporary:
             raise Unavailable("the provider's keys cannot be had", internal=str(failure)) from None
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
-    except (InvalidToken, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
+    except (InvalidJwt, rules.NotAcceptable, ProviderRefused, OutboundRefused) as failure:
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
     return vouched
 
@@ -201,9 +201,9 @@ def _session(
     user: User,
     vouched: Vouched,
     now: datetime,
-) -> Session:
+) -> SessionRecord:
     """A session of the application's own: no browser stands behind it."""
-    return Session(
+    return SessionRecord(
         id=new_id(),
         organization_id=zone.organization_id,
         zone_id=zone.id,

@@ -24,9 +24,9 @@ from runtime.services.issuing import token_responses
 from runtime.services.issuing.token_responses import Authority
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh as storage
-from runtime.storage.sql import sessions, signed_in
+from runtime.storage.sql import session_users, sessions
 from runtime.storage.sql.refresh import RefreshFamily
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 GRACE_SECONDS = 30
 REFUSED = "the refresh token is not valid"
@@ -182,10 +182,10 @@ async def _named(services: Services, zone: CachedZone, client: Client, token: st
 
 async def standing(
     services: Services, zone: CachedZone, family: RefreshFamily, now: datetime
-) -> tuple[Session, User]:
+) -> tuple[SessionRecord, User]:
     """The session and the user behind a family, both still good. Raises InvalidGrant."""
     async with services.database.querying() as conn:
-        found = await signed_in.by_session(conn, family.session_id, zone_id=zone.id)
+        found = await session_users.by_session(conn, family.session_id, zone_id=zone.id)
     if found is None or found[1].id != family.user_id:
         raise InvalidGrant(REFUSED, internal="the session or the user is gone")
     session, user = found
@@ -197,7 +197,7 @@ async def standing(
 
 
 async def _authority(
-    zone: CachedZone, client: Client, family: RefreshFamily, session: Session, user: User
+    zone: CachedZone, client: Client, family: RefreshFamily, session: SessionRecord, user: User
 ) -> Authority:
     resources = []
     for resource_id, granted in family.resources.items():
@@ -214,7 +214,7 @@ async def _successor(
     zone: CachedZone,
     client: Client,
     family: RefreshFamily,
-    session: Session,
+    session: SessionRecord,
     token: str,
     now: datetime,
 ) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import PolicyBroken, PolicyDecision
+from runtime.adapters.cedar import InvalidPolicy, PolicyDecision
 from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.values import CredentialType
@@ -176,7 +176,7 @@ async def _policies(zone: CachedZone, authority: Authority) -> list[Policies] | 
         found = [await zone.policies()]
         if authority.own_policies:
             found.append(await zone.own_policies(authority.own_policies))
-    except PolicyBroken as failure:
+    except InvalidPolicy as failure:
         log.error("a policy set cannot be read", zone_id=zone.id, reason=str(failure))
         return None
     sets = [each for each in found if each is not None]

@@ -13,7 +13,7 @@ import orjson
 
 from runtime.adapters.keys.sealing import SealBroken, Sealer
 from runtime.domain.errors import Unavailable
-from runtime.storage.state import State
+from runtime.storage.state import StateStore
 
 MIN_REMAINING_SECONDS = 60  # what has less left to live is made again
 
@@ -87,7 +87,7 @@ def open_entry(
     return found if found.scopes == scopes else None
 
 
-async def keep(state: State, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
+async def keep(state: StateStore, entry: CachedToken, *, key: str, sealer: Sealer, now: datetime) -> None:
     """Keep a token until it is about to end. A state that is away costs only speed."""
     remaining = int(entry.expires_at - now.timestamp()) - MIN_REMAINING_SECONDS
     if remaining <= 0:

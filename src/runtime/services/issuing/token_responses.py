@@ -31,7 +31,7 @@ from runtime.services.issuing.access_tokens import (
 )
 from runtime.services.issuing.target_checks import require_own_tokens
 from runtime.services.zones import CachedZone
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Authority:
         jkt: thumbprint of the key that access tokens are bound to.
     """
 
-    session: Session
+    session: SessionRecord
     user: User
     client: Client
     scopes: frozenset[str]

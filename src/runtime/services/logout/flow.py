@@ -19,7 +19,7 @@ from runtime.services.logout import requests
 from runtime.services.logout.requests import SignOutRequest
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions as storage
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 
 async def whom_to_ask(
@@ -94,7 +94,7 @@ async def _was_its_user(
 
 
 async def _to_provider(
-    services: Services, zone: CachedZone, request: SignOutRequest, session: Session, browser: Browser
+    services: Services, zone: CachedZone, request: SignOutRequest, session: SessionRecord, browser: Browser
 ) -> Step | None:
     """The step on to sign out of the session's provider; None when that is not wanted, or not possible."""
     provider = await zone.provider(session.provider_id) if session.provider_id else None

@@ -20,7 +20,7 @@ from runtime.services.management.unit_of_work import UnitOfWork, chained, record
 from runtime.storage.sql import audit as storage
 from runtime.storage.sql import entities as entity_storage
 from runtime.storage.sql import ledger
-from runtime.storage.sql.audit import Extent, Selection
+from runtime.storage.sql.audit import AuditExtent, AuditFilter
 
 SUBJECT = "audit_events"
 _BATCH = 500
@@ -69,9 +69,9 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
     )
 
 
-def _selection(special: Mapping[str, tuple[str, ...]]) -> Selection:
+def _selection(special: Mapping[str, tuple[str, ...]]) -> AuditFilter:
     filters = {name: special[f"filter[{name}]"] for name in storage.FILTERS if f"filter[{name}]" in special}
-    return Selection(filters, _time(special, "since"), _time(special, "until"))
+    return AuditFilter(filters, _time(special, "since"), _time(special, "until"))
 
 
 def _time(special: Mapping[str, tuple[str, ...]], name: str) -> datetime | None:
@@ -202,7 +202,7 @@ def _wrong(record: dict[str, Any], sequence: int, previous: str) -> str:
     return "" if holds else "the record is not what its hash says"
 
 
-def _wrong_end(extent: Extent, proven: int, hash_: str) -> tuple[int | None, str]:
+def _wrong_end(extent: AuditExtent, proven: int, hash_: str) -> tuple[int | None, str]:
     """What is wrong around a chain that holds: where it begins, where it ends, and its head."""
     if extent.first is not None and extent.first < 1:
         return extent.first, "the record stands before the first"

@@ -26,8 +26,8 @@ from runtime.services import epochs, keys
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.storage.sql import ledger, tombstones
-from runtime.storage.sql.ownership import Record
-from runtime.storage.sql.tombstones import Tombstone
+from runtime.storage.sql.ownership import OwnershipRecord
+from runtime.storage.sql.tombstones import TombstoneRecord
 
 _TOGETHER = 1_000  # audit records that are written with one statement
 _NOT_TOLD = (Mark.INTERNAL, Mark.SEALED, Mark.DERIVED, Mark.INPUT)
@@ -82,7 +82,7 @@ class UnitOfWork:
     _advanced: bool = False
     _records: list[dict[str, Any]] = field(default_factory=list)  # those that are not written yet
     _audit_begin: int = 0
-    _tombstones: list[Tombstone] = field(default_factory=list)
+    _tombstones: list[TombstoneRecord] = field(default_factory=list)
     _touched: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _epochs: dict[str, int] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class UnitOfWork:
         records, self._records = chained(head, self._records), []
         self.head = await ledger.append(self.conn, self.organization_id, head, records)
 
-    async def add_tombstones(self, gone: Iterable[Record]) -> None:
+    async def add_tombstones(self, gone: Iterable[OwnershipRecord]) -> None:
         """Let the owners of what is gone hear of it: these are its ownership records.
 
         Raises:
@@ -221,7 +221,7 @@ class UnitOfWork:
                 )
             zone = self.zones.get(record.zone_id or "")
             self._tombstones.append(
-                Tombstone(
+                TombstoneRecord(
                     kind=record.kind,
                     entity_id=record.entity_id,
                     zone_id=record.zone_id,

@@ -21,7 +21,7 @@ from runtime.services.job_notifier import JobNotifier
 from runtime.services.outbox.messages import Message, MessageHandler, NotDelivered, Undeliverable
 from runtime.storage.sql import outbox as storage
 from runtime.storage.sql.database import Database
-from runtime.storage.sql.outbox import Row
+from runtime.storage.sql.outbox import OutboxMessage
 
 JOB = "outbox"
 DEAD_LETTERS_KEPT = timedelta(days=30)
@@ -121,7 +121,7 @@ class Outbox:
         """
         now = self._clock()
         async with self._database.transaction() as conn:
-            given_up = await storage.park_late(conn, before=now - LATE, now=now)
+            given_up = await storage.dead_letter_late(conn, before=now - LATE, now=now)
         if given_up:
             log.error("given up", letters=given_up, reason="not taken in a day")
         return given_up
@@ -129,9 +129,9 @@ class Outbox:
     async def delete_dead_letters(self) -> int:
         """Delete the dead letters that have been kept for their time; the number of rows."""
         async with self._database.transaction() as conn:
-            return await storage.remove_parked(conn, before=self._clock() - DEAD_LETTERS_KEPT)
+            return await storage.remove_dead_letters(conn, before=self._clock() - DEAD_LETTERS_KEPT)
 
-    async def _deliver(self, handler: MessageHandler, row: Row) -> bool:
+    async def _deliver(self, handler: MessageHandler, row: OutboxMessage) -> bool:
         """Try one message that this process has claimed."""
         attempts = row.attempts + 1
         try:
@@ -153,17 +153,17 @@ class Outbox:
             await storage.remove(conn, row.id)
         return True
 
-    def _opened(self, row: Row, attempts: int) -> Message:
+    def _opened(self, row: OutboxMessage, attempts: int) -> Message:
         try:
             payload = orjson.loads(self._sealer.open(row.payload_sealed, bound_to=_place(row.id)))
         except SealBroken:
             raise Undeliverable("it cannot be opened") from None
         return Message(row.id, row.topic, row.organization_id, row.zone_id, attempts, payload)
 
-    async def _give_up(self, row: Row, attempts: int, reason: str) -> None:
+    async def _give_up(self, row: OutboxMessage, attempts: int, reason: str) -> None:
         log.error("given up", topic=row.topic, letter=row.id, attempts=attempts, reason=reason)
         async with self._database.transaction() as conn:
-            await storage.park(conn, row.id, now=self._clock())
+            await storage.dead_letter(conn, row.id, now=self._clock())
 
 
 def _delay(handler: MessageHandler, attempts: int) -> timedelta:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from runtime.adapters.keys.signing import MalformedToken
+from runtime.adapters.keys.signing import MalformedJwt
 from runtime.domain.errors import (
     AccessDenied,
     InsufficientAuthorization,
@@ -93,7 +93,7 @@ async def _access_token(
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
     try:
         known = verified(zone, token, now)
-    except MalformedToken as failure:
+    except MalformedJwt as failure:
         raise refused(str(failure)) from None
     subject = known.subject
     root, _ = await revalidation.revalidate(

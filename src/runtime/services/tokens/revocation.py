@@ -9,7 +9,7 @@ behind it is another client's, who has not asked for anything.
 from datetime import UTC, datetime
 from typing import Any
 
-from runtime.adapters.keys.signing import InvalidToken as TokenRefused
+from runtime.adapters.keys.signing import InvalidJwt as TokenRefused
 from runtime.adapters.keys.signing import verify
 from runtime.domain.errors import UnsupportedTokenType
 from runtime.domain.oauth.assertions import LEEWAY_SECONDS

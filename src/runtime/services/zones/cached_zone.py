@@ -26,12 +26,12 @@ from runtime.services.zones.policies import Policies, PolicyCache
 from runtime.services.zones.principals import Principal, SessionRoot, principal_of
 from runtime.services.zones.resources import resolve
 from runtime.storage.sql import exchange as storage
-from runtime.storage.sql import names, revocations, roots, user_agents
-from runtime.storage.sql.consents import Agreed
+from runtime.storage.sql import names, revocations, session_roots, user_agents
+from runtime.storage.sql.consents import ConsentState
 from runtime.storage.sql.database import Database
 from runtime.storage.sql.exchange import ActivePolicies, ZoneInternals
-from runtime.storage.sql.roots import NO_MEMBERSHIPS
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.session_roots import NO_MEMBERSHIPS
+from runtime.storage.sql.sessions import SessionRecord
 
 T = TypeVar("T")
 
@@ -92,8 +92,8 @@ class CachedZone:
         self.looked_at: BoundedCache[frozenset[str]] = BoundedCache(KEPT_SMALL)
         self.parties: BoundedCache[tuple[requests.Application, requests.Resource]] = BoundedCache(KEPT_SMALL)
         self.consents: BoundedCache[tuple[int, frozenset[str]]] = BoundedCache()
-        self.agreed: BoundedCache[tuple[int, Agreed]] = BoundedCache()
-        self.signed_in: BoundedCache[tuple[Session, User]] = BoundedCache()
+        self.agreed: BoundedCache[tuple[int, ConsentState]] = BoundedCache()
+        self.signed_in: BoundedCache[tuple[SessionRecord, User]] = BoundedCache()
         self._signing = ring.signing
         self._clients: BoundedCache[Client] = BoundedCache(KEPT_SMALL)
         self._workloads: BoundedCache[tuple[ApplicationClient, ...]] = BoundedCache(KEPT_SMALL)
@@ -278,7 +278,7 @@ class CachedZone:
         return self._policies
 
     async def own_policies(self, set_version_id: str) -> Policies | None:
-        """The policies that a user has made, parsed; None when they are gone. Raises PolicyBroken."""
+        """The policies that a user has made, parsed; None when they are gone. Raises InvalidPolicy."""
 
         async def read() -> ActivePolicies | None:
             async with self._database.querying() as conn:
@@ -292,7 +292,7 @@ class CachedZone:
         if held is not None and held.user.epoch == user.epoch:
             return held
         async with self._database.querying() as conn:
-            own = await roots.own_policies(conn, self.id, user.id)
+            own = await session_roots.own_policies(conn, self.id, user.id)
             return await self._viewed(conn, user, own_policies=own)
 
     async def _viewed(
@@ -303,7 +303,7 @@ class CachedZone:
         if held is None or held.user.epoch != user.epoch:
             found = NO_MEMBERSHIPS
             if has_memberships:
-                found = await roots.memberships(conn, user.zone_id, user.id)
+                found = await session_roots.memberships(conn, user.zone_id, user.id)
             held = principal_of(user, found, own_policies)
             self._users.put(user.id, held)
         return held
@@ -316,12 +316,12 @@ class CachedZone:
         """The root of that session as it stands now, from the database."""
         # The epochs are read first: what is read after them can only be newer than they say.
         async with self._database.querying() as conn:
-            found = await roots.session(conn, self.id, session_id)
+            found = await session_roots.session(conn, self.id, session_id)
             if found is None:
                 self._roots.drop(session_id)
                 return None
             session, user, extent = found
-            delegated = await roots.delegated(conn, self.id, user.id) if extent.has_delegated else ()
+            delegated = await session_roots.delegated(conn, self.id, user.id) if extent.has_delegated else ()
             viewed = await self._viewed(
                 conn, user, own_policies=extent.own_policies, has_memberships=extent.has_memberships
             )

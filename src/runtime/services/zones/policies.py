@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import CompiledPolicies, PolicyBroken
+from runtime.adapters.cedar import CompiledPolicies, InvalidPolicy
 from runtime.domain.policy import schema
 from runtime.domain.policy.circumstances import UNKNOWN, Reads, reads_of
 from runtime.services.bounded_cache import BoundedCache
@@ -29,7 +29,7 @@ class PolicyCache:
         self._by_set_version: BoundedCache[Policies] = BoundedCache(KEPT_SETS)
 
     def compiled(self, active: ActivePolicies) -> Policies:
-        """The compiled policies of an active set. Raises PolicyBroken."""
+        """The compiled policies of an active set. Raises InvalidPolicy."""
         key = "\0".join([active.schema_version, *(each[0] for each in active.policies)])
         if (found := self._compiled.get(key)) is None:
             found = compiled(active)
@@ -41,7 +41,7 @@ class PolicyCache:
     ) -> Policies | None:
         """The compiled policies of one set version, read when not cached; None when it is gone.
 
-        Raises: PolicyBroken.
+        Raises: InvalidPolicy.
         """
         if (found := self._by_set_version.get(set_version_id)) is None and (
             active := await read()
@@ -52,7 +52,7 @@ class PolicyCache:
 
 
 def compiled(active: ActivePolicies) -> Policies:
-    """Policies parsed. Raises PolicyBroken."""
+    """Policies parsed. Raises InvalidPolicy."""
     words = cedar.parse_schema(schema.get(active.schema_version).text)
     texts = [
         (version_id, raw if raw is not None else cedar.from_json(parsed or {}))
@@ -65,5 +65,5 @@ def compiled(active: ActivePolicies) -> Policies:
 def _reads(text: str) -> list[Reads]:
     try:
         return reads_of(cedar.to_json(text))
-    except PolicyBroken:  # too deep for that form
+    except InvalidPolicy:  # too deep for that form
         return [UNKNOWN]

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from runtime.domain.kinds.role import User
 from runtime.domain.policy import requests
-from runtime.storage.sql.roots import DelegatedGrantRow, Memberships
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.session_roots import DelegatedGrantRecord, Memberships
+from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Principal:
 class SessionRoot:
     """A session that chains start from, and the user whose authority it carries."""
 
-    session: Session
+    session: SessionRecord
     user: Principal
-    delegated: tuple[DelegatedGrantRow, ...]
+    delegated: tuple[DelegatedGrantRecord, ...]
 
     @property
     def epochs(self) -> tuple[int, int]:

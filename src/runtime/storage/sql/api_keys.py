@@ -18,7 +18,7 @@ _keys, _people, _users = TABLES["ApiKey"], TABLES["OrganizationUser"], TABLES["U
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PresentedKey:
     """A key, and what has become of the person at whose word it was made.
 
     Attributes:
@@ -30,7 +30,7 @@ class Found:
     person_role: str | None
 
 
-async def find(conn: AsyncConnection, key_id: str) -> Found | None:
+async def find(conn: AsyncConnection, key_id: str) -> PresentedKey | None:
     """The key with that id, of whatever organization: it is the key that says which."""
     person = and_(_people.c.organization_id == _keys.c.organization_id, _people.c.id == _keys.c.person_id)
     # Where it is at home, the account is the user of that id.
@@ -46,7 +46,7 @@ async def find(conn: AsyncConnection, key_id: str) -> Found | None:
         return None
     *columns, role, status, account_status = row
     is_active = (status, account_status) == (OrganizationStatus.ACTIVE, UserStatus.ACTIVE)
-    return Found(_read(columns), role if is_active else None)
+    return PresentedKey(_read(columns), role if is_active else None)
 
 
 async def made_by(conn: AsyncConnection, organization_id: str, makers: Collection[str]) -> list[ApiKey]:

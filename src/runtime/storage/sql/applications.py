@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, String, and_, cast, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql import pending
+from runtime.storage.sql import insert_batches
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _dependencies = METADATA.tables["application_dependencies"]
@@ -78,7 +78,7 @@ async def add_dependencies(
     """Declare dependencies without a condition; none of them is declared yet."""
     same = {"zone_id": zone_id, "application_id": application_id, "when_accessing": [], "created_at": now}
     rows = [{**same, "resource_id": resource_id} for resource_id in resource_ids]
-    if rows and not pending.put(conn, _dependencies, rows):
+    if rows and not insert_batches.enqueue(conn, _dependencies, rows):
         await conn.execute(insert(_dependencies), rows)
 
 

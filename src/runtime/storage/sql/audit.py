@@ -15,7 +15,7 @@ FILTERS = ("kind", "entity_id", "zone_id", "actor_id", "action", "changeset_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AuditFilter:
     """Which records are asked for.
 
     Attributes:
@@ -30,7 +30,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class AuditExtent:
     """How far an organization's log reaches, and how far its head says it does.
 
     Attributes:
@@ -47,7 +47,7 @@ class Extent:
 async def page(
     conn: AsyncConnection,
     organization_id: str,
-    selection: Selection,
+    selection: AuditFilter,
     *,
     limit: int,
     after: int | None = None,
@@ -95,7 +95,7 @@ async def present_organizations(conn: AsyncConnection) -> list[str]:
     return sorted(row[0] for row in await conn.execute(select(TABLES["Organization"].c.id)))
 
 
-async def extent(conn: AsyncConnection, organization_id: str) -> Extent:
+async def extent(conn: AsyncConnection, organization_id: str) -> AuditExtent:
     """Where an organization's log begins and ends."""
     sequence, heads = audit_events.c.sequence, organization_heads.c
     ends = select(func.min(sequence), func.max(sequence))
@@ -105,10 +105,10 @@ async def extent(conn: AsyncConnection, organization_id: str) -> Extent:
             select(heads.audit_sequence, heads.audit_hash).where(heads.organization_id == organization_id)
         )
     ).one_or_none()
-    return Extent(first, last, (head[0], head[1]) if head is not None else None)
+    return AuditExtent(first, last, (head[0], head[1]) if head is not None else None)
 
 
-def _conditions(organization_id: str, selection: Selection) -> list[ColumnElement[bool]]:
+def _conditions(organization_id: str, selection: AuditFilter) -> list[ColumnElement[bool]]:
     columns = audit_events.c
     found: list[ColumnElement[bool]] = [columns.organization_id == organization_id]
     found.extend(columns[name].in_(values) for name, values in selection.filters.items())

@@ -21,7 +21,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class PolicySetBinding:
     """A policy set version at work: `active` decides, `shadow` is only recorded."""
 
     policy_set_id: str
@@ -33,7 +33,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class ActivePolicySet:
     """A policy set version that decides in its zone, beside the latest of its set.
 
     Attributes:
@@ -51,7 +51,7 @@ class Deciding:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyText:
+class ActivePolicyText:
     """A policy version that is part of what decides; `latest_version`, `absent_names` are its policy's."""
 
     policy_id: str
@@ -63,7 +63,7 @@ class PolicyText:
     absent_names: Sequence[str] | None = None
 
 
-async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: str) -> list[Binding]:
+async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: str) -> list[PolicySetBinding]:
     """The bindings of these policy sets."""
     if not set_ids:
         return []
@@ -72,14 +72,14 @@ async def of_sets(conn: AsyncConnection, set_ids: Collection[str], *, zone_id: s
 
 async def of_target(
     conn: AsyncConnection, target_type: str, target_id: str, *, zone_id: str
-) -> list[Binding]:
+) -> list[PolicySetBinding]:
     """What is bound to a target."""
     return await _read(
         conn, zone_id, and_(_bindings.c.target_type == target_type, _bindings.c.target_id == target_id)
     )
 
 
-async def _read(conn: AsyncConnection, zone_id: str, wanted: ColumnElement[bool]) -> list[Binding]:
+async def _read(conn: AsyncConnection, zone_id: str, wanted: ColumnElement[bool]) -> list[PolicySetBinding]:
     found = await conn.execute(
         select(
             _bindings.c.policy_set_id,
@@ -98,7 +98,7 @@ async def _read(conn: AsyncConnection, zone_id: str, wanted: ColumnElement[bool]
         )
         .where(_bindings.c.zone_id == zone_id, wanted)
     )
-    return [Binding(**row) for row in found.mappings()]
+    return [PolicySetBinding(**row) for row in found.mappings()]
 
 
 async def bind(
@@ -163,7 +163,7 @@ async def bound_entries(conn: AsyncConnection, *, zone_id: str) -> set[tuple[str
     }
 
 
-async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Deciding]:
+async def active_policy_sets(conn: AsyncConnection, zone_ids: Collection[str]) -> list[ActivePolicySet]:
     """What decides in these zones, by policy set."""
     latest = _versions.alias("latest")
     found = await conn.execute(
@@ -193,7 +193,7 @@ async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Dec
         .order_by(_bindings.c.zone_id)
     )
     return [
-        Deciding(
+        ActivePolicySet(
             row.zone_id,
             row.policy_set_id,
             row.policy_set_version_id,
@@ -206,11 +206,13 @@ async def deciding(conn: AsyncConnection, zone_ids: Collection[str]) -> list[Dec
     ]
 
 
-async def texts_of(conn: AsyncConnection, deciding: Iterable[Deciding]) -> dict[str, PolicyText]:
+async def texts_of(
+    conn: AsyncConnection, active_policy_sets: Iterable[ActivePolicySet]
+) -> dict[str, ActivePolicyText]:
     """The texts of everything that decides: policy version -> text."""
-    wanted = {each.zone_id: [version_id for _, version_id in each.entries] for each in deciding}
+    wanted = {each.zone_id: [version_id for _, version_id in each.entries] for each in active_policy_sets}
     ids = sorted(version_id for version_ids in wanted.values() for version_id in version_ids)
-    found: dict[str, PolicyText] = {}
+    found: dict[str, ActivePolicyText] = {}
     for batch in _batches(ids):
         rows = await conn.execute(
             select(
@@ -230,8 +232,8 @@ async def texts_of(conn: AsyncConnection, deciding: Iterable[Deciding]) -> dict[
             .where(_texts.c.zone_id.in_(sorted(wanted)), _texts.c.id.in_(batch))
         )
         for row in rows.mappings():
-            values = {name: row[name] for name in PolicyText.__dataclass_fields__}
-            found[row["id"]] = PolicyText(**{**values, "is_latest": bool(values["is_latest"])})
+            values = {name: row[name] for name in ActivePolicyText.__dataclass_fields__}
+            found[row["id"]] = ActivePolicyText(**{**values, "is_latest": bool(values["is_latest"])})
     return found
 
 

@@ -12,8 +12,8 @@ from runtime.domain.errors import NotFound
 from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, PrincipalType
 from runtime.storage.sql.conversion import converter
+from runtime.storage.sql.filters import Within, parents
 from runtime.storage.sql.paging import Position
-from runtime.storage.sql.selecting import Within, parents
 from runtime.storage.sql.tables import (
     TABLES,
     application_dependencies,
@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CurrentRevision:
     """What is known of an entity before anything is done to it."""
 
     id: str
@@ -40,7 +40,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ChangesetRecord:
     """A changeset in history. `result` is its answer without what is shown once."""
 
     id: str
@@ -125,15 +125,15 @@ async def slugs(conn: AsyncConnection, kind: Kind, *, within: Within) -> set[str
     return {row[0] for row in await conn.execute(query)}
 
 
-async def standing(
+async def current_revisions(
     conn: AsyncConnection, kind: Kind, organization_id: str, ids: Iterable[str]
-) -> dict[str, Standing]:
+) -> dict[str, CurrentRevision]:
     """What stands under these ids in the organization, archived entities left out."""
     table = TABLES[kind.name]
     owner_type = [table.c.owner_type] if "owner_type" in table.c else []
     zone_id = [table.c.zone_id] if kind.zoned else []
     handle = [table.c[kind.handle].label("handle")] if kind.handle else []
-    found: dict[str, Standing] = {}
+    found: dict[str, CurrentRevision] = {}
     for batch in _batches(sorted(set(ids))):
         query = select(table.c.id, table.c.revision, *zone_id, *owner_type, *handle).where(
             table.c.organization_id == organization_id, table.c.id.in_(batch)
@@ -141,7 +141,7 @@ async def standing(
         if "archived_at" in table.c:
             query = query.where(table.c.archived_at.is_(None))
         for row in (await conn.execute(query)).mappings():
-            found[row["id"]] = Standing(
+            found[row["id"]] = CurrentRevision(
                 row["id"],
                 row.get("zone_id"),
                 row["revision"],
@@ -176,11 +176,11 @@ async def made_since(
 
 async def applied_since(
     conn: AsyncConnection, organization_id: str, owner: str, revision: int
-) -> Applied | None:
+) -> ChangesetRecord | None:
     """The last changeset of an owner after a revision; None when there was none."""
     query = select(changesets).where(*_mine(organization_id, owner, None), changesets.c.revision > revision)
     row = (await conn.execute(query.order_by(changesets.c.revision.desc()).limit(1))).mappings().first()
-    return Applied(**row) if row else None
+    return ChangesetRecord(**row) if row else None
 
 
 async def handles(conn: AsyncConnection, kind: Kind, wanted: Collection[str], *, zone_id: str) -> set[str]:
@@ -350,16 +350,16 @@ async def active_sets(conn: AsyncConnection, zone_ids: Collection[str]) -> dict[
 
 async def find_by_plan(
     conn: AsyncConnection, organization_id: str, owner: str, plan_digest: str
-) -> Applied | None:
+) -> ChangesetRecord | None:
     """The changeset that applied a plan of an owner; None when none has."""
     query = select(changesets).where(
         *_mine(organization_id, owner, None), changesets.c.plan_digest == plan_digest
     )
     row = (await conn.execute(query)).mappings().one_or_none()
-    return Applied(**row) if row else None
+    return ChangesetRecord(**row) if row else None
 
 
-async def find(conn: AsyncConnection, organization_id: str, changeset_id: str) -> Applied:
+async def find(conn: AsyncConnection, organization_id: str, changeset_id: str) -> ChangesetRecord:
     """The changeset with that id. Raises NotFound."""
     query = select(changesets).where(
         changesets.c.organization_id == organization_id, changesets.c.id == changeset_id
@@ -367,13 +367,13 @@ async def find(conn: AsyncConnection, organization_id: str, changeset_id: str) -
     row = (await conn.execute(query)).mappings().one_or_none()
     if row is None:
         raise NotFound(f"there is no changeset `{changeset_id}`")
-    return Applied(**row)
+    return ChangesetRecord(**row)
 
 
-async def keep(conn: AsyncConnection, applied: Applied) -> None:
+async def keep(conn: AsyncConnection, applied: ChangesetRecord) -> None:
     """Put a changeset into history."""
     await conn.execute(
-        insert(changesets), {name: getattr(applied, name) for name in Applied.__dataclass_fields__}
+        insert(changesets), {name: getattr(applied, name) for name in ChangesetRecord.__dataclass_fields__}
     )
 
 
@@ -386,7 +386,7 @@ async def history(
     before: Position | None = None,
     owner: str | None = None,
     created_by: str | None = None,
-) -> tuple[list[Applied], bool, bool]:
+) -> tuple[list[ChangesetRecord], bool, bool]:
     """One page of what was applied, newest first, with whether more follow and whether some precede.
 
     Args:
@@ -397,7 +397,7 @@ async def history(
     query = _beyond(mine, before or after, older=not backwards)
     order = [changesets.c.created_at, changesets.c.id]
     query = query.order_by(*(column.asc() if backwards else column.desc() for column in order))
-    found = [Applied(**row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
+    found = [ChangesetRecord(**row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
     more, found = len(found) > limit, found[:limit]
     behind = False
     if (start := before or after) is not None:

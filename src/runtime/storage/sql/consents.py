@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.identifiers import new_id
 from runtime.storage.sql import revocations
 from runtime.storage.sql.client_refs import ClientRef
-from runtime.storage.sql.roots import DelegatedGrantRow
+from runtime.storage.sql.session_roots import DelegatedGrantRecord
 from runtime.storage.sql.tables import METADATA
 
 SIGN_IN = ""  # the resource id under which consent to the sign-in scopes is kept
@@ -45,7 +45,7 @@ class ConsentRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class ConsentState:
     """How a user's word to a client stands.
 
     Attributes:
@@ -54,7 +54,7 @@ class Agreed:
     """
 
     given: Mapping[str, ConsentRecord]
-    grants: tuple[DelegatedGrantRow, ...]
+    grants: tuple[DelegatedGrantRecord, ...]
 
 
 # Made once: making a statement costs more than running it.
@@ -134,7 +134,7 @@ async def record(
             )
 
 
-async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef) -> Agreed:
+async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, client_ref: ClientRef) -> ConsentState:
     """A user's word to one client, in one statement."""
     statement = _AGREED["application_id" if client_ref.application_id is not None else "user_agent_id"]
     given: dict[str, ConsentRecord] = {}
@@ -145,8 +145,8 @@ async def agreed(conn: AsyncConnection, *, zone_id: str, user_id: str, client_re
         if provider_id is None:
             given[resource_id] = ConsentRecord(resource_id, may, said)
         else:
-            grants.append(DelegatedGrantRow(resource_id, provider_id, may, said, expires_at))
-    return Agreed(given, tuple(grants))
+            grants.append(DelegatedGrantRecord(resource_id, provider_id, may, said, expires_at))
+    return ConsentState(given, tuple(grants))
 
 
 async def grant(
@@ -245,7 +245,7 @@ async def withdraw_all(conn: AsyncConnection, *, zone_id: str, client_ref: Clien
     return gone.rowcount
 
 
-def stands(now: datetime, status: str) -> ColumnElement[bool]:
+def grant_has_status(now: datetime, status: str) -> ColumnElement[bool]:
     """The condition that a delegated grant is `active`, `expired` or `revoked`."""
     if status == "revoked":
         return _grants.c.status == status

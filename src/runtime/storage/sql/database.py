@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.util import await_only
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.sql import away, hung
+from runtime.storage.sql import availability, hang_detection
 from runtime.storage.sql.columns import METADATA
 from runtime.storage.sql.dry_runs import DryRuns
 from runtime.storage.sql.sqlite import Driver
@@ -37,7 +37,7 @@ _BEGIN = "zonewright_begin"
 _READS = "zonewright_reads"
 
 
-class DatabaseUnknown(ValueError):
+class UnsupportedDatabase(ValueError):
     """A URL names a database that this service does not work with."""
 
 
@@ -53,7 +53,7 @@ class Database:
     ) -> None:
         self.engine = engine
         self._watching = watching
-        self._watch = None if watching is None else hung.Watch(self._ask)
+        self._watch = None if watching is None else hang_detection.HangDetector(self._ask)
         self._dry_runs = DryRuns(for_dry_runs, self._connected)
         self.dialect = engine.dialect.name
         self._writer: asyncio.Lock | None = asyncio.Lock() if self.dialect == "sqlite" else None
@@ -93,7 +93,7 @@ class Database:
         address = make_url(url)
         dialect = address.get_backend_name()
         if dialect not in DIALECTS:
-            raise DatabaseUnknown(
+            raise UnsupportedDatabase(
                 f"unknown database `{dialect}`; use one of sqlite+aiosqlite, postgresql+asyncpg"
             )
         limits = {"timeout": CONNECT_SECONDS, "command_timeout": None if migrating else patience_seconds}
@@ -233,21 +233,21 @@ class Database:
                 if self._watch is None or engine is self._watching:
                     connection = await stack.enter_async_context(engine.connect())
                 else:
-                    waiting = hung.Waiting(self._watch)
+                    waiting = hang_detection.GuardedWait(self._watch)
                     stack.callback(waiting.end)
                     async with waiting.connecting:
                         connection = await stack.enter_async_context(engine.connect())
                     waiting.driver = connection.sync_connection.connection.driver_connection  # type: ignore[union-attr]
             except Exception as error:
-                _raise_if_away(error, away.of_connecting(error))
+                _raise_if_away(error, availability.unavailable_connecting(error))
                 raise
             try:
                 yield connection
             except Exception as error:  # the driver's own, where no statement of the engine met it
                 for_reading = _is_for_reading(engine.sync_engine.get_execution_options())
-                told = away.of_using(error, for_reading=for_reading)
-                self._takes_no_writes |= told is not None and told.detail == away.TAKES_NO_WRITES
-                self._lacks_tables |= told is not None and told.detail == away.LACKS_TABLES
+                told = availability.unavailable_using(error, for_reading=for_reading)
+                self._takes_no_writes |= told is not None and told.detail == availability.TAKES_NO_WRITES
+                self._lacks_tables |= told is not None and told.detail == availability.LACKS_TABLES
                 _raise_if_away(error, told)
                 raise
 
@@ -273,7 +273,7 @@ class Database:
             async with asyncio.timeout(TRIAL_SECONDS), self.transaction(brief=True) as connection:
                 await connection.execute(text("UPDATE service_secrets SET name = name"))
         except TimeoutError:
-            raise Unavailable(away.TAKES_NO_WRITES, internal="no commit in time") from None
+            raise Unavailable(availability.TAKES_NO_WRITES, internal="no commit in time") from None
         self._takes_no_writes = False
 
     async def _ask(self) -> None:
@@ -350,7 +350,7 @@ def _on_error(context: ExceptionContext) -> None:
         _cut_off(context)
         raise Unavailable("the database does not answer", internal=told) from failure
     options = context.connection.get_execution_options() if context.connection is not None else {}
-    _raise_if_away(failure, away.of_using(failure, for_reading=_is_for_reading(options)))
+    _raise_if_away(failure, availability.unavailable_using(failure, for_reading=_is_for_reading(options)))
 
 
 def _is_for_reading(options: Mapping[str, Any]) -> bool:

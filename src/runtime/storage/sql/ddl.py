@@ -4,7 +4,7 @@ from sqlalchemy import Dialect, Index, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import AddConstraint, CreateIndex, CreateTable
 
-from runtime.storage.sql.records import GUARDS
+from runtime.storage.sql.organization_tables import GUARDS
 from runtime.storage.sql.tables import METADATA
 
 

@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import delete, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.records import token_events as _events
+from runtime.storage.sql.organization_tables import token_events as _events
 
 COLUMNS = (
     "id",

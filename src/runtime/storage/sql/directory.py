@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Kind
 from runtime.domain.kinds.role import UserCredential, UserGroup, UserRoleAssignment
-from runtime.storage.sql import pending, revocations
+from runtime.storage.sql import insert_batches, revocations
+from runtime.storage.sql.filters import Contains, condition
 from runtime.storage.sql.revocations import Revocation
-from runtime.storage.sql.selecting import Contains, condition
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _members = METADATA.tables["group_members"]
@@ -32,7 +32,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class EffectiveRole:
     """A role assignment with the user it is told to: their own, or that of a group they are in."""
 
     user_id: str
@@ -94,7 +94,7 @@ async def join(
         {"zone_id": zone_id, "group_id": group_id, "user_id": user_id, "created_at": now}
         for user_id in user_ids
     ]
-    if rows and not pending.put(conn, _members, rows):
+    if rows and not insert_batches.enqueue(conn, _members, rows):
         await conn.execute(insert(_members), rows)
 
 
@@ -131,7 +131,7 @@ async def invite(
 ) -> None:
     """Remember these addresses, in lower case, for the group; none of them is remembered yet."""
     rows = [{"zone_id": zone_id, "group_id": group_id, "email": email, "created_at": now} for email in emails]
-    if rows and not pending.put(conn, _invitees, rows):
+    if rows and not insert_batches.enqueue(conn, _invitees, rows):
         await conn.execute(insert(_invitees), rows)
 
 
@@ -213,13 +213,13 @@ async def groups_of(
 
 async def roles_of(
     conn: AsyncConnection, user_ids: Collection[str], *, zone_id: str, source: str
-) -> list[Assigned]:
+) -> list[EffectiveRole]:
     """The roles of these users.
 
     Args:
         source: `user` for those assigned directly, `group` for those their groups hand down, or `all`.
     """
-    assigned: list[Assigned] = []
+    assigned: list[EffectiveRole] = []
     if source in ("user", "all"):
         direct = select(_assignments, _assignments.c.principal_id.label("of_user")).where(
             _assignments.c.zone_id == zone_id,
@@ -247,9 +247,9 @@ async def roles_of(
     return assigned
 
 
-def _assigned(row: Any, source: str) -> Assigned:
+def _assigned(row: Any, source: str) -> EffectiveRole:
     scope = {"id": row["scope_id"], "type": row["scope_type"]} if row["scope_id"] is not None else None
-    return Assigned(
+    return EffectiveRole(
         row["of_user"],
         UserRoleAssignment.model_validate(
             {

@@ -45,7 +45,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from runtime.domain.errors import TooLarge, Unavailable
 from runtime.domain.kinds import ALL, APPLICATION
 from runtime.domain.names import key_of
-from runtime.storage.sql import pending
+from runtime.storage.sql import insert_batches
 from runtime.storage.sql.tables import METADATA
 
 # What an organization configures is copied, parents first: its kinds, and what belongs to them.
@@ -286,7 +286,7 @@ def _leave_out(
     connection: Any, clause: Any, multiparams: Any, params: Any, _options: Any
 ) -> tuple[Any, Any, Any]:
     """What is sent in place of a write to what is only read; after what waits to be written."""
-    pending.write(connection)
+    insert_batches.flush(connection)
     if isinstance(clause, UpdateBase) and getattr(clause.table, "name", None) in READ_IN_PLACE:
         return select(literal(1)).where(false()), (), {}
     return clause, multiparams, params

@@ -16,14 +16,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
 from runtime.domain.kinds import Entity, Kind
-from runtime.storage.sql import audiences, names, parked, pending
+from runtime.storage.sql import audiences, handle_placeholders, insert_batches, names
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.dependents import clear_references
-from runtime.storage.sql.derived import scope
-from runtime.storage.sql.ownership import Record
+from runtime.storage.sql.filters import Condition, Contains, Equals, Raw, Within, condition, parents
+from runtime.storage.sql.kind_tables import scope
+from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.paging import Page, Position, count, page, position
+from runtime.storage.sql.reference_cleanup import clear_references
 from runtime.storage.sql.refusals import refusal
-from runtime.storage.sql.selecting import Condition, Contains, Equals, Raw, Within, condition, parents
 from runtime.storage.sql.tables import TABLES
 
 __all__ = [
@@ -71,7 +71,9 @@ async def find_by(
     if member != "id" and "archived_at" in table.c:
         query = query.where(table.c.archived_at.is_(None))
     row = (await conn.execute(query)).one_or_none()
-    return None if row is None else parked.as_called(conn, kind, converter(kind).entity(row))
+    return (
+        None if row is None else handle_placeholders.with_own_handle(conn, kind, converter(kind).entity(row))
+    )
 
 
 async def many(conn: AsyncConnection, kind: Kind[E], ids: Sequence[str], *, within: Within) -> list[E]:
@@ -118,7 +120,7 @@ async def insert(conn: AsyncConnection, kind: Kind, entity: Entity) -> None:
     try:
         if names.are_given(kind):
             await names.insert(conn, kind, row)
-        elif not pending.put(conn, TABLES[kind.name], [row]):
+        elif not insert_batches.enqueue(conn, TABLES[kind.name], [row]):
             await conn.execute(_insertion(kind), row)
     except DBAPIError as error:
         if refused := await refusal(conn, kind, row, error):
@@ -136,7 +138,7 @@ async def insert_many(conn: AsyncConnection, kind: Kind, entities: Sequence[Enti
     for start in range(0, len(entities), _BATCH):
         rows = [make(entity) for entity in entities[start : start + _BATCH]]
         await audiences.refuse_issuer(conn, kind, rows)
-        if pending.put(conn, TABLES[kind.name], rows):
+        if insert_batches.enqueue(conn, TABLES[kind.name], rows):
             continue
         try:
             async with conn.begin_nested():
@@ -167,7 +169,9 @@ async def replace(conn: AsyncConnection, kind: Kind, entity: Entity, *, within: 
         raise NotFound(f"there is no {kind.name} `{entity.id}`")
 
 
-async def remove(conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within) -> list[Record]:
+async def remove(
+    conn: AsyncConnection, kind: Kind, entity_id: str, *, within: Within
+) -> list[OwnershipRecord]:
     """Delete an entity with everything that is part of it; references to it from elsewhere are cleared.
 
     Returns:

@@ -25,11 +25,11 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.identifiers import new_id
-from runtime.storage.sql.upkeep import epoch_changes as _changes
+from runtime.storage.sql.job_tables import epoch_changes as _changes
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class EpochChanges:
     """What was noted since an earlier reading.
 
     Attributes:
@@ -117,7 +117,7 @@ async def note(conn: AsyncConnection, epochs: Mapping[str, int]) -> str:
     return note_id
 
 
-async def read(conn: AsyncConnection, seen: str | None, known: str | None = None) -> Noted:
+async def read(conn: AsyncConnection, seen: str | None, known: str | None = None) -> EpochChanges:
     """What was noted since an earlier reading; nothing yet for a first one.
 
     Args:
@@ -134,7 +134,7 @@ async def read(conn: AsyncConnection, seen: str | None, known: str | None = None
             epochs[key] = max(epoch, epochs.get(key, 0))
     row, now_seen = rows[0], str(rows[0].seen)
     is_complete = (seen is None or _end(now_seen) >= _end(seen)) and (known is None or bool(row.is_there))
-    return Noted(now_seen, float(row.at), row.newest, is_complete, epochs)
+    return EpochChanges(now_seen, float(row.at), row.newest, is_complete, epochs)
 
 
 async def prune(conn: AsyncConnection, *, older_than_seconds: int) -> int:

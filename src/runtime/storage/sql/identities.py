@@ -19,7 +19,7 @@ _invitations = TABLES["Invitation"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class IdentityFilter:
     """Whose identities, and which of them.
 
     Attributes:
@@ -37,7 +37,12 @@ class Wanted:
 
 
 async def page(
-    conn: AsyncConnection, wanted: Wanted, *, limit: int, after: Position | None, before: Position | None
+    conn: AsyncConnection,
+    wanted: IdentityFilter,
+    *,
+    limit: int,
+    after: Position | None,
+    before: Position | None,
 ) -> tuple[list[dict[str, Any]], bool, bool]:
     """One page, the oldest first, with whether more follow and whether some precede.
 
@@ -64,12 +69,12 @@ async def page(
     return found, more, behind
 
 
-async def count(conn: AsyncConnection, wanted: Wanted) -> int:
+async def count(conn: AsyncConnection, wanted: IdentityFilter) -> int:
     """How many there are in all."""
     return int(await conn.scalar(select(func.count()).select_from(_all(wanted))) or 0)
 
 
-def _all(wanted: Wanted) -> Subquery:
+def _all(wanted: IdentityFilter) -> Subquery:
     has_expired = and_(
         _invitations.c.status == InvitationStatus.PENDING, _invitations.c.expires_at <= wanted.now
     )

@@ -9,7 +9,7 @@ from sqlalchemy import case, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.upkeep import jobs as _jobs
+from runtime.storage.sql.job_tables import jobs as _jobs
 
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 

@@ -18,8 +18,8 @@ from runtime.domain.errors import Conflict, NameRetired, Problem, ValidationFail
 from runtime.domain.kinds import APPLICATION, ORGANIZATION, USER, ZONE, Kind
 from runtime.domain.kinds.base import article
 from runtime.domain.kinds.marks import Mark
-from runtime.storage.sql import pending
-from runtime.storage.sql.name_records import assigned_names, subjects
+from runtime.storage.sql import insert_batches
+from runtime.storage.sql.name_tables import assigned_names, subjects
 from runtime.storage.sql.tables import TABLES
 
 Row = Mapping[str, Any]  # column -> value, as an entity is written
@@ -44,8 +44,10 @@ async def insert(conn: AsyncConnection, kind: Kind, row: Row) -> None:
         await conn.execute(insert_into(TABLES[kind.name]), row)
         return
     taken = _taken(kind, member, row)
-    if pending.put(conn, subjects, [taken]):  # a name that comes back is refused there, and then given
-        pending.put(conn, TABLES[kind.name], [row])
+    if insert_batches.enqueue(
+        conn, subjects, [taken]
+    ):  # a name that comes back is refused there, and then given
+        insert_batches.enqueue(conn, TABLES[kind.name], [row])
         await _refuse_address(conn, kind, member, row)
         return
     if conn.dialect.name == "postgresql":

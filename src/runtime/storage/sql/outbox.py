@@ -17,11 +17,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.records import outbox as _outbox
+from runtime.storage.sql.organization_tables import outbox as _outbox
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OutboxMessage:
     """A letter as it is kept. `attempts`: how often delivery has been begun before."""
 
     id: str
@@ -60,7 +60,7 @@ async def add(
     )
 
 
-async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[Row]:
+async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -> list[OutboxMessage]:
     """Letters of a topic whose time has come, locked until the transaction ends.
 
     Zones take turns, and in each zone its receivers do: however many letters wait for one, another's is not
@@ -92,12 +92,12 @@ async def due(conn: AsyncConnection, topic: str, *, now: datetime, limit: int) -
     in_turn = select(waiting.c.id, waiting.c.next_attempt_at, of_zone.label("of_zone")).subquery()
     chosen = select(in_turn.c.id).order_by(in_turn.c.of_zone, in_turn.c.next_attempt_at).limit(limit)
     found = await conn.execute(
-        select(*(_outbox.c[each.name] for each in fields(Row)))
+        select(*(_outbox.c[each.name] for each in fields(OutboxMessage)))
         .where(_outbox.c.id.in_(chosen), is_due)
         .order_by(*oldest_first)
         .with_for_update(skip_locked=True)
     )
-    return [Row(**row) for row in found.mappings()]
+    return [OutboxMessage(**row) for row in found.mappings()]
 
 
 async def postpone(conn: AsyncConnection, next_attempts: Mapping[str, datetime]) -> None:
@@ -116,12 +116,12 @@ async def remove(conn: AsyncConnection, letter_id: str) -> None:
     await conn.execute(delete(_outbox).where(_outbox.c.id == letter_id))
 
 
-async def park(conn: AsyncConnection, letter_id: str, *, now: datetime) -> None:
+async def dead_letter(conn: AsyncConnection, letter_id: str, *, now: datetime) -> None:
     """Try a letter no more."""
     await conn.execute(update(_outbox).where(_outbox.c.id == letter_id).values(parked_at=now))
 
 
-async def park_late(conn: AsyncConnection, *, before: datetime, now: datetime) -> int:
+async def dead_letter_late(conn: AsyncConnection, *, before: datetime, now: datetime) -> int:
     """Try no more what was put in before that time for a receiver who has not taken it; how many letters."""
     is_late = and_(
         _outbox.c.receiver.is_not(None), _outbox.c.parked_at.is_(None), _outbox.c.created_at < before
@@ -129,6 +129,6 @@ async def park_late(conn: AsyncConnection, *, before: datetime, now: datetime) -
     return (await conn.execute(update(_outbox).where(is_late).values(parked_at=now))).rowcount
 
 
-async def remove_parked(conn: AsyncConnection, *, before: datetime) -> int:
+async def remove_dead_letters(conn: AsyncConnection, *, before: datetime) -> int:
     """Remove the letters that were parked before that time; how many."""
     return (await conn.execute(delete(_outbox).where(_outbox.c.parked_at < before))).rowcount

@@ -31,7 +31,7 @@ COLUMNS = [ownerships.c[name] for name in _NAMES]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class OwnershipRecord:
     """Who manages one entity from outside.
 
     Attributes:
@@ -60,12 +60,12 @@ class Record:
     undelivered: bool = False
 
 
-def record_of(row: Row[Any]) -> Record:
+def record_of(row: Row[Any]) -> OwnershipRecord:
     """A row of `COLUMNS` as a record."""
     values = dict(zip(_NAMES, row, strict=True))
     for name in ("source", "secret_stamps"):
         values[name] = values[name] or {}
-    return Record(**{**values, "fields": tuple(values["fields"])})
+    return OwnershipRecord(**{**values, "fields": tuple(values["fields"])})
 
 
 async def zones_of_others(
@@ -103,7 +103,7 @@ async def stamps(
 
 async def of_kind(
     conn: AsyncConnection, organization_id: str, kind: Kind, zone_ids: Collection[str] | None = None
-) -> dict[str, Record]:
+) -> dict[str, OwnershipRecord]:
     """The records of all entities of a kind, by entity; of some zones when these are given."""
     query = select(*COLUMNS).where(
         ownerships.c.organization_id == organization_id, ownerships.c.kind == kind.name
@@ -116,9 +116,9 @@ async def of_kind(
 
 async def of_entities(
     conn: AsyncConnection, organization_id: str, kind: Kind, ids: Iterable[str]
-) -> dict[str, Record]:
+) -> dict[str, OwnershipRecord]:
     """The records of these entities of a kind, by entity."""
-    found: dict[str, Record] = {}
+    found: dict[str, OwnershipRecord] = {}
     for batch in _batches(sorted(set(ids))):
         rows = await conn.execute(
             select(*COLUMNS).where(
@@ -131,7 +131,7 @@ async def of_entities(
     return found
 
 
-async def protected(conn: AsyncConnection, organization_id: str) -> list[Record]:
+async def protected(conn: AsyncConnection, organization_id: str) -> list[OwnershipRecord]:
     """The records of everything in the organization that no changeset may delete."""
     rows = await conn.execute(
         select(*COLUMNS).where(
@@ -152,9 +152,9 @@ async def count_protected(conn: AsyncConnection, organization_id: str) -> int:
 
 async def with_names(
     conn: AsyncConnection, organization_id: str, kind: Kind, names: Iterable[str], *, owner: str
-) -> list[Record]:
+) -> list[OwnershipRecord]:
     """The records of a kind that have one of these names in an owner's manifests, in any zone."""
-    found: list[Record] = []
+    found: list[OwnershipRecord] = []
     for batch in _batches(sorted(set(names))):
         rows = await conn.execute(
             select(*COLUMNS).where(
@@ -185,7 +185,12 @@ async def drop(conn: AsyncConnection, organization_id: str, gone: Collection[tup
 
 
 async def add(
-    conn: AsyncConnection, organization_id: str, records: Sequence[Record], *, revision: int, now: datetime
+    conn: AsyncConnection,
+    organization_id: str,
+    records: Sequence[OwnershipRecord],
+    *,
+    revision: int,
+    now: datetime,
 ) -> None:
     """Keep these records; none of their entities has one."""
     await conn.execute(
@@ -213,7 +218,9 @@ async def add(
     )
 
 
-async def give_up(conn: AsyncConnection, organization_id: str, kind: Kind, entity_id: str) -> list[Record]:
+async def give_up(
+    conn: AsyncConnection, organization_id: str, kind: Kind, entity_id: str
+) -> list[OwnershipRecord]:
     """Drop the record of what is archived, if it has one; it is returned. Its name is free again."""
     gone = await conn.execute(
         delete(ownerships)

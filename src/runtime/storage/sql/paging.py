@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.selecting import Condition, Within, condition, parents
+from runtime.storage.sql.filters import Condition, Within, condition, parents
 from runtime.storage.sql.tables import TABLES
 
 E = TypeVar("E", bound=Entity)

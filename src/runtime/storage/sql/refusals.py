@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Conflict, ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import Kind
-from runtime.storage.sql.derived import references, scope
+from runtime.storage.sql.kind_tables import references, scope
 from runtime.storage.sql.tables import TABLES
 
 _SQLITE_UNIQUE = re.compile(r"UNIQUE constraint failed: (.+)")

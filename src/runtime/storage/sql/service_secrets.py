@@ -3,7 +3,7 @@
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.storage.sql.records import service_secrets
+from runtime.storage.sql.organization_tables import service_secrets
 
 
 async def read_or_create(conn: AsyncConnection, name: str, wrapped: bytes) -> bytes:

@@ -47,7 +47,7 @@ _ADD = insert(_sessions)
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionRecord:
     """A session as it is kept.
 
     Attributes:
@@ -99,11 +99,11 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionState:
     """Where a session stands, and whether it does.
 
     Attributes:
-        parent_id: see `Session`.
+        parent_id: see `SessionRecord`.
     """
 
     id: str
@@ -112,31 +112,31 @@ class Place:
     expires_at: datetime
 
 
-async def lock(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Place | None:
+async def lock(conn: AsyncConnection, session_id: str, *, zone_id: str) -> SessionState | None:
     """Let nobody else end a session before the transaction does."""
     found = await conn.execute(_PLACE_LOCKED, {"zone": zone_id, "session": session_id})
     row = found.one_or_none()
-    return None if row is None else Place(*row)
+    return None if row is None else SessionState(*row)
 
 
-async def add(conn: AsyncConnection, session: Session) -> None:
+async def add(conn: AsyncConnection, session: SessionRecord) -> None:
     """Keep a new session."""
     await conn.execute(_ADD, values(session))
 
 
-def values(session: Session) -> dict[str, Any]:
+def values(session: SessionRecord) -> dict[str, Any]:
     """The columns of a session's row."""
-    columns = {name: getattr(session, name) for name in Session.__slots__}
+    columns = {name: getattr(session, name) for name in SessionRecord.__slots__}
     columns["session_data"], columns["metadata"] = dict(session.session_data), dict(session.metadata)
     return columns
 
 
-async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> Session | None:
+async def find(conn: AsyncConnection, session_id: str, *, zone_id: str) -> SessionRecord | None:
     """The session with that id in that zone, whatever its status."""
     return _one(await conn.execute(_OF_ID, {"zone": zone_id, "session": session_id}))
 
 
-async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> Session | None:
+async def find_by_cookie(conn: AsyncConnection, cookie_hash: bytes, *, zone_id: str) -> SessionRecord | None:
     """The browser session that a cookie of that zone stands for, whatever its status."""
     return _one(await conn.execute(_OF_COOKIE, {"zone": zone_id, "cookie": cookie_hash}))
 
@@ -202,7 +202,7 @@ async def has_let_in(conn: AsyncConnection, user_id: str, client_id: str, *, zon
     return found.first() is not None
 
 
-async def of_user(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> list[Session]:
+async def of_user(conn: AsyncConnection, user_id: str, *, zone_id: str, now: datetime) -> list[SessionRecord]:
     """A user's standing sessions of every type, the latest first."""
     found = await conn.execute(
         select(_sessions)
@@ -278,7 +278,7 @@ async def forget_ended(conn: AsyncConnection, *, before: datetime, limit: int) -
     return gone.rowcount
 
 
-def stands(now: datetime, status: str) -> ColumnElement[bool]:
+def has_status(now: datetime, status: str) -> ColumnElement[bool]:
     """The condition that a session is `active`, `expired` or `revoked`."""
     if status == "revoked":
         return _sessions.c.status == status
@@ -299,14 +299,14 @@ def is_initiated() -> ColumnElement[bool]:
     )
 
 
-def read_session(row: RowMapping | Mapping[str, Any]) -> Session:
+def read_session(row: RowMapping | Mapping[str, Any]) -> SessionRecord:
     """The session in a row that has every column of the table."""
-    values = {name: row[name] for name in Session.__slots__}
+    values = {name: row[name] for name in SessionRecord.__slots__}
     values["amr"] = values["amr"] or []
     values["session_data"], values["metadata"] = values["session_data"] or {}, values["metadata"] or {}
-    return Session(**values)
+    return SessionRecord(**values)
 
 
-def _one(found: CursorResult[Any]) -> Session | None:
+def _one(found: CursorResult[Any]) -> SessionRecord | None:
     row = found.mappings().one_or_none()
     return None if row is None else read_session(row)

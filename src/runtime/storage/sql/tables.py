@@ -1,9 +1,10 @@
 """Every table: `TABLES` by kind name, and the hand-written ones by their own names."""
 
 from runtime.storage.sql.columns import METADATA
-from runtime.storage.sql.derived import TABLES
-from runtime.storage.sql.name_records import assigned_names, subjects
-from runtime.storage.sql.records import (
+from runtime.storage.sql.job_tables import epoch_changes, jobs, revocations, withdrawn_names
+from runtime.storage.sql.kind_tables import TABLES
+from runtime.storage.sql.name_tables import assigned_names, subjects
+from runtime.storage.sql.organization_tables import (
     application_dependencies,
     audit_events,
     changesets,
@@ -19,8 +20,7 @@ from runtime.storage.sql.records import (
     zone_internals,
     zone_keys,
 )
-from runtime.storage.sql.sign_in_records import consents, delegated_grants, refresh_families, sessions
-from runtime.storage.sql.upkeep import epoch_changes, jobs, revocations, withdrawn_names
+from runtime.storage.sql.session_tables import consents, delegated_grants, refresh_families, sessions
 
 __all__ = [
     "METADATA",

@@ -27,7 +27,7 @@ _NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
+class TombstoneRecord:
     """That something is gone, who managed it, and who deleted it.
 
     Attributes:
@@ -49,14 +49,16 @@ class Tombstone:
     changeset_id: str | None
 
 
-async def add(conn: AsyncConnection, organization_id: str, gone: Sequence[Tombstone]) -> None:
+async def add(conn: AsyncConnection, organization_id: str, gone: Sequence[TombstoneRecord]) -> None:
     """Keep that these are gone."""
     rows = [{"organization_id": organization_id, **asdict(each)} for each in gone]
     for start in range(0, len(rows), _BATCH):
         await conn.execute(insert(tombstones), rows[start : start + _BATCH])
 
 
-async def in_zones(conn: AsyncConnection, organization_id: str, zone_ids: Collection[str]) -> list[Tombstone]:
+async def in_zones(
+    conn: AsyncConnection, organization_id: str, zone_ids: Collection[str]
+) -> list[TombstoneRecord]:
     """What is gone from these zones and from what is in none, by kind, zone and name.
 
     What was in a zone that is gone itself is told, too: nobody can ask for that zone.
@@ -69,7 +71,7 @@ async def in_zones(conn: AsyncConnection, organization_id: str, zone_ids: Collec
         or_(zone_id.is_(None), zone_id.in_(sorted(zone_ids)), zone_id.not_in(there)),
     )
     order = (tombstones.c[name] for name in ("kind", "zone_id", "name", "entity_id"))
-    return [Tombstone(**row) for row in (await conn.execute(query.order_by(*order))).mappings()]
+    return [TombstoneRecord(**row) for row in (await conn.execute(query.order_by(*order))).mappings()]
 
 
 async def acknowledge(conn: AsyncConnection, organization_id: str, owner: str, *, until: int) -> None:

@@ -17,7 +17,7 @@ _credentials = TABLES["ServiceAccountCredential"]
 
 
 @dataclass(frozen=True, slots=True)
-class Undescribable:
+class UndescribableRecord:
     """One entity that no manifest can describe.
 
     Attributes:
@@ -36,7 +36,7 @@ class Undescribable:
 
 async def secrets(
     conn: AsyncConnection, organization_id: str, zone_ids: Collection[str], *, limit: int
-) -> list[Undescribable]:
+) -> list[UndescribableRecord]:
     """Secrets in these zones; of too many, the oldest of each zone."""
     columns = _secrets.c
     turn = _turn(columns.zone_id, columns.created_at, columns.id)
@@ -46,12 +46,14 @@ async def secrets(
         .order_by(turn, columns.zone_id)
         .limit(limit)
     )
-    return [Undescribable(row.id, row.zone_id, row.name, row.entity_id) for row in await conn.execute(query)]
+    return [
+        UndescribableRecord(row.id, row.zone_id, row.name, row.entity_id) for row in await conn.execute(query)
+    ]
 
 
 async def members(
     conn: AsyncConnection, organization_id: str, own_zone_id: str, zone_ids: Collection[str], *, limit: int
-) -> list[Undescribable]:
+) -> list[UndescribableRecord]:
     """Members of these zones, by address; of too many, the first of each zone."""
     columns = _assignments.c
     turn = _turn(columns.scope_id, columns.created_at, columns.id)
@@ -68,14 +70,14 @@ async def members(
     )
     rows = await conn.execute(query)
     return [
-        Undescribable(member_id, zone_id, email, person_id=person_id, role=role)
+        UndescribableRecord(member_id, zone_id, email, person_id=person_id, role=role)
         for member_id, zone_id, role, email, person_id in rows
     ]
 
 
 async def credentials(
     conn: AsyncConnection, organization_id: str, owner: str | None, *, limit: int
-) -> list[Undescribable]:
+) -> list[UndescribableRecord]:
     """Credentials of the service accounts that an owner manages, or of all; of too many, each one's first."""
     columns = _credentials.c
     turn = _turn(columns.service_account_id, columns.created_at, columns.id)
@@ -93,7 +95,8 @@ async def credentials(
         )
         query = query.where(columns.service_account_id.in_(managed))
     return [
-        Undescribable(row.id, None, row.name, row.service_account_id) for row in await conn.execute(query)
+        UndescribableRecord(row.id, None, row.name, row.service_account_id)
+        for row in await conn.execute(query)
     ]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 
 from runtime.domain.errors import Unavailable
+from runtime.storage.state.partitions import PartitionedEntries
 from runtime.storage.state.protocol import FORGOTTEN
-from runtime.storage.state.shares import Shares
 
 _SWEEP_EVERY = 4096
 
@@ -29,13 +29,13 @@ class InProcessState:
 
         Args:
             capacity: entries in each of the two dictionaries.
-            bounds: kind of key -> entries that one zone may have of it; see `Shares`.
+            bounds: kind of key -> entries that one zone may have of it; see `PartitionedEntries`.
             clock: seconds, only ever growing.
             wall: seconds since the epoch, as others write them into what they sign.
         """
         self._clock = clock
-        self._cached = Shares(capacity, bounds)
-        self._marks = Shares(capacity, bounds)
+        self._cached = PartitionedEntries(capacity, bounds)
+        self._marks = PartitionedEntries(capacity, bounds)
         self._began = int(wall())  # whole seconds, as most of those instants are
         self._writes = 0
         self._full_until = 0.0

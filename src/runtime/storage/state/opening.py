@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from runtime.storage.state.memory import InProcessState
-from runtime.storage.state.protocol import State
+from runtime.storage.state.protocol import StateStore
 
 
-def open_state(redis_url: str | None, *, bounds: Mapping[str, int] | None = None) -> State:
+def open_state(redis_url: str | None, *, bounds: Mapping[str, int] | None = None) -> StateStore:
     """The state at a Redis URL, or in this process when there is none.
 
     Args:

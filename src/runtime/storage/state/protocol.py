@@ -9,7 +9,7 @@ from typing import Protocol
 FORGOTTEN = "whether this was used before cannot be told now"
 
 
-class State(Protocol):
+class StateStore(Protocol):
     """What forgets by itself. Keys are `kind:zone:...`, values are bytes, every entry has a lifetime."""
 
     async def put(self, key: str, value: bytes, *, ttl_seconds: int) -> None:

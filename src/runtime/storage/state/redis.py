@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, RedisError
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.state.gathering import Gathering
+from runtime.storage.state.batching import RequestBatcher
 from runtime.storage.state.protocol import FORGOTTEN
 
 # Decimal numbers without sign: the longer one is greater, so that no epoch is rounded to a float. A smaller
@@ -96,10 +96,10 @@ class RedisState:
         self._begin = client.register_script(_BEGIN)
         self._use_once = client.register_script(_USE_ONCE)
         self._count = client.register_script(_COUNT)
-        self._fetches = Gathering(self._fetch_all)
-        self._puts = Gathering(self._put_all)
-        self._keeps = Gathering(self._keep_all)
-        self._claims = Gathering(self._claim_all)
+        self._fetches = RequestBatcher(self._fetch_all)
+        self._puts = RequestBatcher(self._put_all)
+        self._keeps = RequestBatcher(self._keep_all)
+        self._claims = RequestBatcher(self._claim_all)
         self._silent_until = 0.0
 
     @classmethod

@@ -7,7 +7,7 @@ from tests.support.applying import Git, api, app, create, on, ref, update
 
 from runtime.domain.errors import Conflict, ValidationFailed
 from runtime.domain.kinds import BY_NAME, ZONE, Verb
-from runtime.storage.sql import roots
+from runtime.storage.sql import session_roots
 
 PERMIT = "permit(principal, action, resource);"
 FORBID = "forbid(principal, action, resource);"
@@ -57,7 +57,7 @@ async def test_a_role_waits_for_its_user(git: Git, zone: str, known: bool) -> No
     assert found["spec"]["principal"] == {"user": "ann@example.org"}
     if ann is not None:
         async with git.company.services.database.reading() as conn:
-            assert (await roots.memberships(conn, zone, ann.id)).roles == ()
+            assert (await session_roots.memberships(conn, zone, ann.id)).roles == ()
     again = {"role_id": git.id("Role", "auditor"), "principal": {"user": "ANN@example.org"}}
     with pytest.raises(Conflict, match="assigned already"):
         await git.apply(create("RoleAssignment", "y", zone, **again))

@@ -12,8 +12,8 @@ from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ALL, ZONE, Verb
 from runtime.domain.kinds.zone import Zone
 from runtime.services.decisions import Decision
-from runtime.storage.sql import entities, losses, refresh
-from runtime.storage.sql.dependents import pointing_at
+from runtime.storage.sql import deletion_effects, entities, refresh
+from runtime.storage.sql.reference_cleanup import pointing_at
 from runtime.storage.sql.refresh import RefreshFamily
 from runtime.storage.sql.tables import METADATA, TABLES
 
@@ -174,15 +174,15 @@ async def test_what_refreshes_without_a_trace_may_be_any(git: Git, zone: str, ag
 async def test_another_company_s_entity_is_not_counted(git: Git, zone: str) -> None:
     """Its id is refused like any that is not there."""
     async with git.company.services.database.reading() as conn:
-        assert await losses.owned(conn, ZONE, git.company.organization_id, [zone]) == {zone: {zone}}
-        assert await losses.owned(conn, ZONE, new_id(), [zone]) == {}
+        assert await deletion_effects.owned(conn, ZONE, git.company.organization_id, [zone]) == {zone: {zone}}
+        assert await deletion_effects.owned(conn, ZONE, new_id(), [zone]) == {}
 
 
 async def test_what_is_told_is_what_goes(git: Git, zone: str, agent: str) -> None:
     """When the zone is deleted, nothing of what was counted is left."""
     await git.company.person(await entity(git, zone), "ann@acme.test")
     (done,) = await tried(git, on("delete", "Zone", zone))
-    tables = {word: name for name, word in losses.WORDS.items() if word != "members"}
+    tables = {word: name for name, word in deletion_effects.WORDS.items() if word != "members"}
     counted = {tables[word]: number for word, number in done["takes_along"].items() if word in tables}
     assert await rows(git, zone, counted) == counted
     await git.apply(on("delete", "Zone", zone))
@@ -214,5 +214,5 @@ def test_every_table_is_told_of_or_left_out_on_purpose() -> None:
         for table, _, _, ondelete in pointing_at(TABLES[kind.name])
         if ondelete is not None
     } | {table.name for table in METADATA.tables.values() if "zone_id" in table.c}
-    assert going <= losses.WORDS.keys() | losses.UNTOLD
-    assert not losses.WORDS.keys() & losses.UNTOLD
+    assert going <= deletion_effects.WORDS.keys() | deletion_effects.UNTOLD
+    assert not deletion_effects.WORDS.keys() & deletion_effects.UNTOLD

@@ -69,7 +69,7 @@ class TestMaking:
         key_id, secret = clear.removeprefix("zwk_").split("_", 1)
         caller(api.server, clear, api.organization_id).ok("GET", "/zones")
 
-        async def find(services: Services) -> stored_keys.Found | None:
+        async def find(services: Services) -> stored_keys.PresentedKey | None:
             async with services.database.reading() as conn:
                 return await stored_keys.find(conn, key_id)
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.signing import InvalidToken
+from runtime.adapters.keys.signing import InvalidJwt
 from runtime.domain.errors import NotFound, Unauthorized, Unavailable
 from runtime.domain.kinds import ORGANIZATION, SERVICE_ACCOUNT, SERVICE_ACCOUNT_CREDENTIAL
 from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
@@ -75,7 +75,7 @@ async def _by_api_key(services: Services, credential: str) -> Caller:
         return await look_up(conn)
 
 
-def _role_of(found: api_keys.Found) -> str:
+def _role_of(found: api_keys.PresentedKey) -> str:
     """What a key may do today: at most what the person at whose word it was made may. Raises Unauthorized."""
     if found.key.person_id is None:
         return found.key.role
@@ -124,7 +124,7 @@ async def _by_token(services: Services, token: str) -> Caller:
         zone = await services.zones.get(organization.zone_id)
         claims = verified.claims(services, zone, token, typ=TOKEN_TYPE)
         account_id, credential_id = str(claims["sub"]), str(claims["credential_id"])
-    except (InvalidToken, NotFound, KeyError) as failure:
+    except (InvalidJwt, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
     async def look_up(conn: AsyncConnection) -> Caller:

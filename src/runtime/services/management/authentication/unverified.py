@@ -2,7 +2,7 @@
 
 import re
 
-from runtime.adapters.keys.jose import MalformedToken, parse, same_type
+from runtime.adapters.keys.jose import MalformedJwt, parse, same_type
 
 # What an id may look like. A database does not take every text there is, and nobody has proved anything yet.
 _ID = re.compile(r"[!-~]{1,255}")
@@ -12,7 +12,7 @@ def claim(token: str, name: str) -> str | None:
     """An id in a token that proves nothing yet; None when it has none, or is no token at all."""
     try:
         value = parse(token).payload.get(name)
-    except MalformedToken:
+    except MalformedJwt:
         return None
     return _id(value)
 
@@ -21,7 +21,7 @@ def is_of_type(token: str, typ: str) -> bool:
     """Tell whether a token says that it is of that class."""
     try:
         return same_type(parse(token).header.get("typ"), typ)
-    except MalformedToken:
+    except MalformedJwt:
         return False
 
 
@@ -29,7 +29,7 @@ def key_id(token: str) -> str | None:
     """The id of the key that a token says it was signed with."""
     try:
         value = parse(token).header.get("kid")
-    except MalformedToken:
+    except MalformedJwt:
         return None
     return _id(value)
 

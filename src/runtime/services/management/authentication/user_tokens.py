@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from runtime.adapters.keys.signing import InvalidToken
+from runtime.adapters.keys.signing import InvalidJwt
 from runtime.contract.answers import TokenResponse
 from runtime.domain.errors import (
     Forbidden,
@@ -44,7 +44,7 @@ from runtime.services.management.authentication import unverified, verified
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities, exchange, organizations, sessions, users
 from runtime.storage.sql import organization_users as people
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 
 TOKEN_LIFETIME = timedelta(hours=1)
 _HOME = "home_zone_id"  # the claim that says where the session of an organization token stands
@@ -61,7 +61,7 @@ class AuthenticatedUser:
     """
 
     zone: CachedZone
-    session: Session
+    session: SessionRecord
     user: User
     client: ApplicationClient
     jkt: str | None
@@ -110,7 +110,7 @@ async def signed_in(services: Services, presented: Presented) -> AuthenticatedUs
             session, user = await _standing(services, conn, zone, str(claims["sid"]))
         if user.identifier != claims["sub"]:
             raise Unauthorized(REFUSED, internal="the session is another user's")
-    except (InvalidToken, NotFound, KeyError) as failure:
+    except (InvalidJwt, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
     return AuthenticatedUser(zone, session, user, client, jkt)
 
@@ -158,7 +158,7 @@ async def by_organization_token(services: Services, presented: Presented) -> Cal
             if (sign_in.account.id, organization.id) != (claims["sub"], claims["organization_id"]):
                 raise Unauthorized(REFUSED, internal="the session is another user's")
             caller = await _away(services, conn, zone, home, sign_in)
-    except (InvalidToken, NotFound, KeyError) as failure:
+    except (InvalidJwt, NotFound, KeyError) as failure:
         raise Unauthorized(REFUSED, internal=str(failure)) from None
 
     async def look_up(conn: AsyncConnection) -> Caller:
@@ -254,7 +254,7 @@ async def _owner(conn: AsyncConnection, zone: CachedZone) -> Organization:
 
 async def _standing(
     services: Services, conn: AsyncConnection, zone: CachedZone, session_id: str
-) -> tuple[Session, User]:
+) -> tuple[SessionRecord, User]:
     """A session that stands, and its user, who is not disabled. Raises Unauthorized, NotFound."""
     session = await sessions.find(conn, session_id, zone_id=zone.id)
     if session is None or session.user_id is None:

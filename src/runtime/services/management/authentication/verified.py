@@ -8,7 +8,7 @@ from runtime.services.zones import CachedZone
 
 
 def claims(services: Services, zone: CachedZone, token: str, *, typ: str) -> dict[str, Any]:
-    """What a token of that class says, which one of the zone's keys has signed. Raises InvalidToken."""
+    """What a token of that class says, which one of the zone's keys has signed. Raises InvalidJwt."""
     return verify(
         token,
         zone.keys,

@@ -8,7 +8,7 @@ from typing import Any
 from runtime.domain.kinds import BY_NAME, Verb
 from runtime.services.management.changesets.changeset import PackedChangeset
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import losses as storage
+from runtime.storage.sql import deletion_effects as storage
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from runtime.services.management.policies import activation
 from runtime.services.management.snapshots import entity_specs
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.services.management.zones import credentials
-from runtime.storage.sql.changes import Standing
+from runtime.storage.sql.changes import CurrentRevision
 
 # Deleting one of these waits until everything else is done: what replaces it must be at work by then.
 _LAST = (POLICY_SET, POLICY)
@@ -58,7 +58,7 @@ class Execution:
     unit: UnitOfWork
     owners: OwnershipRecords
     checked: dict[int, bytes]
-    standing: Mapping[tuple[str, str], Standing]
+    standing: Mapping[tuple[str, str], CurrentRevision]
     _own: dict[str, Entity | None] = field(default_factory=dict)  # what it has created; None once joined
     _last: list[DeferredStep] = field(default_factory=list)
     _named: list[DeferredStep] = field(default_factory=list)

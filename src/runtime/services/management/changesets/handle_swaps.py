@@ -8,8 +8,8 @@ from runtime.domain.kinds import ALL, BY_NAME, Kind, Verb
 from runtime.domain.names import canonical
 from runtime.services.management.changesets.changeset import PackedOperation
 from runtime.services.management.unit_of_work import UnitOfWork
-from runtime.storage.sql import parked
-from runtime.storage.sql.changes import Standing
+from runtime.storage.sql import handle_placeholders
+from runtime.storage.sql.changes import CurrentRevision
 
 # Kinds whose handles are constant: they are replaced, and what makes way is deleted first.
 _CONSTANT = frozenset(
@@ -29,7 +29,7 @@ class HandleSwaps:
     _places: dict[tuple[str, str], Place] = field(default_factory=dict)  # kind, entity -> the same
 
     async def load(
-        self, operations: Sequence[PackedOperation], standing: Mapping[tuple[str, str], Standing]
+        self, operations: Sequence[PackedOperation], standing: Mapping[tuple[str, str], CurrentRevision]
     ) -> None:
         """Look up who gives up a handle that some operation takes, kind by kind; mostly there is none."""
         taken: dict[str, set[str]] = {}
@@ -41,7 +41,7 @@ class HandleSwaps:
             if operation.id is not None and (handle is not None or operation.op == "delete"):
                 leaving.setdefault(operation.kind, {})[operation.id] = handle
         for name in (taken.keys() & leaving.keys()) - _CONSTANT:
-            found = await parked.handles_of(
+            found = await handle_placeholders.handles_of(
                 self.unit.conn, BY_NAME[name], leaving[name], organization_id=self.unit.organization_id
             )
             for entity_id, handle in found.items():
@@ -67,17 +67,17 @@ class HandleSwaps:
         if holder_id is None or holder_id == entity_id:
             return
         tenant_id = zone_id or self.unit.organization_id
-        await parked.park(self.unit.conn, kind, holder_id, held, tenant_id=tenant_id)
+        await handle_placeholders.put_placeholder(self.unit.conn, kind, holder_id, held, tenant_id=tenant_id)
         self._forget(kind, holder_id)
 
     def settle(self, kind: Kind, entity_id: str) -> None:
         """An entity has got its new handle, or is gone: nobody waits for its former one."""
         self._forget(kind, entity_id)
-        parked.take_back(self.unit.conn, kind, entity_id)
+        handle_placeholders.drop_placeholder(self.unit.conn, kind, entity_id)
 
     def end(self) -> None:
         """The transaction ends, well or not."""
-        parked.forget(self.unit.conn)
+        handle_placeholders.drop_placeholders(self.unit.conn)
 
     def _forget(self, kind: Kind, entity_id: str) -> None:
         place = self._places.pop((kind.name, entity_id), None)

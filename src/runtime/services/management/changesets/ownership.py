@@ -11,7 +11,7 @@ from runtime.services.management.entities import sealed_members
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import ownership as storage
 from runtime.storage.sql import tombstones
-from runtime.storage.sql.ownership import Record
+from runtime.storage.sql.ownership import OwnershipRecord
 
 Key = tuple[str, str]  # kind, entity
 _BATCH = 500  # records in one statement: turning them into rows takes a while
@@ -27,10 +27,10 @@ class OwnershipRecords:
     owner: str
     source: dict[str, Any]
     trying: bool = False  # a dry run: what was applied to each field is asked of nobody
-    _records: dict[Key, Record] = field(default_factory=dict)
-    _new: dict[Key, Record] = field(default_factory=dict)
+    _records: dict[Key, OwnershipRecord] = field(default_factory=dict)
+    _new: dict[Key, OwnershipRecord] = field(default_factory=dict)
     _gone: set[Key] = field(default_factory=set)
-    _protected: dict[Key, Record] = field(default_factory=dict)
+    _protected: dict[Key, OwnershipRecord] = field(default_factory=dict)
     _secrets: dict[str, dict[str, set[str]]] = field(default_factory=dict)  # kind, entity -> what was written
     _named: dict[tuple[str | None, str, str], list[Key]] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class OwnershipRecords:
                 self._records[record.kind, record.entity_id] = record
         unit.owners.update((key, record.owner) for key, record in self._records.items())
 
-    def of(self, kind: Kind, entity_id: str) -> Record | None:
+    def of(self, kind: Kind, entity_id: str) -> OwnershipRecord | None:
         """The record of an entity as it stands after the operations so far."""
         key = (kind.name, entity_id)
         if key in self._new:
@@ -68,7 +68,7 @@ class OwnershipRecords:
         record = self.of(kind, entity_id)
         return frozenset(record.fields) if record else frozenset()
 
-    def require_owned(self, kind: Kind, entity_id: str, *, to: str) -> Record:
+    def require_owned(self, kind: Kind, entity_id: str, *, to: str) -> OwnershipRecord:
         """The record, if this changeset's owner holds it. Raises Conflict."""
         record = self.of(kind, entity_id)
         if record is None:
@@ -78,14 +78,14 @@ class OwnershipRecords:
         self._require_own(record, to)
         return record
 
-    def require_free(self, kind: Kind, entity_id: str) -> Record | None:
+    def require_free(self, kind: Kind, entity_id: str) -> OwnershipRecord | None:
         """The own record of an entity, or None when it has none. Raises Conflict when it is another's."""
         record = self.of(kind, entity_id)
         if record is not None:
             self._require_own(record, "adopt")
         return record
 
-    def _require_own(self, record: Record, to: str) -> None:
+    def _require_own(self, record: OwnershipRecord, to: str) -> None:
         if record.owner != self.owner:
             raise Conflict(
                 f"{record.kind} `{record.name}` belongs to `{record.owner}`;"
@@ -132,7 +132,7 @@ class OwnershipRecords:
                 )
             del self._protected[key]
 
-    def put(self, record: Record) -> None:
+    def put(self, record: OwnershipRecord) -> None:
         """Leave this record behind, in place of the one the entity has."""
         self._new[record.kind, record.entity_id] = record
 
@@ -173,7 +173,7 @@ class OwnershipRecords:
             standing = applied_values(claimed, {}, {}, found)
             applied = applied_values(operation.fields, written, before.applied if before else {}, standing)
         self.put(
-            Record(
+            OwnershipRecord(
                 zone_id=zone_id,
                 kind=key[0],
                 entity_id=key[1],
@@ -189,11 +189,11 @@ class OwnershipRecords:
             )
         )
 
-    def rename(self, record: Record, name: str) -> None:
+    def rename(self, record: OwnershipRecord, name: str) -> None:
         """Give an entity another name in git."""
         self.put(replace(record, name=name, source=self.source))
 
-    def delivered(self, record: Record) -> None:
+    def delivered(self, record: OwnershipRecord) -> None:
         """What was shown of an entity has arrived."""
         self.put(replace(record, undelivered=False))
 

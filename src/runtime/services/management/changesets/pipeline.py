@@ -41,8 +41,8 @@ from runtime.services.management.time_slices import TimeSlice
 from runtime.services.management.unit_of_work import UnitOfWork, read_only, unit_of_work
 from runtime.services.management.unit_of_work import dry_run as dry_run_unit
 from runtime.storage.sql import changes as storage
-from runtime.storage.sql import pending
-from runtime.storage.sql.changes import Applied
+from runtime.storage.sql import insert_batches
+from runtime.storage.sql.changes import ChangesetRecord
 
 # How long a dry run may take: a minute, and for each operation many times what one takes.
 DRY_RUN_SECONDS, OPERATION_SECONDS = 60.0, 0.015
@@ -63,7 +63,7 @@ class AppliedChangeset:
 class _AppliedBefore(Exception):
     """Leaves the transaction: another request has applied the same plan in the meantime."""
 
-    def __init__(self, applied: Applied) -> None:
+    def __init__(self, applied: ChangesetRecord) -> None:
         super().__init__(applied.id)
         self.applied = applied
 
@@ -137,11 +137,11 @@ async def _tried(
             try:
                 async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
                     with dry_run_budget.spending(services, acting):
-                        async with pending.together(unit.conn):
+                        async with insert_batches.batched(unit.conn):
                             results = await _run(unit, changeset, checked, progress)
                         answer = await _answer(unit, changeset, results)
                     return AppliedChangeset(deletion_impact.told(answer, gone))
-            except (ValidationFailed, Conflict, NotFound, pending.Refused):
+            except (ValidationFailed, Conflict, NotFound, insert_batches.BatchRejected):
                 pass
             # One by one: somebody is going to mend it, and hears of everything at once.
             async with dry_run_unit(services, acting, request_id, zone_ids, names) as unit:
@@ -268,7 +268,7 @@ async def _stop_if_applied(conn: AsyncConnection, organization_id: str, changese
         raise _AppliedBefore(applied)
 
 
-def _replayed(applied: Applied, digest: str) -> AppliedChangeset:
+def _replayed(applied: ChangesetRecord, digest: str) -> AppliedChangeset:
     if applied.body_digest != digest:
         raise Conflict(
             f"changeset `{applied.id}` has applied another body under this plan digest",

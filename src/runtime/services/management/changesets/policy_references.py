@@ -7,7 +7,7 @@ policy in force names. Both are refused: a rule that never matches again looks a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from runtime.adapters.cedar_text import Named
+from runtime.adapters.cedar_tokenizer import NamedEntity
 from runtime.domain.errors import Problem
 from runtime.domain.kinds import POLICY, Kind
 from runtime.domain.kinds.policy import Policy
@@ -18,7 +18,7 @@ from runtime.services.management.policies.entity_references import Name
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings, changes
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql.changes import Standing
+from runtime.storage.sql.changes import CurrentRevision
 
 _KINDS = {kind.name for kinds in entity_references.KINDS.values() for kind in kinds}
 
@@ -51,7 +51,12 @@ class PolicyReferences:
     _touched: list[_Touched] = field(default_factory=list)
 
     def note(
-        self, index: int, operation: PackedOperation, kind: Kind, target: EntityRef, before: Standing | None
+        self,
+        index: int,
+        operation: PackedOperation,
+        kind: Kind,
+        target: EntityRef,
+        before: CurrentRevision | None,
     ) -> None:
         """Remember an operation. *before*: what it is about, as it stood when the changeset began."""
         if kind is POLICY and operation.op in ("create", "update", "adopt"):
@@ -107,7 +112,7 @@ class PolicyReferences:
         gone = touched.keys() - await entity_references.existing(self.unit, zone_id, touched)
         if not gone:
             return []
-        in_force = await bindings.deciding(self.unit.conn, [zone_id])
+        in_force = await bindings.active_policy_sets(self.unit.conn, [zone_id])
         texts = (await bindings.texts_of(self.unit.conn, in_force)).values()
         policies = await self._policies(zone_id, [each.policy_id for each in texts])
         told = {each.target.id for each in self._written}
@@ -130,16 +135,16 @@ class PolicyReferences:
         return {row.id: row for row in rows if isinstance(row, Policy) and row.archived_at is None}
 
 
-def _place(one: Named) -> str:
+def _place(one: NamedEntity) -> str:
     return f"line {one.line}, column {one.column}"
 
 
-def _missing(one: Named) -> str:
+def _missing(one: NamedEntity) -> str:
     written = entity_references.written((one.type, one.id))
     return f"the zone has no {one.type} `{one.id}`; if it need not have one, list {written} in `absent_names`"
 
 
-def _needed(policy: str, one: Named) -> str:
+def _needed(policy: str, one: NamedEntity) -> str:
     written = entity_references.written((one.type, one.id))
     return (
         f"policy `{policy}` is in force and names {written} ({_place(one)} of its text);"

@@ -13,7 +13,7 @@ from runtime.services.management.changesets.changeset import PackedChangeset
 from runtime.services.management.listing import Listed, ListQuery
 from runtime.services.management.unit_of_work import UnitOfWork, read_only
 from runtime.storage.sql import changes as storage
-from runtime.storage.sql.changes import Applied
+from runtime.storage.sql.changes import ChangesetRecord
 from runtime.storage.sql.paging import Position
 
 SUBJECT = "changesets"
@@ -26,7 +26,7 @@ async def keep(
     audit = answer.get("audit", {})
     await storage.keep(
         unit.conn,
-        Applied(
+        ChangesetRecord(
             id=answer["id"],
             organization_id=unit.organization_id,
             owner=changeset.owner,
@@ -85,7 +85,7 @@ def _seen_by(caller: Caller) -> dict[str, str | None]:
     return {"owner": bound.owner, "created_by": caller.id if bound and bound.owner is None else None}
 
 
-def receipt(applied: Applied) -> Receipt:
+def receipt(applied: ChangesetRecord) -> Receipt:
     """What history tells of a changeset."""
     has_audit = applied.audit_first is not None and applied.audit_last is not None
     values = asdict(applied)

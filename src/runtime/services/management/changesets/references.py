@@ -13,7 +13,7 @@ from runtime.services.management.changesets.changeset import PackedOperation
 from runtime.services.management.changesets.pointers import is_pointer, resolved
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import entities as storage
-from runtime.storage.sql.selecting import Equals
+from runtime.storage.sql.filters import Equals
 
 E = TypeVar("E", bound=Entity)
 

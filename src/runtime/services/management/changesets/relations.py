@@ -133,7 +133,7 @@ class DeferredRelations:
         """
         composed = {later.target.id for later in self._contents}
         for zone_id, rewritten in self._rewritten.items():
-            for deciding in await bindings.deciding(self.unit.conn, [zone_id]):
+            for deciding in await bindings.active_policy_sets(self.unit.conn, [zone_id]):
                 wanted = [policy_id for policy_id, _ in deciding.entries]
                 if deciding.policy_set_id in composed or rewritten.isdisjoint(wanted):
                     continue

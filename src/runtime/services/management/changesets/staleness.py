@@ -13,18 +13,18 @@ from runtime.services.management.audit import SUBJECT as AUDIT
 from runtime.services.management.changesets.changeset import PackedChangeset, PackedOperation
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes as storage
-from runtime.storage.sql.changes import Standing
+from runtime.storage.sql.changes import CurrentRevision
 
 
-async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tuple[str, str], Standing]:
+async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tuple[str, str], CurrentRevision]:
     """What stands under the ids that the operations name, asked kind by kind."""
     ids: dict[str, set[str]] = {}
     for operation in changeset.operations:
         if operation.id is not None:
             ids.setdefault(operation.kind, set()).add(operation.id)
-    found: dict[tuple[str, str], Standing] = {}
+    found: dict[tuple[str, str], CurrentRevision] = {}
     for name, wanted in ids.items():
-        rows = await storage.standing(unit.conn, BY_NAME[name], unit.organization_id, wanted)
+        rows = await storage.current_revisions(unit.conn, BY_NAME[name], unit.organization_id, wanted)
         found.update(
             ((name, entity_id), one)
             for entity_id, one in rows.items()
@@ -34,7 +34,7 @@ async def standing_of(unit: UnitOfWork, changeset: PackedChangeset) -> dict[tupl
 
 
 async def require_base(
-    unit: UnitOfWork, changeset: PackedChangeset, standing: Mapping[tuple[str, str], Standing]
+    unit: UnitOfWork, changeset: PackedChangeset, standing: Mapping[tuple[str, str], CurrentRevision]
 ) -> None:
     """Raise PreconditionFailed when something that is touched was written after the base revision.
 

@@ -9,7 +9,7 @@ from runtime.services.management.listing import Listed, ListQuery, Position
 from runtime.services.management.members import organization_users
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import identities as storage
-from runtime.storage.sql.identities import Wanted
+from runtime.storage.sql.identities import IdentityFilter
 
 _ROWS = {IdentityType.USER: ORGANIZATION_USER.operations, IdentityType.INVITATION: INVITATION.operations}
 
@@ -21,7 +21,7 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
         permissions.require(unit.caller.role, row, Verb.LIST)
     zone = await organization_users.own_zone(unit)
     roles = query.special.get("role")
-    wanted = Wanted(
+    wanted = IdentityFilter(
         found.id,
         issuer=str(zone.protocols.oauth2.issuer),
         now=unit.now,

@@ -21,7 +21,7 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     scope = await entities.scope_of(unit, DELEGATED_GRANT, parents)
     entities.require(unit, DELEGATED_GRANT, Verb.LIST, scope)
     status = asked_status(query)
-    more = [consents.stands(unit.now, status)] if status is not None else []
+    more = [consents.grant_has_status(unit.now, status)] if status is not None else []
     listed = await entities.page(unit, DELEGATED_GRANT, scope, query, *more)
     return listed.with_items([as_it_stands(unit, grant) for grant in listed.items])
 

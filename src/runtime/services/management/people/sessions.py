@@ -22,7 +22,7 @@ async def list_(unit: UnitOfWork, kind: Kind, parents: Parents, query: ListQuery
     entities.require(unit, SESSION, Verb.LIST, scope)
     more = []
     if (status := asked_status(query)) is not None:
-        more.append(sessions.stands(unit.now, status))
+        more.append(sessions.has_status(unit.now, status))
     if whose := query.special.get("session_type"):
         more.append(sessions.is_of(whose[0]))
     if "include_nested" not in query.special:

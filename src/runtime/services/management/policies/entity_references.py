@@ -6,13 +6,13 @@ the same, and may be meant: a policy can come before what it names. `absent_name
 
 from collections.abc import Iterable
 
-from runtime.adapters.cedar_text import Named, entities_named, unescaped
+from runtime.adapters.cedar_tokenizer import NamedEntity, entities_named, unescaped
 from runtime.domain.kinds import APPLICATION, GROUP, RESOURCE, ROLE, USER, USER_AGENT, Kind, Verb
 from runtime.domain.kinds.policy import Policy
 from runtime.services.management import entities
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes
-from runtime.storage.sql.bindings import PolicyText
+from runtime.storage.sql.bindings import ActivePolicyText
 
 # Entity type -> the kinds whose entities are called so. A client that registered itself is an application
 # to policies.
@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 Name = tuple[str, str]  # entity type, id
 
 
-def named(text: str) -> list[Named]:
+def named(text: str) -> list[NamedEntity]:
     """The entities of a zone that a valid text names: not actions, which the schema knows."""
     return [each for each in entities_named(text) if each.type in KINDS]
 
@@ -39,7 +39,7 @@ def written(name: Name) -> str:
     return f'{type_}::"{escaped}"'
 
 
-def said_absent(policy: Policy | PolicyText) -> set[Name]:
+def said_absent(policy: Policy | ActivePolicyText) -> set[Name]:
     """The names of which a policy says that the zone need not have them."""
     pairs = (each.partition("::") for each in policy.absent_names or ())
     return {(type_, unescaped(literal)) for type_, _, literal in pairs}

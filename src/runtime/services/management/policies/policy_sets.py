@@ -80,13 +80,13 @@ async def archive(
 
 async def bound(unit: UnitOfWork, zone_id: str, sets: Sequence[PolicySet]) -> list[PolicySet]:
     """The policy sets with their bindings, asked in one query."""
-    found: dict[str, dict[str, bindings.Binding]] = {}
+    found: dict[str, dict[str, bindings.PolicySetBinding]] = {}
     for binding in await bindings.of_sets(unit.conn, [one.id for one in sets], zone_id=zone_id):
         found.setdefault(binding.policy_set_id, {})[binding.mode] = binding
     return [_with_bindings(one, found.get(one.id, {})) for one in sets]
 
 
-def _with_bindings(policy_set: PolicySet, found: Mapping[str, bindings.Binding]) -> PolicySet:
+def _with_bindings(policy_set: PolicySet, found: Mapping[str, bindings.PolicySetBinding]) -> PolicySet:
     active, shadow = found.get(PolicySetMode.ACTIVE.value), found.get(PolicySetMode.SHADOW.value)
     either = active or shadow
     return policy_set.model_copy(

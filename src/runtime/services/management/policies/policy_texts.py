@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar import PolicyBroken, PolicyProblem
-from runtime.adapters.cedar_words import check_words
+from runtime.adapters.cedar import InvalidPolicy, PolicyProblem
+from runtime.adapters.cedar_attributes import attribute_problems
 from runtime.domain.errors import Problem, ValidationFailed
 from runtime.domain.policy import schema
 
@@ -56,9 +56,9 @@ def read(
     try:
         text = cedar_raw if cedar_raw is not None else cedar.from_json(cedar_json or {})
         if problems := _problems(text, schema_version):
-            raise PolicyBroken(problems)
+            raise InvalidPolicy(problems)
         return _canonical(text)
-    except PolicyBroken as broken:
+    except InvalidPolicy as broken:
         raise ValidationFailed(
             f"`{field}`: {_told(broken.problems[0])}",
             problems=[Problem("validation_error", _told(problem), field) for problem in broken.problems],
@@ -71,7 +71,7 @@ def check(text: str, schema_version: str) -> bool:
 
 
 def _problems(text: str, schema_version: str) -> list[PolicyProblem]:
-    return cedar.check(text, _schema(schema_version)) or check_words(text, schema_version)
+    return cedar.check(text, _schema(schema_version)) or attribute_problems(text, schema_version)
 
 
 @lru_cache(maxsize=64)
@@ -80,10 +80,10 @@ def _canonical(text: str) -> CheckedPolicyText:
     formatted = cedar.format_text(text)
     if problems := cedar.measure(formatted):
         told = f"laid out as it is kept: {problems[0].message}"
-        raise PolicyBroken([PolicyProblem(told, 1, 1)])
+        raise InvalidPolicy([PolicyProblem(told, 1, 1)])
     try:
         as_json: Mapping[str, Any] | None = cedar.to_json(formatted)
-    except PolicyBroken:
+    except InvalidPolicy:
         as_json = None
     return CheckedPolicyText(formatted, as_json, sha256(formatted.encode()).hexdigest())
 

@@ -11,7 +11,7 @@ from runtime.domain.kinds import POLICY, POLICY_SET, Kind
 from runtime.domain.kinds.values import rfc3339
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import bindings, changes
-from runtime.storage.sql.bindings import Deciding, PolicyText
+from runtime.storage.sql.bindings import ActivePolicySet, ActivePolicyText
 
 InForce = Mapping[str, dict[str, Any]]
 """Entity -> the version of it that is in force, and what `spec` would say of that where it says otherwise."""
@@ -25,7 +25,7 @@ async def in_force_of(unit: UnitOfWork, kind: Kind, zone_ids: Collection[str], *
     """
     if kind is not POLICY and kind is not POLICY_SET:
         return {}
-    deciding = await bindings.deciding(unit.conn, zone_ids)
+    deciding = await bindings.active_policy_sets(unit.conn, zone_ids)
     texts = await bindings.texts_of(unit.conn, deciding)
     stale = [each for each in deciding if _is_stale(each, texts)]
     ids = [each.policy_set_version_id for each in stale] if names else []
@@ -52,27 +52,27 @@ def last_change(record: Any) -> dict[str, Any]:
     }
 
 
-def _texts_in(deciding: Deciding, texts: Mapping[str, PolicyText]) -> list[PolicyText]:
+def _texts_in(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> list[ActivePolicyText]:
     return [texts[version_id] for _, version_id in deciding.entries if version_id in texts]
 
 
-def _is_stale(deciding: Deciding, texts: Mapping[str, PolicyText]) -> bool:
+def _is_stale(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> bool:
     """Tell whether what decides is not what was written last."""
     return _policies(deciding) != deciding.latest_policies or not all(
         each.is_latest for each in _texts_in(deciding, texts)
     )
 
 
-def _policies(deciding: Deciding) -> list[str]:
+def _policies(deciding: ActivePolicySet) -> list[str]:
     return [policy_id for policy_id, _ in deciding.entries]
 
 
-def _policy(text: PolicyText) -> dict[str, Any]:
+def _policy(text: ActivePolicyText) -> dict[str, Any]:
     spec = {} if text.is_latest else {"cedar": text.cedar}
     return {"version": text.version, "latest_version": text.latest_version, "spec": spec}
 
 
-def _policy_set(deciding: Deciding, texts: Mapping[str, PolicyText]) -> dict[str, Any]:
+def _policy_set(deciding: ActivePolicySet, texts: Mapping[str, ActivePolicyText]) -> dict[str, Any]:
     ids = _policies(deciding)
     told: dict[str, Any] = {
         "version": deciding.version,
@@ -84,6 +84,6 @@ def _policy_set(deciding: Deciding, texts: Mapping[str, PolicyText]) -> dict[str
     return told
 
 
-def _part(text: PolicyText) -> dict[str, Any]:
+def _part(text: ActivePolicyText) -> dict[str, Any]:
     found = {"kind": POLICY.name, "id": text.policy_id, "name": text.name, "version": text.version}
     return {**found, "spec": {"cedar": text.cedar}}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
-from runtime.adapters.cedar_text import Named
+from runtime.adapters.cedar_tokenizer import NamedEntity
 from runtime.domain.kinds import Kind
 from runtime.services.management.policies import entity_references
 from runtime.services.management.policies.entity_references import Name
@@ -27,7 +27,7 @@ async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Colle
     Args:
         seen: the kinds that the caller may list. Of a type with other kinds, nothing is told.
     """
-    deciding = await bindings.deciding(unit.conn, zone_ids)
+    deciding = await bindings.active_policy_sets(unit.conn, zone_ids)
     texts = await bindings.texts_of(unit.conn, deciding)
     types = {type_ for type_, kinds in entity_references.KINDS.items() if all(each in seen for each in kinds)}
     places: dict[tuple[str, Name], list[dict[str, Any]]] = defaultdict(list)
@@ -50,15 +50,15 @@ async def missing_names(unit: UnitOfWork, zone_ids: Collection[str], seen: Colle
 
 
 @lru_cache(maxsize=256)
-def _named(text: str) -> tuple[Named, ...]:
+def _named(text: str) -> tuple[NamedEntity, ...]:
     """What a text names, each name where it stands first."""
-    found: dict[Name, Named] = {}
+    found: dict[Name, NamedEntity] = {}
     for each in entity_references.named(text):
         found.setdefault((each.type, each.id), each)
     return tuple(found.values())
 
 
-def _place(text: bindings.PolicyText, one: Named) -> dict[str, Any]:
+def _place(text: bindings.ActivePolicyText, one: NamedEntity) -> dict[str, Any]:
     at = {"line": one.line, "column": one.column}
     return {"policy_id": text.policy_id, "policy": text.name, "type": one.type, "id": one.id, **at}
 

@@ -181,7 +181,7 @@ async def _gone(unit: UnitOfWork, organization_id: str, slugs: Mapping[str, str]
             yield orjson.dumps(_tombstone(each, names=names))
 
 
-def _tombstone(gone: tombstones.Tombstone, *, names: bool) -> dict[str, Any]:
+def _tombstone(gone: tombstones.TombstoneRecord, *, names: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "type": "tombstone",
         "kind": gone.kind,
@@ -228,7 +228,7 @@ def line(
     kind: Kind,
     entity: Entity,
     slugs: Mapping[str, str],
-    record: ownership.Record | None,
+    record: ownership.OwnershipRecord | None,
     extras: Mapping[str, Any],
 ) -> dict[str, Any]:
     """One entity as a line of the stream."""
@@ -253,7 +253,7 @@ def line(
     return found
 
 
-def _overwritten(record: ownership.Record | None, sealed: Mapping[str, bytes]) -> list[str]:
+def _overwritten(record: ownership.OwnershipRecord | None, sealed: Mapping[str, bytes]) -> list[str]:
     """The secrets that somebody has written since their owner did."""
     stamps = record.secret_stamps if record else {}
     return [
@@ -261,7 +261,7 @@ def _overwritten(record: ownership.Record | None, sealed: Mapping[str, bytes]) -
     ]
 
 
-def _ownership(record: ownership.Record) -> dict[str, Any]:
+def _ownership(record: ownership.OwnershipRecord) -> dict[str, Any]:
     return {
         "owner": record.owner,
         "name": record.name,

@@ -14,7 +14,7 @@ from runtime.services.management.snapshots.active_policies import last_change
 from runtime.services.management.unit_of_work import UnitOfWork
 from runtime.storage.sql import changes
 from runtime.storage.sql import undescribable as storage
-from runtime.storage.sql.undescribable import Undescribable
+from runtime.storage.sql.undescribable import UndescribableRecord
 
 AT_MOST = 500  # of each kind in a snapshot
 
@@ -48,10 +48,10 @@ async def undescribable_in(
 
 async def _found(
     unit: UnitOfWork, organization: Organization, zone_ids: Collection[str], owner: str | None
-) -> dict[str, list[Undescribable]]:
+) -> dict[str, list[UndescribableRecord]]:
     """Kind -> what the caller may list of it, one more than is told where there is more."""
     conn, limit = unit.conn, AT_MOST + 1
-    found: dict[str, list[Undescribable]] = {}
+    found: dict[str, list[UndescribableRecord]] = {}
     if _lists(unit, SECRET.operations):
         found[SECRET.name] = await storage.secrets(conn, organization.id, zone_ids, limit=limit)
     if _lists(unit, MEMBERS) and (own := organization.zone_id) is not None:
@@ -67,7 +67,7 @@ def _lists(unit: UnitOfWork, subject: str) -> bool:
 
 
 def _told(
-    kind: str, found: Undescribable, slugs: Mapping[str, str], *, with_addresses: bool
+    kind: str, found: UndescribableRecord, slugs: Mapping[str, str], *, with_addresses: bool
 ) -> dict[str, Any]:
     """One of them. A person goes by the address with those alone who may list the organization's users."""
     name = found.name if found.person_id is None or with_addresses else None

@@ -34,14 +34,14 @@ _IN_WORDS = {
 }
 
 
-def of_connecting(failure: Exception) -> Unavailable | None:
+def unavailable_connecting(failure: Exception) -> Unavailable | None:
     """What to raise when no connection could be had; None where the failure says something else."""
     if isinstance(failure, OSError | PoolTimeout):
         return Unavailable("the database cannot be reached", internal=str(failure) or type(failure).__name__)
-    return of_using(failure)
+    return unavailable_using(failure)
 
 
-def of_using(failure: Exception, *, for_reading: bool = False) -> Unavailable | None:
+def unavailable_using(failure: Exception, *, for_reading: bool = False) -> Unavailable | None:
     """What to raise in place of what a statement, or a commit, has raised; None for a refusal, or a bug.
 
     Args:

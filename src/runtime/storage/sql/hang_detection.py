@@ -14,7 +14,7 @@ ANSWER_SECONDS = 1.0
 _LAG_SECONDS = 0.1  # of this process: an answer may have arrived, and not been looked at yet
 
 
-class Watch:
+class HangDetector:
     """Finds out whether a server answers at all, once for everybody who waits for it."""
 
     def __init__(self, ask: Callable[[], Awaitable[None]]) -> None:
@@ -37,7 +37,7 @@ class Watch:
         return not asking.done()
 
 
-class Waiting:
+class GuardedWait:
     """Somebody who has a connection, or waits for one; cut off when the server hangs.
 
     Attributes:
@@ -47,7 +47,7 @@ class Waiting:
 
     __slots__ = ("_looking", "_timer", "_watch", "connecting", "driver")
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: HangDetector) -> None:
         self._watch = watch
         self.connecting = asyncio.timeout(None)
         self.driver: Any = None

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds import ALL, ZONE, Kind
 from runtime.domain.kinds.secret import SECRET_OWNERS
 from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
-from runtime.storage.sql.derived import tenant
-from runtime.storage.sql.ownership import COLUMNS, Record, record_of
+from runtime.storage.sql.kind_tables import tenant
+from runtime.storage.sql.ownership import COLUMNS, OwnershipRecord, record_of
 from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings
 
 
@@ -51,7 +51,7 @@ _LOOSE = (
 
 async def clear_references(
     conn: AsyncConnection, kind: Kind, entity_id: str, *, tenant_id: str
-) -> list[Record]:
+) -> list[OwnershipRecord]:
     """Clear the optional references to an entity, and drop the records that speak of it or of its parts.
 
     Args:
@@ -60,7 +60,7 @@ async def clear_references(
     Returns:
         The ownership records that go.
     """
-    dropped: list[Record] = []
+    dropped: list[OwnershipRecord] = []
     for statement in _statements(kind):
         done: CursorResult[Any] = await conn.execute(statement, {"gone": entity_id, "tenant": tenant_id})
         if done.returns_rows:

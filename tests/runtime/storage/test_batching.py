@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from runtime.domain.errors import Unavailable
-from runtime.storage.state.gathering import Gathering
+from runtime.storage.state.batching import RequestBatcher
 from runtime.storage.state.redis import RedisState
 
 
@@ -19,7 +19,7 @@ async def test_one_trip_for_those_who_ask_together() -> None:
         await asyncio.sleep(0)
         return [question * 2 for question in questions]
 
-    gathering = Gathering(ask)
+    gathering = RequestBatcher(ask)
 
     answers = await asyncio.gather(*(gathering.answer(number) for number in range(100)))
     assert answers == [number * 2 for number in range(100)]
@@ -36,7 +36,7 @@ async def test_failure_is_told_to_everyone() -> None:
             raise Unavailable("away")
         return list(questions)
 
-    gathering = Gathering(ask)
+    gathering = RequestBatcher(ask)
 
     told = await asyncio.gather(*(gathering.answer(number) for number in range(3)), return_exceptions=True)
     assert [type(each) for each in told] == [Unavailable] * 3
@@ -52,7 +52,7 @@ async def test_a_caller_who_gives_up_does_not_disturb_the_others() -> None:
         await going.wait()
         return list(questions)
 
-    gathering = Gathering(ask)
+    gathering = RequestBatcher(ask)
     first, second = (asyncio.ensure_future(gathering.answer(number)) for number in (1, 2))
     await asyncio.sleep(0)
     first.cancel()

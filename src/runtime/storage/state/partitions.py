@@ -10,7 +10,7 @@ from itertools import chain
 Entry = tuple[float, bytes]  # until when, and the value
 
 
-class Shares:
+class PartitionedEntries:
     """A bounded dictionary of entries, which knows the oldest of each share.
 
     Args:

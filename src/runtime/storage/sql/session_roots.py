@@ -10,7 +10,7 @@ from runtime.domain.kinds import USER
 from runtime.domain.kinds.role import User
 from runtime.storage.sql.client_refs import ClientRef
 from runtime.storage.sql.conversion import converter
-from runtime.storage.sql.sessions import Session, read_session
+from runtime.storage.sql.sessions import SessionRecord, read_session
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _users = TABLES["User"]
@@ -27,7 +27,7 @@ _ZONE: BindParameter[str] = bindparam("zone")
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class UserRecordsPresent:
     """What else there is to read about the user of a session.
 
     Attributes:
@@ -51,7 +51,7 @@ NO_MEMBERSHIPS = Memberships((), ())
 
 
 @dataclass(frozen=True, slots=True)
-class DelegatedGrantRow:
+class DelegatedGrantRecord:
     """What a user delegated for a resource, at one provider."""
 
     resource_id: str
@@ -66,10 +66,10 @@ _OWN_POLICIES = (
     _bindings.c.target_type == "user",
     _bindings.c.mode == "active",
 )
-_SESSION_COLUMNS = len(Session.__slots__)
+_SESSION_COLUMNS = len(SessionRecord.__slots__)
 _SESSION = (
     select(
-        *(_sessions.c[name] for name in Session.__slots__),
+        *(_sessions.c[name] for name in SessionRecord.__slots__),
         or_(
             exists().where(_members.c.zone_id == _ZONE, _members.c.user_id == _users.c.id),
             exists().where(_assignments.c.zone_id == _ZONE, _assignments.c.principal_id == _users.c.id),
@@ -87,17 +87,17 @@ _SESSION = (
 
 async def session(
     conn: AsyncConnection, zone_id: str, session_id: str
-) -> tuple[Session, User, Extent] | None:
+) -> tuple[SessionRecord, User, UserRecordsPresent] | None:
     """A session of a user, whatever its status, that user, and what else there is to read."""
     found = await conn.execute(_SESSION, {"zone": zone_id, "session": session_id})
     row = found.one_or_none()
     if row is None:
         return None
     at = _SESSION_COLUMNS
-    stored = read_session(dict(zip(Session.__slots__, row[:at], strict=True)))
+    stored = read_session(dict(zip(SessionRecord.__slots__, row[:at], strict=True)))
     has_memberships, has_delegated, own_policies = row[at : at + 3]
     user = converter(USER).entity(row[at + 3 :])
-    return stored, user, Extent(bool(has_memberships), bool(has_delegated), own_policies)
+    return stored, user, UserRecordsPresent(bool(has_memberships), bool(has_delegated), own_policies)
 
 
 _ROOT_EPOCHS = union_all(
@@ -177,11 +177,11 @@ _DELEGATED = select(
 ).where(_delegated.c.zone_id == _ZONE, _delegated.c.user_id == bindparam("user"))
 
 
-async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[DelegatedGrantRow, ...]:
+async def delegated(conn: AsyncConnection, zone_id: str, user_id: str) -> tuple[DelegatedGrantRecord, ...]:
     """Everything a user delegated, whether it still stands or not."""
     rows = await conn.execute(_DELEGATED, {"zone": zone_id, "user": user_id})
     return tuple(
-        DelegatedGrantRow(
+        DelegatedGrantRecord(
             row.resource_id, row.provider_id, frozenset(row.scopes or ()), row.status, row.expires_at
         )
         for row in rows

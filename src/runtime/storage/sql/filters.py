@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_
 
 from runtime.domain.kinds import Kind
-from runtime.storage.sql.derived import EVERYWHERE, tenant
+from runtime.storage.sql.kind_tables import EVERYWHERE, tenant
 from runtime.storage.sql.tables import TABLES
 
 Within = Mapping[str, str]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.adapters.keys.jose import InvalidToken, parse, same_type
+from runtime.adapters.keys.jose import InvalidJwt, parse, same_type
 from runtime.adapters.keys.remote import published_key
 from runtime.adapters.keys.signing import thumbprint
 from runtime.domain.oauth import assertions, dpop
@@ -20,28 +20,28 @@ _REQUIRED = {"RSA": ("e", "kty", "n"), "EC": ("crv", "kty", "x", "y"), "OKP": ("
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class DpopProof:
     """A proof whose signature is verified; whether it is about the request at hand, its claims tell."""
 
     thumbprint: str
     claims: Mapping[str, Any]
 
 
-def open_proof(text: str) -> Proof:
-    """The proof in a `DPoP` header. Raises InvalidToken."""
+def verify_dpop_proof(text: str) -> DpopProof:
+    """The proof in a `DPoP` header. Raises InvalidJwt."""
     jws = parse(text)
     if not same_type(jws.header.get("typ"), dpop.TYPE):
-        raise InvalidToken("another class of token")
+        raise InvalidJwt("another class of token")
     if not _REFUSED_HEADERS.isdisjoint(jws.header):
-        raise InvalidToken("a header member that is not allowed")
+        raise InvalidJwt("a header member that is not allowed")
     algorithm, jwk = jws.header.get("alg"), jws.header.get("jwk")
     if algorithm not in assertions.ALGORITHMS:
-        raise InvalidToken("an algorithm that is not allowed")
+        raise InvalidJwt("an algorithm that is not allowed")
     if not isinstance(jwk, dict) or not _PRIVATE_MEMBERS.isdisjoint(jwk):
-        raise InvalidToken("no public key in the header")
+        raise InvalidJwt("no public key in the header")
     key = published_key({"alg": algorithm, **jwk})
     if key is None or algorithm not in key.verifiers:
-        raise InvalidToken("a key that cannot be used, or not with that algorithm")
+        raise InvalidJwt("a key that cannot be used, or not with that algorithm")
     if not key.verifiers[algorithm].verify(jws.signing_input, key.key, jws.signature):
-        raise InvalidToken("the signature does not match")
-    return Proof(thumbprint({name: jwk[name] for name in _REQUIRED[jwk["kty"]]}), jws.payload)
+        raise InvalidJwt("the signature does not match")
+    return DpopProof(thumbprint({name: jwk[name] for name in _REQUIRED[jwk["kty"]]}), jws.payload)

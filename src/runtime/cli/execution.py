@@ -10,48 +10,50 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from runtime.adapters.keys.sealing import KeyUnusable, SealBroken
 from runtime.app import close_services, make_services
-from runtime.cli.away import explained
+from runtime.cli.errors import explain
 from runtime.cli.private_files import close_private_files
 from runtime.domain.errors import ServiceError, Unavailable
 from runtime.services.container import Services
 from runtime.settings import Settings
 from runtime.storage.sql import migrate as migrations
-from runtime.storage.sql.database import DatabaseUnknown
+from runtime.storage.sql.database import UnsupportedDatabase
 
 _T = TypeVar("_T")
 # Drivers that are loaded when they are needed -> the extra that installs them.
 _EXTRAS = {"asyncpg": "postgres", "redis": "redis"}
 
 
-class Refused(click.ClickException):
+class CommandError(click.ClickException):
     """Something the operator can mend: one line, exit code 1."""
 
 
 @contextmanager
-def in_one_line() -> Iterator[None]:
+def errors_in_one_line() -> Iterator[None]:
     """Tell what an operator can mend in one line, instead of a traceback."""
     try:
         yield
     except Unavailable as refusal:
-        raise Refused(explained(refusal)) from None
+        raise CommandError(explain(refusal)) from None
     except ServiceError as refusal:
-        raise Refused(refusal.detail) from None
+        raise CommandError(refusal.detail) from None
     except (KeyUnusable, migrations.VersionUnusable) as refusal:
-        raise Refused(str(refusal)) from None
+        raise CommandError(str(refusal)) from None
     except SealBroken:
-        raise Refused("the key-encryption key is not the one that this database was set up with") from None
-    except (DatabaseUnknown, ArgumentError) as refusal:
-        raise Refused(f"ZONED_DATABASE_URL: {refusal}") from None
+        raise CommandError(
+            "the key-encryption key is not the one that this database was set up with"
+        ) from None
+    except (UnsupportedDatabase, ArgumentError) as refusal:
+        raise CommandError(f"ZONED_DATABASE_URL: {refusal}") from None
     except DBAPIError as refusal:
-        raise Refused(f"the database cannot be used: {refusal.orig}") from None
+        raise CommandError(f"the database cannot be used: {refusal.orig}") from None
     except OSError as failure:
         if failure.filename is None:
             raise
-        raise Refused(f"`{failure.filename}`: {failure.strerror}") from None
+        raise CommandError(f"`{failure.filename}`: {failure.strerror}") from None
     except ModuleNotFoundError as missing:
         if missing.name not in _EXTRAS:
             raise
-        raise Refused(
+        raise CommandError(
             f"`{missing.name}` is not installed; it comes with `zonewright[{_EXTRAS[missing.name]}]`"
         ) from None
 
@@ -65,7 +67,7 @@ def with_services(
         mending: close the service's files to other accounts of the machine first.
     """
     if settings.database_url is None and not settings.database_file.exists():
-        raise Refused(
+        raise CommandError(
             f"there is no database in `{settings.data_dir}`: run `zoned init`, "
             "or say with ZONED_DATA_DIR or ZONED_DATABASE_URL where it is"
         )
@@ -78,7 +80,7 @@ def with_services(
         finally:
             await close_services(services)
 
-    with in_one_line():
+    with errors_in_one_line():
         if mending:
             close_private_files(settings)
         return asyncio.run(run())

@@ -21,23 +21,23 @@ _PENDING = "zonewright_pending"
 _BATCH = 500
 
 
-class Refused(Exception):
+class BatchRejected(Exception):
     """The database does not take rows that were written together; one by one, it says which of them."""
 
 
 @asynccontextmanager
-async def together(conn: AsyncConnection) -> AsyncIterator[None]:
-    """Within the block new rows wait. At its end they are written. Raises Refused, there or before."""
+async def batched(conn: AsyncConnection) -> AsyncIterator[None]:
+    """Within the block new rows wait. At its end they are written. Raises BatchRejected, there or before."""
     conn.info[_PENDING] = {}
     try:
         yield
-        await conn.run_sync(write)
+        await conn.run_sync(flush)
     finally:
         if not conn.invalidated:
             del conn.info[_PENDING]
 
 
-def put(conn: AsyncConnection, table: Table, rows: Iterable[Row]) -> bool:
+def enqueue(conn: AsyncConnection, table: Table, rows: Iterable[Row]) -> bool:
     """Let new rows wait, where rows do; else tell that they have to be written now."""
     waiting: dict[str, list[Row]] | None = conn.info.get(_PENDING)
     if waiting is None:
@@ -46,8 +46,8 @@ def put(conn: AsyncConnection, table: Table, rows: Iterable[Row]) -> bool:
     return True
 
 
-def write(conn: Connection) -> None:
-    """Write what waits, what others refer to before them. Raises Refused."""
+def flush(conn: Connection) -> None:
+    """Write what waits, what others refer to before them. Raises BatchRejected."""
     waiting: dict[str, list[Row]] | None = conn.info.get(_PENDING)
     if not waiting:
         return
@@ -59,7 +59,7 @@ def write(conn: Connection) -> None:
             try:
                 conn.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
             except DBAPIError as error:
-                raise Refused from error
+                raise BatchRejected from error
 
 
 @cache

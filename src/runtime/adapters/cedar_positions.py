@@ -7,14 +7,14 @@ smallest part of which it says the same is the place.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from runtime.adapters.cedar_text import Statement, Token, without_number
+from runtime.adapters.cedar_tokenizer import CedarToken, PolicyStatement, without_number
 
 MAX_ASKED = 250_000  # characters for one text; after that places are as near as was found
 _OVERHEAD = 500  # what a question costs besides its characters
 _RELATIONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "in", "has", "like", "is"})
 _OPENING = {")": "(", "]": "[", "}": "{"}
 
-Tokens = Sequence[Token]
+Tokens = Sequence[CedarToken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class _Part:
 
 
 @dataclass
-class Places:
+class ErrorLocator:
     """Finds places in one text.
 
     Attributes:
@@ -37,7 +37,7 @@ class Places:
     messages: Callable[[str], Sequence[str]]
     left: int = MAX_ASKED
 
-    def narrow(self, statement: Statement, message: str) -> Statement:
+    def narrow(self, statement: PolicyStatement, message: str) -> PolicyStatement:
         """The smallest part of a policy that the message is about; the policy itself where none is."""
         message = without_number(message)
         begin = next(_conditions(statement.tokens), None)
@@ -48,12 +48,12 @@ class Places:
         parts = [_Part(each, decides=True) for each in _bodies(statement.tokens)]
         while part := next((each for each in parts if self._says(head, each, message, statement)), None):
             found, parts = part.tokens, [*_parts(part.tokens)]
-        return Statement(statement.source, tuple(found))
+        return PolicyStatement(statement.source, tuple(found))
 
-    def _says(self, head: str, part: _Part, message: str, statement: Statement) -> bool:
+    def _says(self, head: str, part: _Part, message: str, statement: PolicyStatement) -> bool:
         if not part.tokens:
             return False
-        text = Statement(statement.source, tuple(part.tokens)).text
+        text = PolicyStatement(statement.source, tuple(part.tokens)).text
         condition = text if part.decides else f"({text}) == ({text})"
         question = f"{head} when {{ {condition} }};"
         self.left -= len(question) + _OVERHEAD
@@ -124,7 +124,7 @@ def _split(tokens: Tokens, *signs: str) -> list[Tokens]:
     return [*parts, tokens[begin:]]
 
 
-def _outermost(tokens: Tokens) -> Iterator[tuple[int, Token]]:
+def _outermost(tokens: Tokens) -> Iterator[tuple[int, CedarToken]]:
     """The tokens that are in no bracket, these themselves included, each with its index."""
     depth = 0
     for index, token in enumerate(tokens):

@@ -3,11 +3,18 @@
 from collections.abc import Iterator
 
 from runtime.adapters import cedar
-from runtime.adapters.cedar_text import PolicyProblem, Statement, Token, position, split, unescaped
+from runtime.adapters.cedar_tokenizer import (
+    CedarToken,
+    PolicyProblem,
+    PolicyStatement,
+    position,
+    split,
+    unescaped,
+)
 from runtime.domain.policy.words import known_attributes, unknown_attributes
 
 
-def check_words(text: str, version: str) -> list[PolicyProblem]:
+def attribute_problems(text: str, version: str) -> list[PolicyProblem]:
     """The attributes in a valid text that nothing ever has.
 
     Args:
@@ -16,7 +23,7 @@ def check_words(text: str, version: str) -> list[PolicyProblem]:
     statements = split(text)
     try:
         rules = cedar.to_json(text)["staticPolicies"]
-    except cedar.PolicyBroken:  # too deep for that form: an attribute of another type passes
+    except cedar.InvalidPolicy:  # too deep for that form: an attribute of another type passes
         return [problem for statement in statements for problem in _after_has(statement, version)]
     problems = []
     for index, statement in enumerate(statements):
@@ -26,19 +33,19 @@ def check_words(text: str, version: str) -> list[PolicyProblem]:
     return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
-def _after_has(statement: Statement, version: str) -> Iterator[PolicyProblem]:
+def _after_has(statement: PolicyStatement, version: str) -> Iterator[PolicyProblem]:
     known = known_attributes(version)
     for before, token in zip(statement.tokens, statement.tokens[1:], strict=False):
         if before.text == "has" and (name := _name(token)) not in known:
             yield _problem(statement, name, f"nothing has an attribute `{name}`")
 
 
-def _problem(statement: Statement, name: str, message: str) -> PolicyProblem:
+def _problem(statement: PolicyStatement, name: str, message: str) -> PolicyProblem:
     for before, token in zip(statement.tokens, statement.tokens[1:], strict=False):
         if before.text in ("has", ".", "[") and _name(token) == name:
             return PolicyProblem(message, *position(statement.source, token.offset))
     return PolicyProblem(message, *statement.start)
 
 
-def _name(token: Token) -> str:
+def _name(token: CedarToken) -> str:
     return unescaped(token.text) if token.kind == "string" else token.text

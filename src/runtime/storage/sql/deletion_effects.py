@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds import APPLICATION, APPLICATION_CREDENTIAL, PROVIDER, SERVICE_ACCOUNT, ZONE, Kind
 from runtime.domain.kinds.values import CredentialType
 from runtime.storage.sql.decisions import PROVED
-from runtime.storage.sql.dependents import loosely_pointing_at, pointing_at
+from runtime.storage.sql.reference_cleanup import loosely_pointing_at, pointing_at
 from runtime.storage.sql.tables import METADATA, TABLES, refresh_families, sessions, token_events
 
 USED_WITHIN = timedelta(days=30)

@@ -16,7 +16,7 @@ from sqlalchemy.types import TypeEngine
 from runtime.domain.kinds import ALL, BY_NAME, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.storage.sql.columns import METADATA, Json, Utc, belongs
-from runtime.storage.sql.sign_in_records import delegated_grants, sessions
+from runtime.storage.sql.session_tables import delegated_grants, sessions
 
 # References that no body carries and that therefore have no `Ref` mark: kind, member -> kind.
 _UNMARKED = {("RoleAssignment", "role_id"): "Role"}

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime import files
 from runtime.app import key_encryption_of
 from runtime.cli.api_keys import key_expires_in
-from runtime.cli.commands import Reading
-from runtime.cli.connected import Refused, in_one_line, with_services
-from runtime.cli.operators import this_operator
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.execution import CommandError, errors_in_one_line, with_services
+from runtime.cli.operators import current_operator
 from runtime.cli.private_files import close_private_files, exposed_settings, private_files
 from runtime.domain.errors import ServiceError
 from runtime.services.container import Services
@@ -33,19 +33,19 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
 
     The organization comes with an API key, which is shown once.
     """
-    with in_one_line():
+    with errors_in_one_line():
         files.make_directory(settings.data_dir)
         key_encryption_of(settings, create=True)
         _migrate(settings)
 
     async def create(services: Services) -> tuple[str, str]:
         if (label := await organizations.any_label(services)) is not None:
-            raise Refused(
+            raise CommandError(
                 "this service is set up already; another key for its organization: "
                 f"`zoned api-key create --organization {label} --name NAME`"
             )
         made, api_key = await organizations.create_organization(
-            services, organization, key_expires_in_seconds=key_expires_in, by=this_operator()
+            services, organization, key_expires_in_seconds=key_expires_in, by=current_operator()
         )
         return made.id, api_key
 
@@ -62,7 +62,7 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
 @click.pass_obj
 def migrate(settings: Settings) -> None:
     """Bring the database's tables up to date. Start-up never does this by itself."""
-    with in_one_line():
+    with errors_in_one_line():
         files.make_directory(settings.data_dir)
         _migrate(settings)
         close_private_files(settings)
@@ -74,7 +74,7 @@ def _migrate(settings: Settings) -> None:
 
     async def record(conn: AsyncConnection, before: str, after: str) -> None:
         now = datetime.now(UTC)
-        await audit.record_migration(conn, by=this_operator(), now=now, before=before, after=after)
+        await audit.record_migration(conn, by=current_operator(), now=now, before=before, after=after)
 
     asyncio.run(migrations.migrate(settings.resolved_database_url, then=record))
 
@@ -99,7 +99,7 @@ async def _resources(conn: AsyncConnection) -> str:
     )
 
 
-@click.command(cls=Reading)
+@click.command(cls=ReadOnlyCommand)
 @click.pass_obj
 def doctor(settings: Settings) -> None:
     """Check settings, files, keys and storage, and change nothing.
@@ -133,7 +133,7 @@ def doctor(settings: Settings) -> None:
     ]
     try:
         results += [("keys and migrations", "ok"), *with_services(settings, look, mending=False)]
-    except Refused as refusal:
+    except CommandError as refusal:
         if not (wrong or passwords):
             raise
         results.append(("keys and migrations", refusal.message))

@@ -13,7 +13,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Gathering(Generic[Q, A]):
+class RequestBatcher(Generic[Q, A]):
     """Collects questions until the event loop turns, then asks them together."""
 
     def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:

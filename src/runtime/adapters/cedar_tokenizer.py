@@ -50,18 +50,18 @@ class PolicyProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class CedarToken:
     kind: str
     text: str
     offset: int
 
 
 @dataclass(frozen=True)
-class Statement:
+class PolicyStatement:
     """One policy of a text, its annotations and closing semicolon included."""
 
     source: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[CedarToken, ...]
 
     @cached_property
     def text(self) -> str:
@@ -79,17 +79,17 @@ class Statement:
         return any(token.kind == "slot" for token in self.tokens)
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokenize(text: str) -> list[CedarToken]:
     """The tokens of a text without comments and space; anything strange comes as single characters."""
     return [
-        Token(str(match.lastgroup), match[0], match.start())
+        CedarToken(str(match.lastgroup), match[0], match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedEntity:
     """An entity that a text names, at its line and column, both from 1."""
 
     type: str
@@ -98,9 +98,9 @@ class Named:
     column: int
 
 
-def entities_named(text: str) -> list[Named]:
+def entities_named(text: str) -> list[NamedEntity]:
     """The entities that a text names, in its order. The text is one that the engine takes."""
-    tokens = tokens_of(text)
+    tokens = tokenize(text)
     found = []
     for index, token in enumerate(tokens):
         if token.kind != "string" or index < 2 or tokens[index - 1].text != "::":
@@ -109,7 +109,7 @@ def entities_named(text: str) -> list[Named]:
         while start >= 2 and tokens[start - 1].text == "::":
             start -= 2
         type_ = "".join(each.text for each in tokens[start : index - 1])
-        found.append(Named(type_, unescaped(token.text), *position(text, tokens[start].offset)))
+        found.append(NamedEntity(type_, unescaped(token.text), *position(text, tokens[start].offset)))
     return found
 
 
@@ -125,17 +125,17 @@ def _replacement(match: re.Match[str]) -> str:
     return chr(number) if number <= sys.maxunicode and not 0xD800 <= number <= 0xDFFF else ""
 
 
-def split(text: str) -> list[Statement]:
+def split(text: str) -> list[PolicyStatement]:
     """The statements of a text; the last may be unfinished."""
-    statements: list[Statement] = []
-    current: list[Token] = []
-    for token in tokens_of(text):
+    statements: list[PolicyStatement] = []
+    current: list[CedarToken] = []
+    for token in tokenize(text):
         current.append(token)
         if token.text == ";":
-            statements.append(Statement(text, tuple(current)))
+            statements.append(PolicyStatement(text, tuple(current)))
             current = []
     if current:
-        statements.append(Statement(text, tuple(current)))
+        statements.append(PolicyStatement(text, tuple(current)))
     return statements
 
 
@@ -160,7 +160,7 @@ def measure(text: str) -> list[PolicyProblem]:
     return [problem for statement in statements if (problem := _measure_statement(statement))]
 
 
-def _measure_statement(statement: Statement) -> PolicyProblem | None:
+def _measure_statement(statement: PolicyStatement) -> PolicyProblem | None:
     depth = operators = conditionals = path = 0
     previous = ""
     for token in statement.tokens:
@@ -181,7 +181,9 @@ def _measure_statement(statement: Statement) -> PolicyProblem | None:
 
 
 def locate(
-    message: str, statements: Sequence[Statement], parse_error: Callable[[str], str | None] | None = None
+    message: str,
+    statements: Sequence[PolicyStatement],
+    parse_error: Callable[[str], str | None] | None = None,
 ) -> PolicyProblem:
     """A problem at the place that the engine's message is about.
 
@@ -211,7 +213,7 @@ def without_number(message: str) -> str:
     return _PREFIX.sub("", message)
 
 
-def _first_bad(statement: Statement, error: str, parse_error: Callable[[str], str | None]) -> int:
+def _first_bad(statement: PolicyStatement, error: str, parse_error: Callable[[str], str | None]) -> int:
     """The offset of the first token after which the statement cannot be completed any more."""
     last = statement.tokens[-1]
     if error == _UNFINISHED:
@@ -233,9 +235,9 @@ def _first_bad(statement: Statement, error: str, parse_error: Callable[[str], st
     return found[0] if found else begin
 
 
-def _find(statement: Statement, name: str) -> int | None:
+def _find(statement: PolicyStatement, name: str) -> int | None:
     """The offset of a name as the statement writes it: `attr`, `Type`, `A::B`, `Action::"id"`."""
-    wanted = [token.text for token in tokens_of(name)]
+    wanted = [token.text for token in tokenize(name)]
     if not wanted:
         return None
     texts = [token.text for token in statement.tokens]

@@ -9,7 +9,7 @@ _MOST = 4  # times the limit, however little this process gets on
 
 
 @asynccontextmanager
-async def patience(seconds: float) -> AsyncIterator[None]:
+async def lag_tolerant_timeout(seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError when what is done inside takes longer than that, and others are why.
 
     A process that gets few turns on a busy machine hears late what was said in time, and would blame who said

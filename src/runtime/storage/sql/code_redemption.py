@@ -14,7 +14,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from runtime.domain.kinds.role import User
 from runtime.storage.sql import refresh, sessions
 from runtime.storage.sql.refresh import RefreshFamily
-from runtime.storage.sql.sessions import Session
+from runtime.storage.sql.sessions import SessionRecord
 from runtime.storage.sql.tables import METADATA, TABLES
 
 _sessions = METADATA.tables["sessions"]
@@ -23,14 +23,14 @@ _users = TABLES["User"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BrowserLogin:
     """A sign-in that stood when it was last seen.
 
     Attributes:
         session: the browser session that stands for the browser.
     """
 
-    session: Session
+    session: SessionRecord
     user: User
 
 
@@ -62,12 +62,12 @@ def _where_there_is(
     return added.returning(table.c.id)
 
 
-_SESSION = _where_there_is(_STANDING.cte("standing"), _sessions, Session.__slots__, "session_")
+_SESSION = _where_there_is(_STANDING.cte("standing"), _sessions, SessionRecord.__slots__, "session_")
 _BOTH = _where_there_is(_SESSION.cte("session"), _families, RefreshFamily.__slots__, "family_")
 
 
-async def add(
-    conn: AsyncConnection, session: Session, family: RefreshFamily | None, *, under: Standing
+async def insert_session(
+    conn: AsyncConnection, session: SessionRecord, family: RefreshFamily | None, *, under: BrowserLogin
 ) -> bool:
     """Keep what there is; False, and nothing is kept, when the sign-in is another, or who asks is gone.
 

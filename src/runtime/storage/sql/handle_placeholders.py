@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import names
-from runtime.storage.sql.derived import tenant
+from runtime.storage.sql.kind_tables import tenant
 from runtime.storage.sql.tables import TABLES
 
 _PARKED = "zonewright parked handles"  # in `info` of a connection
@@ -34,7 +34,9 @@ async def handles_of(
     return found
 
 
-async def park(conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *, tenant_id: str) -> None:
+async def put_placeholder(
+    conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *, tenant_id: str
+) -> None:
     """Let an entity lay down its handle. It has to be written again, or to go, in the same transaction."""
     table, owner = TABLES[kind.name], str(tenant(kind))
     await names.step_aside(conn, kind, entity_id, handle, tenant_id=tenant_id)
@@ -46,18 +48,18 @@ async def park(conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *
     _parked(conn)[kind.name, entity_id] = handle
 
 
-def take_back(conn: AsyncConnection, kind: Kind, entity_id: str) -> None:
+def drop_placeholder(conn: AsyncConnection, kind: Kind, entity_id: str) -> None:
     """An entity that had laid down its handle has been written or is gone."""
     _parked(conn).pop((kind.name, entity_id), None)
 
 
-def forget(conn: AsyncConnection) -> None:
+def drop_placeholders(conn: AsyncConnection) -> None:
     """The transaction ends: the connection serves another one after it, unless it was cut off."""
     if not conn.invalidated:
         conn.info.pop(_PARKED, None)
 
 
-def as_called(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:
+def with_own_handle(conn: AsyncConnection, kind: Kind, entity: E_) -> E_:
     """An entity as it is called, also while its handle is laid down."""
     held = conn.info.get(_PARKED)
     if not held or (handle := held.get((kind.name, entity.id))) is None:

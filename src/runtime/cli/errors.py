@@ -15,7 +15,7 @@ _REFUSALS: dict[str, str] = {
 }
 
 
-def explained(refusal: Unavailable) -> str:
+def explain(refusal: Unavailable) -> str:
     """A refusal in one line: what is wrong, why, and what to do where that follows from the cause."""
     causes = list(_causes(refusal))
     told = next(filter(None, map(_advice, causes)), "")

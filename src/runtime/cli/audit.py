@@ -4,8 +4,8 @@ import json
 
 import click
 
-from runtime.cli.commands import Reading
-from runtime.cli.connected import with_services
+from runtime.cli.commands import ReadOnlyCommand
+from runtime.cli.execution import with_services
 from runtime.services.container import Services
 from runtime.services.management import audit as audit_trail
 from runtime.settings import Settings
@@ -16,7 +16,7 @@ def audit() -> None:
     """The audit trail."""
 
 
-@audit.command("verify", cls=Reading)
+@audit.command("verify", cls=ReadOnlyCommand)
 @click.option("--organization", metavar="ID", help="The organization's id or label; all when absent.")
 @click.pass_obj
 def verify_audit(settings: Settings, organization: str | None) -> None:
@@ -42,7 +42,7 @@ def _line(verdict: audit_trail.ChainVerification) -> str:
     return f"{verdict.organization_id}  broken  at {verdict.broken_at}: {verdict.reason}"
 
 
-@click.command(cls=Reading)
+@click.command(cls=ReadOnlyCommand)
 def openapi() -> None:
     """Print the management API's OpenAPI document."""
     from runtime.contract.openapi import openapi as document

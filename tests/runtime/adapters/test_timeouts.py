@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime.adapters.patience import patience
+from runtime.adapters.timeouts import lag_tolerant_timeout
 
 
 async def slow(limit: AbstractAsyncContextManager[Any]) -> None:
@@ -28,7 +28,7 @@ async def test_others_have_so_long_and_no_longer():
     """Who takes longer is given up, at about that time."""
     began = time.monotonic()
     with pytest.raises(TimeoutError):
-        await slow(patience(0.1))
+        await slow(lag_tolerant_timeout(0.1))
     assert 0.1 <= time.monotonic() - began < 3
 
 
@@ -36,10 +36,10 @@ async def test_a_process_that_gets_no_turn_blames_nobody():
     """It hears at its next turn what came meanwhile, where a clock on the wall would have run out."""
     with pytest.raises(TimeoutError):
         await missing_turns(asyncio.timeout(0.1), turns=1)
-    await missing_turns(patience(0.1), turns=1)
+    await missing_turns(lag_tolerant_timeout(0.1), turns=1)
 
 
 async def test_there_is_an_end_to_it():
     """However few turns it gets."""
     with pytest.raises(TimeoutError):
-        await missing_turns(patience(0.1), turns=40)
+        await missing_turns(lag_tolerant_timeout(0.1), turns=40)
