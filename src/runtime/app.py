@@ -27,7 +27,7 @@ from runtime.adapters.outbound import Outbound
 from runtime.adapters.passwords import Passwords
 from runtime.api import management, oauth, reference, resource_metadata, shared
 from runtime.api.oauth.errors import RETRY_AFTER_SECONDS, told_away
-from runtime.api.shared.request_bodies import PromptRequest
+from runtime.api.shared.request_bodies import TimedRequest
 from runtime.domain.errors import Unavailable
 from runtime.logs import configure_logs, log
 from runtime.metrics import exposition
@@ -205,7 +205,7 @@ def build(
     check(settings)
     configure_logs(settings)
     app: Sanic[Any, Any] = _Service(
-        name, config=Config(env_prefix=None), configure_logging=False, request_class=PromptRequest
+        name, config=Config(env_prefix=None), configure_logging=False, request_class=TimedRequest
     )
     app.config.update(_LIMITS)
     app.config.PROXIES_COUNT = settings.proxies or None

@@ -53,7 +53,13 @@ STATE: tuple[Kind, ...] = (
         _SIGN_INS,
         interactions.INTERACTION_SECONDS,
     ),
-    Kind("trip", "a sign-in under way at the zone's provider", ANYBODY, _SIGN_INS, upstream.TRIP_SECONDS),
+    Kind(
+        "trip",
+        "a sign-in under way at the zone's provider",
+        ANYBODY,
+        _SIGN_INS,
+        upstream.UPSTREAM_LOGIN_SECONDS,
+    ),
     Kind(
         "pushed",
         "an authorize request that waits for its browser",

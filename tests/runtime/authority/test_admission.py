@@ -644,7 +644,7 @@ def test_cell(site: Site, issuer: OpenIDServer, impostor: OpenIDServer, way: str
 
 def test_the_document_has_every_way_and_no_other() -> None:
     """A new way in needs its row, and each row is tried."""
-    assert {each.__name__ for each in get_args(admission.Way)} == WAYS.keys()
+    assert {each.__name__ for each in get_args(admission.AdmissionRequest)} == WAYS.keys()
     assert {way for way, _ in documented()} == set(WAYS.values())
     assert set(documented()) == CELLS.keys()
 

@@ -13,9 +13,9 @@ from runtime.domain.errors import AccessDenied
 from runtime.domain.kinds.resource import Resource
 from runtime.domain.policy import schema
 from runtime.domain.policy.bundle_archive import Archive, write
-from runtime.services.authority.subject_tokens import check_chain, verify_subject
+from runtime.services.authority.subject_tokens import check_chain, verify_subject_token
 from runtime.services.bundles import operations, parsing
-from runtime.services.bundles.access import Holder
+from runtime.services.bundles.access import BundleCaller
 from runtime.storage.sql.tables import METADATA, TABLES, token_events
 
 PERMIT = '@id("mine") permit (principal, action, resource);'
@@ -23,14 +23,14 @@ NOT_PAYROLL = '@id("not-payroll") forbid (principal, action, resource == Resourc
 NO_WRITE = '@id("no-write") forbid (principal, action, resource) when { context.scopes.contains("write") };'
 
 
-async def holder_of(scene: Scene, app: App, person: Person) -> Holder:
+async def holder_of(scene: Scene, app: App, person: Person) -> BundleCaller:
     """The user, who has let the application see and change their policies."""
     token = await scene.company.policy_token(scene.zone, app, person)
     zone = await scene.services.zones.get(scene.zone.id)
-    subject = verify_subject(zone, token, scene.services.clock())
+    subject = verify_subject_token(zone, token, scene.services.clock())
     root = await zone.root(person.session_id)
     assert root is not None
-    return Holder(zone, subject, root, await check_chain(zone, subject))
+    return BundleCaller(zone, subject, root, await check_chain(zone, subject))
 
 
 async def own(scene: Scene, app: App, person: Person, *texts: str) -> None:

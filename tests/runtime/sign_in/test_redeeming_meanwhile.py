@@ -13,10 +13,10 @@ from runtime.domain.kinds import PROVIDER, USER, Verb
 from runtime.domain.kinds.values import ProviderType
 from runtime.services import epochs
 from runtime.services.account import withdrawal
-from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation
-from runtime.services.issuing.token_responses import Authority
+from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.storage.sql import code_redemption, directory, entities, session_users, sessions
 from runtime.storage.sql.code_redemption import BrowserLogin
 from runtime.storage.sql.tables import METADATA
@@ -62,7 +62,9 @@ def endings(site: Site, client: Client, under: BrowserLogin, provider_id: str) -
         zone = await services.zones.get(zone_id)
         found = await zone.client(client.app.client_id)
         assert found is not None
-        await withdrawal.application(services, zone, SignedIn(under.session, under.user), found.client_ref.id)
+        await withdrawal.application(
+            services, zone, SignedInUser(under.session, under.user), found.client_ref.id
+        )
 
     return {"disabled": disable, "provider gone": leave_provider, "taken back": take_back}
 
@@ -92,7 +94,7 @@ async def redeem(site: Site, client: Client, under: BrowserLogin, conn: Any) -> 
         "provider_id_token": None,
     }
     session = sessions.SessionRecord(**below)
-    authority = Authority(session, under.user, found, frozenset({"openid"}), ())
+    authority = UserAuthorization(session, under.user, found, frozenset({"openid"}), ())
     _, family = refresh_token_rotation.new_family(services, zone, authority, new_id(), services.clock())
     return await code_redemption.insert_session(conn, session, family, under=under)
 

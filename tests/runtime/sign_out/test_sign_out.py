@@ -9,7 +9,7 @@ from sqlalchemy import select
 from tests.runtime.sign_in.support import Answer, Browser, Client, Page, Site, assert_page, chained, claims
 
 from runtime.services.logout import requests
-from runtime.services.logout.requests import SignOutRequest
+from runtime.services.logout.requests import LogoutRequest
 from runtime.storage.sql.tables import token_events
 from runtime.storage.state.memory import InProcessState
 
@@ -316,7 +316,7 @@ def test_what_the_address_carries_counts_here_and_for_a_while(site: Site) -> Non
 
     async def old() -> str:
         zone = await site.services.zones.get(client.zone.id)
-        return requests.carried(zone, SignOutRequest(return_to=BYE), at)
+        return requests.seal_request(zone, LogoutRequest(return_to=BYE), at)
 
     handle = address.partition("?request=")[2]
     for attack in (

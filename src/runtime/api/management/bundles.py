@@ -30,7 +30,7 @@ from runtime.domain.errors import (
 from runtime.domain.policy import bundle_archive
 from runtime.domain.policy.bundle_archive import MAX_ARCHIVE_BYTES
 from runtime.services.bundles import operations, parsing
-from runtime.services.bundles.access import Holder
+from runtime.services.bundles.access import BundleCaller
 from runtime.services.container import Services
 from runtime.services.management.authentication import unverified
 from runtime.storage.sql import exchange
@@ -80,7 +80,7 @@ async def reset(request: Request) -> HTTPResponse:
     return HTTPResponse(status=204)
 
 
-async def _holder(request: Request, *, proved: str | None = None) -> tuple[Services, Holder]:
+async def _holder(request: Request, *, proved: str | None = None) -> tuple[Services, BundleCaller]:
     """Whose token it is that the request carries.
 
     Args:
@@ -101,7 +101,7 @@ async def _holder(request: Request, *, proved: str | None = None) -> tuple[Servi
         nonce = refused.nonce if isinstance(refused, NonceRequired) else None
         raise Unauthorized(_REFUSED, internal=refused.internal, nonce=nonce) from None
     check_client_request_id(request, uuid=False)
-    return services, Holder(zone, bearer.subject, bearer.root, bearer.client)
+    return services, BundleCaller(zone, bearer.subject, bearer.root, bearer.client)
 
 
 def _require_acceptable(accept: str | None) -> None:

@@ -16,7 +16,7 @@ from runtime.api.management.calls import Call, Handler
 from runtime.api.management.changeset_bodies import READERS, WRITERS, Cap, read_changeset
 from runtime.api.shared.errors import answer_failure
 from runtime.api.shared.etags import seen
-from runtime.api.shared.response_streams import Departure
+from runtime.api.shared.response_streams import TimedResponse
 from runtime.contract.answers import part_answer
 from runtime.domain.errors import TooLarge, ValidationFailed
 from runtime.domain.kinds import ORGANIZATION, Verb
@@ -48,7 +48,7 @@ async def _sent(call: Call, organization: str, wanted: SnapshotFilter) -> HTTPRe
         if seen(call.request.headers.get("if-none-match"), opened.etag):
             return HTTPResponse(status=304, headers=headers)
         response = await call.request.respond(headers=headers, content_type=LINES)
-        departure = Departure(call.request, response)
+        departure = TimedResponse(call.request, response)
         async for chunk in opened.chunks:
             await departure.send(chunk)
         await departure.end()
@@ -141,7 +141,7 @@ class _Lines:
 
     request: Request
     total: int
-    departure: Departure | None = None
+    departure: TimedResponse | None = None
     _done: int = 0
     _last: float = field(default_factory=monotonic)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -154,7 +154,7 @@ class _Lines:
         async with self._turn:
             if self.departure is None:
                 stream = await self.request.respond(headers=_NO_STORE, content_type=LINES)
-                self.departure = Departure(self.request, stream)
+                self.departure = TimedResponse(self.request, stream)
             self._done, self._last = done, monotonic()
             await self.departure.send(_line({"type": "progress", "done": done, "total": total}))
 

@@ -13,7 +13,7 @@ from runtime.services.account import withdrawal
 from runtime.services.account.overview import overview
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
-from runtime.services.authorization.next_step import Step
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.zones import CachedZone
@@ -38,7 +38,7 @@ async def show_account(request: Request, services: Services, zone: CachedZone) -
     browser = browser_of(request, zone)
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.visit(services, zone, browser), services, zone)
+        return follow(await flow.start_account_login(services, zone, browser), services, zone)
     done = _ENDING.get(request.args.get("done", ""))
     return pages.page(
         zone,
@@ -57,11 +57,11 @@ async def change_account(request: Request, services: Services, zone: CachedZone)
     browser = browser_of(request, zone)
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None:
-        return follow(await flow.visit(services, zone, browser), services, zone)
+        return follow(await flow.start_account_login(services, zone, browser), services, zone)
     handle, token = signed_in.session.id, form.get("form_token")
     await interactions.take_form(services, zone.id, handle, "account", token, address=browser.address)
     for name, (end, _) in _ENDING.items():
         if (entity_id := form.get(name)) is not None:
             await end(services, zone, signed_in, entity_id)
-            return follow(Step(f"{flow.account_address(zone)}?done={name}"), services, zone)
-    return follow(Step(flow.account_address(zone)), services, zone)
+            return follow(NextStep(f"{flow.account_address(zone)}?done={name}"), services, zone)
+    return follow(NextStep(flow.account_address(zone)), services, zone)

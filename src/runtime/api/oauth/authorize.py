@@ -12,7 +12,7 @@ from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.domain.errors import BadLink, OAuthError, TemporarilyUnavailable, Unavailable
 from runtime.domain.oauth.forms import CONTENT_TYPE
 from runtime.services.authorization import next_step, pushed_authorization_requests, rate_limits, requests
-from runtime.services.authorization.next_step import Step
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.authorization.requests import Parameters
 from runtime.services.client_types import Client
 from runtime.services.container import Services
@@ -35,8 +35,10 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
     """
     browser = browser_of(request, zone)
     try:
-        parameters = await pushed_authorization_requests.unfold(services, zone, read_parameters(request))
-        client, address = await requests.recognise(services, zone, parameters)
+        parameters = await pushed_authorization_requests.resolve_request_uri(
+            services, zone, read_parameters(request)
+        )
+        client, address = await requests.resolve_client(services, zone, parameters)
     except BadLink:
         await rate_limits.admit(services, zone, "", browser.address)
         raise
@@ -44,9 +46,9 @@ async def authorize(request: Request, services: Services, zone: CachedZone) -> H
         if request.method == "POST" and browser.session is None:
             await rate_limits.admit_kept(services, zone, client, browser.address)
             kept = await pushed_authorization_requests.keep(services, zone, client, parameters)
-            return follow(Step(_address(zone, client, kept)), services, zone)
+            return follow(NextStep(_address(zone, client, kept)), services, zone)
         wanted = await requests.check(services, zone, parameters, client=client, address=address)
-        step = await flow.begin(services, zone, wanted, browser)
+        step = await flow.start_authorization(services, zone, wanted, browser)
     except OAuthError as failure:
         await rate_limits.admit(services, zone, client.client_id, browser.address)
         step = await next_step.refused(services, zone, client, address, failure, browser)

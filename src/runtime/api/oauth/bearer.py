@@ -14,16 +14,16 @@ from runtime.domain.errors import (
     TokenSentTwice,
 )
 from runtime.services.authority.subject_tokens import (
-    Subject,
+    SubjectToken,
     check_chain,
-    require_known_user,
     require_not_denied,
     require_root,
-    verify_subject,
+    require_sign_in_consent,
+    verify_subject_token,
 )
 from runtime.services.client_types import Client
 from runtime.services.clients import dpop
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 
@@ -31,10 +31,10 @@ _REFUSED = "the access token is not valid here"
 
 
 @dataclass(frozen=True, slots=True)
-class Bearer:
+class AuthenticatedUser:
     """Who presents a zone's token at the zone itself: its subject, the session behind it, and its client."""
 
-    subject: Subject
+    subject: SubjectToken
     root: SessionRoot
     client: Client
 
@@ -48,14 +48,14 @@ async def require_bearer(
     scope: str | None = None,
     uri: str | None = None,
     proved: str | None = None,
-) -> Bearer:
+) -> AuthenticatedUser:
     """The user whose access token the request carries in its Authorization header.
 
     Args:
         audience: what the token must have been issued for.
         scope: what it must carry.
         uri: the address of the endpoint, which a proof must be for; under `public_url` when absent.
-        proved: as in `Presented`.
+        proved: as in `PresentedToken`.
     Raises: InvalidToken, also for a token whose session or user has ended, and for one that is bound to a
         key without a proof; TokenSentTwice; InsufficientScope.
     """
@@ -65,8 +65,8 @@ async def require_bearer(
     if "access_token" in request.args or "access_token" in (request.form or ()):
         raise TokenSentTwice("one access token in a request, and that in the Authorization header")
     try:
-        subject = verify_subject(zone, presented.token, services.clock())
-        await dpop.require(services, zone, replace(presented, proved=proved), subject.jkt)
+        subject = verify_subject_token(zone, presented.token, services.clock())
+        await dpop.require_proof(services, zone, replace(presented, proved=proved), subject.jkt)
         bearer = await _standing(services, zone, subject, audience)
     except (InvalidGrant, InvalidRequest) as failure:
         raise _under(presented, InvalidToken(_REFUSED, internal=failure.internal)) from None
@@ -77,17 +77,19 @@ async def require_bearer(
     return bearer
 
 
-async def _standing(services: Services, zone: CachedZone, subject: Subject, audience: str) -> Bearer:
+async def _standing(
+    services: Services, zone: CachedZone, subject: SubjectToken, audience: str
+) -> AuthenticatedUser:
     if subject.audience != audience or subject.session_id is None or subject.actors:
         raise InvalidToken(_REFUSED, internal="another audience, no user, or others who act for them")
     require_not_denied(zone, subject.token_id)
     root = require_root(await zone.root(subject.session_id), subject, services.clock())
     client = await check_chain(zone, subject)
-    await require_known_user(services, zone, subject, client, root)
-    return Bearer(subject, root, client)
+    await require_sign_in_consent(services, zone, subject, client, root)
+    return AuthenticatedUser(subject, root, client)
 
 
-def _under(presented: Presented, refusal: InvalidToken) -> InvalidToken:
+def _under(presented: PresentedToken, refusal: InvalidToken) -> InvalidToken:
     """The refusal, challenging in the words of the scheme that was tried."""
     if presented.is_bound:
         refusal.scheme = "DPoP"

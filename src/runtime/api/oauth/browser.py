@@ -26,7 +26,7 @@ from runtime.domain.errors import (
 from runtime.domain.oauth.forms import Form, read_form
 from runtime.services.authority.browser_sessions import Browser
 from runtime.services.authorization.interactions import INTERACTION_SECONDS
-from runtime.services.authorization.next_step import Step
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
@@ -74,7 +74,7 @@ def browser_of(request: Request, zone: CachedZone) -> Browser:
     )
 
 
-def follow(step: Step, services: Services, zone: CachedZone) -> HTTPResponse:
+def follow(step: NextStep, services: Services, zone: CachedZone) -> HTTPResponse:
     """The answer that takes a browser further, or the page that asks whether to. 303: no form is sent on."""
     if step.asks is not None:
         onward = pages.Onward(step.asks.application, step.asks.site, step.location)

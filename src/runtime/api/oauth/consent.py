@@ -29,7 +29,7 @@ async def show_consent(request: Request, services: Services, zone: CachedZone) -
     browser = browser_of(request, zone)
     handle = request.args.get("request")
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
-    question, user = await flow.consent_question(services, zone, interaction, browser)
+    question, user = await flow.consent_prompt_of(services, zone, interaction, browser)
     return pages.page(
         zone,
         "consent",
@@ -53,7 +53,9 @@ async def consent(request: Request, services: Services, zone: CachedZone) -> HTT
         raise InvalidRequest("the form says neither yes nor no")
     allowed = form.get("decision") == "allow"
     return follow(
-        await flow.decide(services, zone, handle, interaction, browser, allowed=allowed), services, zone
+        await flow.complete_consent(services, zone, handle, interaction, browser, allowed=allowed),
+        services,
+        zone,
     )
 
 

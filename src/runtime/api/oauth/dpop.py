@@ -7,7 +7,7 @@ from sanic.request import Request
 
 from runtime.api.shared.headers import header_of
 from runtime.services.clients import dpop
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.zones import CachedZone
 
 
@@ -27,7 +27,7 @@ def offered_nonce(request: Request, zone: CachedZone | None) -> dict[str, str]:
     return {"DPoP-Nonce": dpop.nonce(services, zone, services.clock())}
 
 
-def presented_of(request: Request, uri: str) -> Presented | None:
+def presented_of(request: Request, uri: str) -> PresentedToken | None:
     """The credential in the Authorization header, when it is one of the two schemes for tokens.
 
     Args:
@@ -37,4 +37,4 @@ def presented_of(request: Request, uri: str) -> Presented | None:
     scheme, token = scheme.lower(), token.strip()
     if scheme not in ("bearer", "dpop") or not token:
         return None
-    return Presented(token, scheme == "dpop", proof_of(request), request.method, uri)
+    return PresentedToken(token, scheme == "dpop", proof_of(request), request.method, uri)

@@ -12,8 +12,8 @@ from runtime.api.oauth.zone_routes import bind_zone_route
 from runtime.api.pages import Mistake
 from runtime.services.authority import admission
 from runtime.services.authorization import interactions
-from runtime.services.authorization.interactions import Interaction
-from runtime.services.authorization.requests import Visit
+from runtime.services.authorization.interactions import PendingLogin
+from runtime.services.authorization.requests import AccountPageRequest
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.login import password as local
@@ -52,7 +52,7 @@ async def sign_in(request: Request, services: Services, zone: CachedZone) -> HTT
         user = await local.authenticate(services, zone, email, password, address=browser.address)
     except local.WrongPassword:
         return await _page(services, zone, handle, interaction, email=email, mistake=_WRONG)
-    step = await flow.signed_in_locally(services, zone, handle, interaction, user, browser)
+    step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
     return follow(step, services, zone)
 
 
@@ -65,7 +65,7 @@ async def _page(
     services: Services,
     zone: CachedZone,
     handle: str,
-    interaction: Interaction,
+    interaction: PendingLogin,
     *,
     email: str | None = None,
     mistake: Mistake | None = None,
@@ -75,7 +75,9 @@ async def _page(
         zone,
         "sign-in",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, Visit) else await flow.started_by(zone, interaction),
+        application=None
+        if isinstance(asked, AccountPageRequest)
+        else await flow.started_by(zone, interaction),
         handle=handle,
         form_token=interactions.new_form(services, zone.id, handle, "sign-in"),
         email=email if email is not None else asked.login_hint or "",

@@ -17,12 +17,12 @@ from runtime.api.shared.client_address import address_of
 from runtime.domain.errors import BadLink, InvalidRequest
 from runtime.services.authority import browser_sessions
 from runtime.services.authorization import interactions
-from runtime.services.authorization.next_step import Step
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.login.flow import page_address
 from runtime.services.logout import flow, requests
-from runtime.services.logout.requests import SignOutRequest
+from runtime.services.logout.requests import LogoutRequest
 from runtime.services.zones import CachedZone
 
 
@@ -42,9 +42,9 @@ async def logout(request: Request, services: Services, zone: CachedZone) -> HTTP
     A form that another site sends comes without cookies, so after one the browser is sent on to a page here.
     """
     wanted = await requests.check(services, zone, read_parameters(request))
-    if request.method == "POST" or await flow.whom_to_ask(services, zone, wanted, browser_of(request, zone)):
-        handle = requests.carried(zone, wanted, services.clock())
-        return follow(Step(page_address(zone, "sign-out", handle)), services, zone)
+    if request.method == "POST" or await flow.user_to_ask(services, zone, wanted, browser_of(request, zone)):
+        handle = requests.seal_request(zone, wanted, services.clock())
+        return follow(NextStep(page_address(zone, "sign-out", handle)), services, zone)
     return await _end(request, services, zone, wanted)
 
 
@@ -61,15 +61,15 @@ async def logout_callback(request: Request, services: Services, zone: CachedZone
     wanted = await requests.take(services, zone.id, state, browser_of(request, zone).pre_login)
     if wanted.return_to is None:
         return await _signed_out(zone)
-    return follow(Step(flow.destination(zone, wanted)), services, zone)
+    return follow(NextStep(flow.destination(zone, wanted)), services, zone)
 
 
 @answering_pages
 async def show_sign_out(request: Request, services: Services, zone: CachedZone) -> HTTPResponse:
     """The page that asks whether the user wants to sign out."""
     handle = request.args.get("request")
-    wanted = requests.read_carried(zone, handle, services.clock())
-    asked = await flow.whom_to_ask(services, zone, wanted, browser_of(request, zone))
+    wanted = requests.open_request(zone, handle, services.clock())
+    asked = await flow.user_to_ask(services, zone, wanted, browser_of(request, zone))
     if asked is None:
         return await _end(request, services, zone, wanted)
     return pages.page(
@@ -90,7 +90,7 @@ async def sign_out(request: Request, services: Services, zone: CachedZone) -> HT
     if signed_in is not None:
         handle, token, address = signed_in.session.id, form.get("form_token"), address_of(request)
         await interactions.take_form(services, zone.id, handle, "sign-out", token, address=address)
-    wanted = requests.read_carried(zone, form.get("request"), services.clock())
+    wanted = requests.open_request(zone, form.get("request"), services.clock())
     return await _end(request, services, zone, wanted)
 
 
@@ -102,13 +102,11 @@ async def show_signed_out(request: Request, services: Services, zone: CachedZone
 
 async def _signed_out(zone: CachedZone) -> HTTPResponse:
     provider = await zone.user_provider()
-    elsewhere = provider.name if provider and not upstream.leaves_together(provider) else None
+    elsewhere = provider.name if provider and not upstream.has_single_logout(provider) else None
     return pages.page(zone, "signed-out", elsewhere=elsewhere)
 
 
-async def _end(
-    request: Request, services: Services, zone: CachedZone, wanted: SignOutRequest
-) -> HTTPResponse:
+async def _end(request: Request, services: Services, zone: CachedZone, wanted: LogoutRequest) -> HTTPResponse:
     step = await flow.end(services, zone, wanted, browser_of(request, zone))
     response = follow(step, services, zone)
     forget_session(response, zone)

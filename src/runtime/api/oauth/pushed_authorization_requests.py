@@ -41,7 +41,7 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
     if (proof := proof_of(request)) is not None:
         address = f"{zone.issuer}/oauth/par"
         sender = None if is_known(client) else place_of(address_of(request))
-        jkt = await dpop.prove(
+        jkt = await dpop.verify_proof(
             services, zone, proof, method="POST", uri=address, now=services.clock(), sender=sender
         )
         if form.values.get("dpop_jkt", jkt) != jkt:

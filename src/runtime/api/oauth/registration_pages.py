@@ -18,13 +18,13 @@ from runtime.domain.errors import BadLink, ValidationFailed
 from runtime.services.authority import admission
 from runtime.services.authority.credential_rules import MIN_PASSWORD_CHARS
 from runtime.services.authorization import interactions
-from runtime.services.authorization.interactions import Interaction
-from runtime.services.authorization.requests import Visit
+from runtime.services.authorization.interactions import PendingLogin
+from runtime.services.authorization.requests import AccountPageRequest
 from runtime.services.container import Services
 from runtime.services.login import flow
 from runtime.services.login import invitation_registration as invitations
 from runtime.services.login import password as local
-from runtime.services.login.invitation_registration import Invited
+from runtime.services.login.invitation_registration import Invitee
 from runtime.services.zones import CachedZone
 
 _MAX_TOKEN_CHARS = 100
@@ -75,11 +75,11 @@ async def sign_up(request: Request, services: Services, zone: CachedZone) -> HTT
             user = await local.register(services, zone, email, password, address=browser.address)
     except ValidationFailed as failure:
         return await _page(services, zone, handle, interaction, who, email=email, mistake=_mistake(failure))
-    step = await flow.signed_in_locally(services, zone, handle, interaction, user, browser)
+    step = await flow.complete_password_login(services, zone, handle, interaction, user, browser)
     return follow(step, services, zone)
 
 
-async def _who(services: Services, zone: CachedZone, interaction: Interaction) -> Invited | None:
+async def _who(services: Services, zone: CachedZone, interaction: PendingLogin) -> Invitee | None:
     """Who is invited; None where registration is open and nobody needs to be. Raises SignInRefused."""
     admission.require_local(zone.entity)
     if interaction.request.invitation is not None:
@@ -120,8 +120,8 @@ async def _page(
     services: Services,
     zone: CachedZone,
     handle: str,
-    interaction: Interaction,
-    who: Invited | None,
+    interaction: PendingLogin,
+    who: Invitee | None,
     *,
     email: str | None = None,
     mistake: Mistake | None = None,
@@ -132,7 +132,9 @@ async def _page(
         zone,
         "sign-up",
         status=400 if mistake else 200,
-        application=None if isinstance(asked, Visit) else await flow.started_by(zone, interaction),
+        application=None
+        if isinstance(asked, AccountPageRequest)
+        else await flow.started_by(zone, interaction),
         handle=handle,
         invitation=None,
         form_token=interactions.new_form(services, zone.id, handle, "sign-up"),
@@ -144,7 +146,7 @@ async def _page(
 
 
 async def _form(
-    services: Services, zone: CachedZone, who: Invited, token: str, *, mistake: Mistake | None = None
+    services: Services, zone: CachedZone, who: Invitee, token: str, *, mistake: Mistake | None = None
 ) -> HTTPResponse:
     """The form, for somebody who comes from the mail of an invitation."""
     known_as = invitations.remembered(services, token)

@@ -25,9 +25,9 @@ async def callback(request: Request, services: Services, zone: CachedZone) -> HT
     """Finish a sign-in that this browser started here, and go on to the application."""
     browser = browser_of(request, zone)
     try:
-        back = await upstream.arrive(services, zone, read_parameters(request), browser.pre_login)
-    except upstream.TurnedAway as away:
+        back = await upstream.handle_callback(services, zone, read_parameters(request), browser.pre_login)
+    except upstream.UpstreamRefused as away:
         await interactions.finish(services, zone.id, away.handle)
-        step = await flow.turned_away(services, zone, away.interaction, away.refusal, browser)
+        step = await flow.refuse_authorization(services, zone, away.interaction, away.refusal, browser)
         return follow(step, services, zone)
-    return follow(await flow.signed_in_upstream(services, zone, back, browser), services, zone)
+    return follow(await flow.complete_upstream_login(services, zone, back, browser), services, zone)

@@ -56,7 +56,7 @@ class PromptProtocol(HttpProtocol):
             self.close()
 
 
-class PromptRequest(Request[Any, Any]):
+class TimedRequest(Request[Any, Any]):
     """A request whose body has to arrive in time."""
 
     async def receive_body(self) -> None:

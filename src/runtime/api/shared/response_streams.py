@@ -18,7 +18,7 @@ BYTES_A_SECOND = 512 * 1024
 
 
 @dataclass
-class Departure:
+class TimedResponse:
     """An answer whose parts have to be read in time: else the connection is cut.
 
     What is sent stands in buffers first, so that a part waits for those before it.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.authority.browser_sessions import SignedInUser
 from runtime.services.authorization.consent_prompt import in_words
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
@@ -62,7 +62,7 @@ class Overview:
     sessions: tuple[OpenSession, ...]
 
 
-async def overview(services: Services, zone: CachedZone, signed_in: SignedIn) -> Overview:
+async def overview(services: Services, zone: CachedZone, signed_in: SignedInUser) -> Overview:
     """What there is for a user."""
     now, user_id = services.clock(), signed_in.user.id
     async with services.database.reading() as conn:

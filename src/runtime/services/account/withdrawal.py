@@ -2,14 +2,14 @@
 
 from runtime.services import epochs
 from runtime.services.authority import end_events, session_revocation
-from runtime.services.authority.browser_sessions import SignedIn
-from runtime.services.authority.end_events import Ending
+from runtime.services.authority.browser_sessions import SignedInUser
+from runtime.services.authority.end_events import EndEvent
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import connected_applications, consents, revocations, sessions
 
 
-async def application(services: Services, zone: CachedZone, signed_in: SignedIn, party_id: str) -> None:
+async def application(services: Services, zone: CachedZone, signed_in: SignedInUser, party_id: str) -> None:
     """Take everything back from an application: consents, what was granted for it alone, its sessions.
 
     Nothing happens for one that has nothing of this user.
@@ -32,7 +32,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
         parties = {each.client_ref for each in given}
         parties |= {each.client_ref for each in standing if each.session_type != "browser"}
         lost = [
-            Ending("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
+            EndEvent("withdrawal", zone.organization_id, zone.id, user_id, **each.columns)
             for each in parties
             if each.id == party_id
         ]
@@ -40,7 +40,7 @@ async def application(services: Services, zone: CachedZone, signed_in: SignedIn,
     services.outbox.notify()
 
 
-async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant_id: str) -> None:
+async def grant(services: Services, zone: CachedZone, signed_in: SignedInUser, grant_id: str) -> None:
     """Take a resource back from every application at once: each has to ask again.
 
     Nothing happens for a grant that is not this user's.
@@ -52,11 +52,13 @@ async def grant(services: Services, zone: CachedZone, signed_in: SignedIn, grant
             return
         bumped.update(await epochs.bump_user(conn, zone.id, signed_in.user.id))  # first, as above
         await consents.revoke(conn, grant_id, zone_id=zone.id, now=services.clock())
-        lost = Ending("withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id)
+        lost = EndEvent(
+            "withdrawal", zone.organization_id, zone.id, signed_in.user.id, resource_id=resource_id
+        )
         await end_events.record(conn, [lost], now=services.clock())
 
 
-async def session(services: Services, zone: CachedZone, signed_in: SignedIn, session_id: str) -> None:
+async def session(services: Services, zone: CachedZone, signed_in: SignedInUser, session_id: str) -> None:
     """End a session of the user, with those below it; nothing for one that is not theirs."""
     now = services.clock()
     async with services.epochs.transaction() as (conn, bumped):
@@ -64,6 +66,6 @@ async def session(services: Services, zone: CachedZone, signed_in: SignedIn, ses
         if session_id not in {each.id for each in standing}:
             return
         bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
-        ending = Ending("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
+        ending = EndEvent("session-end", zone.organization_id, zone.id, signed_in.user.id, session_id)
         await end_events.record(conn, [ending], now=now)
     services.outbox.notify()

@@ -55,7 +55,7 @@ class PasswordSignIn:
     user: User
 
 
-class Registrar(StrEnum):
+class RegisteredBy(StrEnum):
     """Whose doing it is that somebody new has a password."""
 
     THEMSELVES = "themselves"
@@ -63,7 +63,7 @@ class Registrar(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class PasswordRegistration:
     """Somebody new chooses a password.
 
     Attributes:
@@ -72,7 +72,7 @@ class Registration:
 
     email: str
     password_hash: str = field(repr=False)
-    registrar: Registrar
+    registrar: RegisteredBy
     verified: bool
 
 
@@ -130,7 +130,7 @@ class UpstreamSignIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Assertion:
+class UserAssertion:
     """The zone's identity provider vouches for somebody who is not there. Spec: RFC 7523 section 2.1.
 
     Attributes: as of `UpstreamSignIn`.
@@ -190,21 +190,21 @@ class JoiningAccount:
     provider: Provider | None
 
 
-Way = (
+AdmissionRequest = (
     PasswordSignIn
-    | Registration
+    | PasswordRegistration
     | InvitedRegistration
     | InvitedMember
     | FirstPassword
     | UpstreamSignIn
-    | Assertion
+    | UserAssertion
     | ManagementToken
     | JoiningAccount
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedUser:
     """Whom somebody is in a zone.
 
     Attributes:
@@ -217,7 +217,7 @@ class Admitted:
     epochs: Mapping[str, int] = field(default_factory=dict)
 
 
-async def admit(conn: AsyncConnection, zone: Zone, by: Way, *, now: datetime) -> Admitted:
+async def admit(conn: AsyncConnection, zone: Zone, by: AdmissionRequest, *, now: datetime) -> AdmittedUser:
     """The user of the zone whom somebody is who comes that way; made, bound or brought up to date.
 
     Raises: SignInRefused for whoever may not be a user here, or not that way; Conflict for an address that
@@ -226,7 +226,7 @@ async def admit(conn: AsyncConnection, zone: Zone, by: Way, *, now: datetime) ->
     match by:
         case PasswordSignIn():
             return await _by_password(conn, zone, by, now)
-        case Registration():
+        case PasswordRegistration():
             return await _by_registration(conn, zone, by, now)
         case InvitedRegistration():
             return await _by_invited_registration(conn, zone, by, now)
@@ -236,7 +236,7 @@ async def admit(conn: AsyncConnection, zone: Zone, by: Way, *, now: datetime) ->
             return await _by_first_password(conn, zone, by, now)
         case UpstreamSignIn():
             return await _by_provider(conn, zone, by, now)
-        case Assertion():
+        case UserAssertion():
             return await _by_assertion(conn, zone, by)
         case ManagementToken():
             return await _by_management_token(conn, zone, by)
@@ -244,7 +244,7 @@ async def admit(conn: AsyncConnection, zone: Zone, by: Way, *, now: datetime) ->
             return await _by_joining(conn, zone, by, now)
 
 
-async def foresee(conn: AsyncConnection, zone: Zone, by: Assertion) -> User:
+async def find_admissible(conn: AsyncConnection, zone: Zone, by: UserAssertion) -> User:
     """The user whom an assertion would be admitted as, for what has to be found out before that.
 
     It binds nothing and keeps nothing as it is: `admit` still decides. Raises SignInRefused.
@@ -294,22 +294,24 @@ def require_open_invitation(invitation: Invitation, now: datetime, *, joins: boo
 # --- passwords
 
 
-async def _by_password(conn: AsyncConnection, zone: Zone, by: PasswordSignIn, now: datetime) -> Admitted:
+async def _by_password(conn: AsyncConnection, zone: Zone, by: PasswordSignIn, now: datetime) -> AdmittedUser:
     require_local(zone)
     await _hold_active(conn, by.user)
     await storage.change(conn, by.user, authenticated_at=now)
-    return Admitted(by.user)
+    return AdmittedUser(by.user)
 
 
-async def _by_registration(conn: AsyncConnection, zone: Zone, by: Registration, now: datetime) -> Admitted:
-    if by.registrar is Registrar.THEMSELVES:
+async def _by_registration(
+    conn: AsyncConnection, zone: Zone, by: PasswordRegistration, now: datetime
+) -> AdmittedUser:
+    if by.registrar is RegisteredBy.THEMSELVES:
         require_open_registration(zone)
     return await _with_password(conn, zone, by.email, by.password_hash, now, verified=by.verified)
 
 
 async def _by_invited_registration(
     conn: AsyncConnection, zone: Zone, by: InvitedRegistration, now: datetime
-) -> Admitted:
+) -> AdmittedUser:
     require_local(zone)
     current = await invitations.held(conn, by.invitation, now=now)
     if current is None or current.organization_id != zone.organization_id:
@@ -320,7 +322,7 @@ async def _by_invited_registration(
 
 async def _with_password(
     conn: AsyncConnection, zone: Zone, email: str, password_hash: str, now: datetime, *, verified: bool
-) -> Admitted:
+) -> AdmittedUser:
     """Somebody new. Raises Conflict for an address that has a user with a password."""
     await storage.lock_zone(conn, zone.id)
     if await storage.find_by_password(conn, zone_id=zone.id, email=email) is not None:
@@ -328,19 +330,21 @@ async def _with_password(
     user = _new(zone, email, now, verified=verified)
     await _add(conn, user, now)
     await storage.add_password(conn, user, password_hash=password_hash, now=now)
-    return Admitted(user)
+    return AdmittedUser(user)
 
 
-async def _by_invitation(conn: AsyncConnection, zone: Zone, by: InvitedMember, now: datetime) -> Admitted:
+async def _by_invitation(conn: AsyncConnection, zone: Zone, by: InvitedMember, now: datetime) -> AdmittedUser:
     await storage.lock_zone(conn, zone.id)
     if await storage.has_verified(conn, zone_id=zone.id, address=by.email.lower()):
         raise Conflict("an account with that address is there already: sign in, then accept the invitation")
     user = _new(zone, by.email, now, verified=True, id=by.user_id)
     await _add(conn, user, now)
-    return Admitted(user)
+    return AdmittedUser(user)
 
 
-async def _by_first_password(conn: AsyncConnection, zone: Zone, by: FirstPassword, now: datetime) -> Admitted:
+async def _by_first_password(
+    conn: AsyncConnection, zone: Zone, by: FirstPassword, now: datetime
+) -> AdmittedUser:
     require_local(zone)
     require_open_invitation(by.invitation, now, joins=True)
     user = await storage.without_credential(conn, by.user_id, zone_id=zone.id)
@@ -348,13 +352,13 @@ async def _by_first_password(conn: AsyncConnection, zone: Zone, by: FirstPasswor
         raise SignInRefused(_INVITATION_USED)
     await _hold_active(conn, user)
     await storage.add_password(conn, user, password_hash=by.password_hash, now=now)
-    return Admitted(user)
+    return AdmittedUser(user)
 
 
 # --- the zone's identity provider
 
 
-async def _by_provider(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, now: datetime) -> Admitted:
+async def _by_provider(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, now: datetime) -> AdmittedUser:
     await _hold_provider(conn, zone, by.provider)
     user = await _known(conn, zone, by)
     if user is None:
@@ -367,25 +371,25 @@ async def _by_provider(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, no
         user = await _bind(conn, zone, user, by, now)
         bumped = await epochs.bump_user(conn, zone.id, user.id)
     if user is None:
-        return Admitted(await _first_contact(conn, zone, by, now))
+        return AdmittedUser(await _first_contact(conn, zone, by, now))
     await _hold_active(conn, user)
     await _require_agreed_elsewhere(conn, zone, user, by.provider)
     if user.provider_id != by.provider.id:
         of_identity = {"issuer": by.issuer, "subject": by.subject}
         await storage.renew_provider(conn, user, provider_id=by.provider.id, now=now, **of_identity)
     current, more = await _bring_up_to_date(conn, user, by, now)
-    return Admitted(current, epochs={**bumped, **more})
+    return AdmittedUser(current, epochs={**bumped, **more})
 
 
-async def _by_assertion(conn: AsyncConnection, zone: Zone, by: Assertion) -> Admitted:
+async def _by_assertion(conn: AsyncConnection, zone: Zone, by: UserAssertion) -> AdmittedUser:
     """Whoever has signed in at the provider before; nobody new, and nothing about them changes."""
     await _hold_provider(conn, zone, by.provider)
-    user = await foresee(conn, zone, by)
+    user = await find_admissible(conn, zone, by)
     await _hold_active(conn, user)
-    return Admitted(user)
+    return AdmittedUser(user)
 
 
-async def _known(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn | Assertion) -> User | None:
+async def _known(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn | UserAssertion) -> User | None:
     """Who has signed in before as that subject of that issuer. Raises SignInRefused."""
     if _openid(by.provider).external_id_claim == "email":
         _require_verified(by.claims)
@@ -462,7 +466,7 @@ async def _bring_up_to_date(
 # --- accounts of organizations
 
 
-async def _by_management_token(conn: AsyncConnection, zone: Zone, by: ManagementToken) -> Admitted:
+async def _by_management_token(conn: AsyncConnection, zone: Zone, by: ManagementToken) -> AdmittedUser:
     """What the account is now in the organization whose own zone it is."""
     elsewhere = zone.id != by.home_id
     if elsewhere:
@@ -482,10 +486,10 @@ async def _by_management_token(conn: AsyncConnection, zone: Zone, by: Management
     # A password is checked by the service itself: no organization's administrator has a hand in it.
     if elsewhere and by.source is not None and by.source != member.source:
         raise SignInRefused(_NOT_AGREED, internal=f"signed in by {by.source}, known by {member.source}")
-    return Admitted(user, member)
+    return AdmittedUser(user, member)
 
 
-async def _by_joining(conn: AsyncConnection, zone: Zone, by: JoiningAccount, now: datetime) -> Admitted:
+async def _by_joining(conn: AsyncConnection, zone: Zone, by: JoiningAccount, now: datetime) -> AdmittedUser:
     """Somebody who stands in the zone for the account, and whose user signs in at home."""
     _require_reach(by.token)
     await _by_management_token(conn, by.home, by.token)
@@ -494,7 +498,7 @@ async def _by_joining(conn: AsyncConnection, zone: Zone, by: JoiningAccount, now
     account = {"issuer": by.token.issuer, "subject": by.user.identifier}
     stand_in = _new(zone, by.user.email, now, verified=by.user.email_verified, **account)
     await storage.add(conn, stand_in)
-    return Admitted(stand_in)
+    return AdmittedUser(stand_in)
 
 
 async def _require_provider_for_all(conn: AsyncConnection, home: Zone, provider: Provider | None) -> None:

@@ -50,7 +50,7 @@ class Browser:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedIn:
+class SignedInUser:
     """A user with the browser session that stands for them."""
 
     session: SessionRecord
@@ -77,7 +77,7 @@ class Authentication:
     id_token: str | None = field(default=None, repr=False)
 
 
-async def current(services: Services, zone: CachedZone, cookie: str | None) -> SignedIn | None:
+async def current(services: Services, zone: CachedZone, cookie: str | None) -> SignedInUser | None:
     """Whom the browser's cookie stands for; None when nobody, any more."""
     if cookie is None:
         return None
@@ -91,7 +91,7 @@ async def current(services: Services, zone: CachedZone, cookie: str | None) -> S
         active.require_active(session, user, services.clock())
     except NotActive:
         return None
-    return SignedIn(session, user)
+    return SignedInUser(session, user)
 
 
 async def open_session(
@@ -103,7 +103,7 @@ async def open_session(
     *,
     started_by: str,
     previous_cookie: str | None,
-) -> tuple[SignedIn, str]:
+) -> tuple[SignedInUser, str]:
     """A new session, and the new cookie value that stands for it.
 
     The cookie the browser came with means nothing afterwards, whoever put it there. When it stood for the
@@ -144,7 +144,7 @@ async def open_session(
     await storage.add(conn, session)
     if previous is not None and previous.user_id == user.id and is_active(previous, now):
         await storage.supersede(conn, previous.id, by=session.id, zone_id=zone.id)
-    return SignedIn(session, user), cookie
+    return SignedInUser(session, user), cookie
 
 
 def seal_id_token(zone: CachedZone, session_id: str, id_token: str) -> bytes:

@@ -13,7 +13,7 @@ from runtime.domain.kinds.resource import Resource
 from runtime.domain.kinds.user_agent import UserAgent
 from runtime.domain.kinds.values import Consent
 from runtime.services.authority import consents
-from runtime.services.authority.subject_tokens import Subject, acting, refused
+from runtime.services.authority.subject_tokens import SubjectToken, find_actor, refused
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 from runtime.storage.sql.client_refs import ClientRef
@@ -21,15 +21,15 @@ from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainClient:
     """A client that passed the user's authority on, and whether users are asked before it acts for them."""
 
     client_ref: ClientRef
     consent: Consent
 
 
-async def require_links(
-    services: Services, zone: CachedZone, subject: Subject, root: SessionRoot, now: datetime
+async def require_chain_consents(
+    services: Services, zone: CachedZone, subject: SubjectToken, root: SessionRoot, now: datetime
 ) -> None:
     """Check that the user still allows each step of a chain but the last, which `require_basis` checks.
 
@@ -39,7 +39,7 @@ async def require_links(
         return
     before = await _signed_in_to(zone, root.session)
     for name in reversed(subject.actors):
-        found = await acting(zone, name)
+        found = await find_actor(zone, name)
         if found is None:
             raise refused("a client in the chain is gone")
         link = _link(found)
@@ -50,32 +50,35 @@ async def require_links(
         before = link
 
 
-def _link(client_ref: Application | UserAgent) -> Link:
+def _link(client_ref: Application | UserAgent) -> ChainClient:
     """Users are always asked before a client acts that has registered itself."""
     if isinstance(client_ref, UserAgent):
-        return Link(ClientRef(user_agent_id=client_ref.id), Consent.REQUIRED)
-    return Link(ClientRef(application_id=client_ref.id), client_ref.consent)
+        return ChainClient(ClientRef(user_agent_id=client_ref.id), Consent.REQUIRED)
+    return ChainClient(ClientRef(application_id=client_ref.id), client_ref.consent)
 
 
 async def _may_use(
     services: Services,
     zone: CachedZone,
-    client: Link,
+    client: ChainClient,
     root: SessionRoot,
     resources: Sequence[Resource],
     now: datetime,
 ) -> bool:
     """Tell whether the user lets a client use one of these."""
     for resource in resources:
-        if await consents.allowed(services, zone, client, root, resource, wanted=None, now=now) is not None:
+        if (
+            await consents.find_allowance(services, zone, client, root, resource, wanted=None, now=now)
+            is not None
+        ):
             return True
     return False
 
 
-async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> Link | None:
+async def _signed_in_to(zone: CachedZone, session: SessionRecord) -> ChainClient | None:
     """The client whose sign-in a chain began with; None for a session that is no client's."""
     if session.user_agent_id is not None:
-        return Link(ClientRef(user_agent_id=session.user_agent_id), Consent.REQUIRED)
+        return ChainClient(ClientRef(user_agent_id=session.user_agent_id), Consent.REQUIRED)
     if session.application_id is None:
         return None
     application = await zone.application(session.application_id)

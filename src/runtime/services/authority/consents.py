@@ -29,7 +29,7 @@ from runtime.storage.sql.session_roots import DelegatedGrantRecord
 USER_AUTHORIZATION_REQUIRED = "user_authorization_required"
 
 
-class Asker(Protocol):
+class ConsentClient(Protocol):
     """Whom a user gives their word to, and whether they are asked for it."""
 
     @property
@@ -59,7 +59,7 @@ class Allowance:
 
 
 def allowance(
-    asker: Asker, given: frozenset[str] | None, grants: Sequence[DelegatedGrantRecord], now: datetime
+    asker: ConsentClient, given: frozenset[str] | None, grants: Sequence[DelegatedGrantRecord], now: datetime
 ) -> Allowance | None:
     """What the user's word comes to at a resource; None when it was taken back, is over, or was never given.
 
@@ -80,7 +80,9 @@ def allowance(
     return Allowance(given.intersection(*(grant.scopes for grant in grants)), ends_at)
 
 
-def allowance_of(asker: Asker, agreed: ConsentState, resource_id: str, now: datetime) -> Allowance | None:
+def allowance_of(
+    asker: ConsentClient, agreed: ConsentState, resource_id: str, now: datetime
+) -> Allowance | None:
     """The same, of all that there is of the user's word to a client."""
     given = agreed.given.get(resource_id)
     grants = [grant for grant in agreed.grants if grant.resource_id == resource_id]
@@ -98,16 +100,16 @@ async def require_allowance(
     now: datetime,
 ) -> Allowance:
     """What the user allowed. Raises AccessDenied when that is nothing, or was withdrawn."""
-    found = await allowed(services, zone, client, root, resource, wanted=wanted, now=now)
+    found = await find_allowance(services, zone, client, root, resource, wanted=wanted, now=now)
     if found is None:
         raise authorization_required(zone, client, resource, internal="no consent, or the grant was ended")
     return found
 
 
-async def allowed(
+async def find_allowance(
     services: Services,
     zone: CachedZone,
-    asker: Asker,
+    asker: ConsentClient,
     root: SessionRoot,
     resource: Resource,
     *,
@@ -132,7 +134,7 @@ async def allowed(
 async def _consent(
     services: Services,
     zone: CachedZone,
-    asker: Asker,
+    asker: ConsentClient,
     root: SessionRoot,
     resource: Resource,
     wanted: frozenset[str] | None,
@@ -149,7 +151,7 @@ async def _consent(
     return scopes
 
 
-async def given_for(
+async def find_granted_allowance(
     services: Services, zone: CachedZone, client: Client, user: User, asked: RequestedResource
 ) -> Allowance | None:
     """The user's word, if it covers what was asked for of a resource; None when it does not, or not any more.
@@ -157,11 +159,11 @@ async def given_for(
     Args:
         user: as read in this request.
     """
-    found = allowance_of(client, await agreed_by(services, zone, client, user), asked.id, services.clock())
+    found = allowance_of(client, await consents_of(services, zone, client, user), asked.id, services.clock())
     return found if found is not None and found.covers(asked.scopes) else None
 
 
-def must_say(asker: Asker, scopes: frozenset[str]) -> frozenset[str]:
+def scopes_needing_consent(asker: ConsentClient, scopes: frozenset[str]) -> frozenset[str]:
     """Those of the sign-in scopes that take the user's own word, whatever they tell the client."""
     return scopes & ALWAYS_ASKED if asker.consent is Consent.IMPLICIT else scopes
 
@@ -174,14 +176,14 @@ async def covers_sign_in(
     Args:
         user: as read in this request.
     """
-    said = must_say(client, scopes)
+    said = scopes_needing_consent(client, scopes)
     if client.consent is Consent.IMPLICIT and not said:
         return True
-    given = (await agreed_by(services, zone, client, user)).given.get(SIGN_IN)
+    given = (await consents_of(services, zone, client, user)).given.get(SIGN_IN)
     return given is not None and said <= given.scopes
 
 
-async def has_agreed_at(
+async def has_consented_at(
     services: Services, zone: CachedZone, client: Client, user: User, redirect_host: str
 ) -> bool:
     """Tell whether the user has let the client act, whatever for, when it was answered at that host."""
@@ -190,7 +192,7 @@ async def has_agreed_at(
     return any(record.redirect_host == redirect_host for record in given.values())
 
 
-async def agreed_by(services: Services, zone: CachedZone, client: Client, user: User) -> ConsentState:
+async def consents_of(services: Services, zone: CachedZone, client: Client, user: User) -> ConsentState:
     """How the user's word stands now; from memory while the user's epoch is that under which it was read.
 
     A client that registered itself can lose everybody's word at once, which no user's epoch tells.

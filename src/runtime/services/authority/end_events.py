@@ -11,7 +11,7 @@ from runtime.storage.sql import decisions as storage
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class EndEvent:
     """Something that has ended.
 
     Attributes:
@@ -31,7 +31,7 @@ class Ending:
     resource_id: str | None = None
 
 
-async def record(conn: AsyncConnection, endings: Iterable[Ending], *, now: datetime) -> None:
+async def record(conn: AsyncConnection, endings: Iterable[EndEvent], *, now: datetime) -> None:
     """Write endings as a part of the transaction that they happen in."""
     rows = [
         [

@@ -29,7 +29,7 @@ _REQUIRED = ("sub", "aud", "client_id", "jti")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SubjectToken:
     """What a subject token says, once its signature, class, issuer and times were found to be in order.
 
     Attributes:
@@ -54,22 +54,22 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedAccessToken:
     """An access token whose signature, class and issuer were found to be in order, and all that it says."""
 
-    subject: Subject
+    subject: SubjectToken
     claims: Mapping[str, Any]
 
 
-def verify_subject(zone: CachedZone, token: str, now: datetime) -> Subject:
+def verify_subject_token(zone: CachedZone, token: str, now: datetime) -> SubjectToken:
     """The subject of a token. Raises: InvalidRequest when it is not a compact JWS; InvalidGrant."""
     try:
-        return verified(zone, token, now).subject
+        return verify_access_token(zone, token, now).subject
     except MalformedJwt as failure:
         raise InvalidRequest("`subject_token` is not a compact JWS", internal=str(failure)) from None
 
 
-def verified(zone: CachedZone, token: str, now: datetime) -> Verified:
+def verify_access_token(zone: CachedZone, token: str, now: datetime) -> VerifiedAccessToken:
     """An access token of the zone, from its signature or from having seen that very token before.
 
     Every endpoint that takes one asks here. Whether what it rests on still stands is not asked.
@@ -78,10 +78,10 @@ def verified(zone: CachedZone, token: str, now: datetime) -> Verified:
     if len(token) > MAX_TOKEN_CHARS:
         raise MalformedJwt("longer than any token of a zone")
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
-    found: Verified | None = zone.verified.get(digest)
+    found: VerifiedAccessToken | None = zone.verified.get(digest)
     if found is None:
         claims = _claims(zone, token, now)
-        found = Verified(subject_of(digest, claims), claims)
+        found = VerifiedAccessToken(subject_of(digest, claims), claims)
         zone.verified.put(digest, found)
     if found.subject.expires_at <= now.timestamp():
         raise refused("expired")
@@ -97,7 +97,7 @@ def _claims(zone: CachedZone, token: str, now: datetime) -> dict[str, Any]:
         raise refused(str(failure)) from None
 
 
-def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
+def subject_of(digest: str, claims: Mapping[str, Any]) -> SubjectToken:
     """What the claims of a verified access token come to. Raises InvalidGrant when one is amiss."""
     if not all(isinstance(claims.get(name), str) for name in _REQUIRED):
         raise refused("a claim is missing")
@@ -105,7 +105,7 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
     if not isinstance(session_id, str | None):
         raise refused("`sid` is no text")
     try:
-        return Subject(
+        return SubjectToken(
             digest=digest,
             token_id=claims["jti"],
             sub=claims["sub"],
@@ -117,13 +117,13 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> Subject:
             may_act=claims.get("may_act"),
             expires_at=int(claims["exp"]),
             issued_at=int(claims["iat"]),
-            jkt=bound_to(claims.get("cnf")),
+            jkt=confirmation_thumbprint(claims.get("cnf")),
         )
     except (ValueError, InvalidScope, TypeError) as failure:
         raise refused(str(failure)) from None
 
 
-def bound_to(cnf: object) -> str | None:
+def confirmation_thumbprint(cnf: object) -> str | None:
     """The key of a confirmation. Raises ValueError for one that is not understood, which is never ignored."""
     if cnf is None:
         return None
@@ -138,7 +138,7 @@ def require_not_denied(zone: CachedZone, token_id: str) -> None:
         raise refused("the token has been revoked")
 
 
-def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> SessionRoot:
+def require_root(root: SessionRoot | None, subject: SubjectToken, now: datetime) -> SessionRoot:
     """The sign-in behind a token, while it stands and is that of the token's `sub`. Raises InvalidGrant."""
     if root is None:
         raise refused("the session is gone")
@@ -151,7 +151,7 @@ def require_root(root: SessionRoot | None, subject: Subject, now: datetime) -> S
     return root
 
 
-async def own_authority(zone: CachedZone, subject: Subject) -> Application:
+async def require_own_application(zone: CachedZone, subject: SubjectToken) -> Application:
     """The application whose own token starts the chain. Raises InvalidGrant when it is gone, or another."""
     found = await zone.application_named(subject.sub)
     if found is None or not await zone.is_principal(found):
@@ -162,7 +162,7 @@ async def own_authority(zone: CachedZone, subject: Subject) -> Application:
 
 
 async def check_provenance(
-    zone: CachedZone, client: ApplicationClient, subject: Subject, *, jkt: str | None
+    zone: CachedZone, client: ApplicationClient, subject: SubjectToken, *, jkt: str | None
 ) -> Client:
     """The client that a token was issued to, once this application may present it.
 
@@ -186,7 +186,7 @@ async def check_provenance(
     return issued_to
 
 
-async def provides(zone: CachedZone, client: Client, subject: Subject) -> bool:
+async def provides(zone: CachedZone, client: Client, subject: SubjectToken) -> bool:
     """Tell whether a token is for a resource that the client provides: the one of exactly that identifier."""
     resource = await _audience(zone, subject)
     return (
@@ -196,14 +196,14 @@ async def provides(zone: CachedZone, client: Client, subject: Subject) -> bool:
     )
 
 
-async def _audience(zone: CachedZone, subject: Subject) -> Resource | None:
+async def _audience(zone: CachedZone, subject: SubjectToken) -> Resource | None:
     """The resource that a token is for; None when it is gone. One with a longer name is another."""
     resource = await zone.resource(subject.audience)
     return resource if resource is not None and resource.identifier == subject.audience else None
 
 
-async def require_known_user(
-    services: Services, zone: CachedZone, subject: Subject, issued_to: Client, root: SessionRoot
+async def require_sign_in_consent(
+    services: Services, zone: CachedZone, subject: SubjectToken, issued_to: Client, root: SessionRoot
 ) -> None:
     """Check that the user lets a client know what its sign-in scopes tell, still. Raises InvalidGrant."""
     told = subject.scopes & SIGN_IN_SCOPES
@@ -211,10 +211,10 @@ async def require_known_user(
         raise refused("the user does not let the application know this any more")
 
 
-async def require_basis(
+async def require_audience_consent(
     services: Services,
     zone: CachedZone,
-    subject: Subject,
+    subject: SubjectToken,
     issued_to: Client,
     root: SessionRoot,
     now: datetime,
@@ -229,14 +229,14 @@ async def require_basis(
     resource = await _audience(zone, subject)
     if resource is None:
         raise refused("its audience is gone")
-    allowance = await consents.allowed(
+    allowance = await consents.find_allowance(
         services, zone, issued_to, root, resource, wanted=subject.scopes, now=now
     )
     if allowance is None or not allowance.covers(subject.scopes):
         raise refused("the user allows less by now, or nothing")
 
 
-async def check_chain(zone: CachedZone, subject: Subject) -> Client:
+async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:
     """The client that a token was issued to, when everybody who acted is still there, and what it is for.
 
     Raises: InvalidGrant.
@@ -247,12 +247,12 @@ async def check_chain(zone: CachedZone, subject: Subject) -> Client:
     if issued_to is None or await _has_gone(zone, subject, "client_id", subject.client_id):
         raise refused("the application it was issued to is gone")
     for actor in subject.actors:
-        if await acting(zone, actor) is None or await _has_gone(zone, subject, "actor", actor):
+        if await find_actor(zone, actor) is None or await _has_gone(zone, subject, "actor", actor):
             raise refused("an application in the chain, or a credential of it, is gone")
     return issued_to
 
 
-async def acting(zone: CachedZone, actor: str) -> Application | UserAgent | None:
+async def find_actor(zone: CachedZone, actor: str) -> Application | UserAgent | None:
     """Who is called so in a chain: an application, or a client that a user signed in to; None once gone."""
     if (application := await zone.application_named(actor)) is not None:
         return application
@@ -260,7 +260,7 @@ async def acting(zone: CachedZone, actor: str) -> Application | UserAgent | None
     return client.user_agent if isinstance(client, UserAgentClient) else None
 
 
-async def acted_before(zone: CachedZone, client: Client, subject: Subject) -> tuple[str, ...]:
+async def prior_actors(zone: CachedZone, client: Client, subject: SubjectToken) -> tuple[str, ...]:
     """Everyone who acted for the principal before this client, the latest first.
 
     Whoever hands over a token of its own has acted, too, though no exchange has written that into the token:
@@ -272,13 +272,13 @@ async def acted_before(zone: CachedZone, client: Client, subject: Subject) -> tu
     return () if issued_to is None or issued_to.client_ref == client.client_ref else (issued_to.identifier,)
 
 
-async def _has_gone(zone: CachedZone, subject: Subject, claim: str, name: str) -> bool:
+async def _has_gone(zone: CachedZone, subject: SubjectToken, claim: str, name: str) -> bool:
     """Tell whether who had that name when the token was issued went since: one who has it now is another."""
     return subject.issued_at <= await zone.withdrawn_at(claim, name)
 
 
 def check_actor(
-    zone: CachedZone, client: ApplicationClient, subject: Subject, actor_token: str | None, now: datetime
+    zone: CachedZone, client: ApplicationClient, subject: SubjectToken, actor_token: str | None, now: datetime
 ) -> None:
     """Check who acts: the authenticated application. `may_act` binds it; an actor token may only confirm it.
 

@@ -2,7 +2,7 @@
 
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission
-from runtime.services.authority.admission import Registrar, Registration
+from runtime.services.authority.admission import PasswordRegistration, RegisteredBy
 from runtime.services.authority.credential_rules import checked_email, checked_password
 from runtime.services.container import Services
 
@@ -14,7 +14,7 @@ async def create_local_user(
     password: str,
     *,
     verified: bool,
-    registrar: Registrar = Registrar.OPERATOR,
+    registrar: RegisteredBy = RegisteredBy.OPERATOR,
 ) -> User:
     """A new user of the zone who signs in with a password.
 
@@ -28,6 +28,6 @@ async def create_local_user(
     address, chosen = checked_email(email), checked_password(password)
     zone = await services.zones.get(zone_id)
     hashed = await services.passwords.hash(chosen)
-    by = Registration(address, hashed, registrar, verified=verified)
+    by = PasswordRegistration(address, hashed, registrar, verified=verified)
     async with services.database.transaction() as conn:
         return (await admission.admit(conn, zone.entity, by, now=services.clock())).user

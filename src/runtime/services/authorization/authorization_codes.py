@@ -45,7 +45,7 @@ class CodeGrant(BaseModel):
     jkt: str | None = None
 
 
-class Produced(BaseModel):
+class IssuedIds(BaseModel):
     """The ids of what a code is redeemed for, settled before anything is made, so that it can be ended."""
 
     model_config = ConfigDict(frozen=True)
@@ -64,14 +64,14 @@ async def issue(services: Services, zone_id: str, grant: CodeGrant) -> str:
     return code
 
 
-async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant, Produced]:
+async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant, IssuedIds]:
     """What the code stands for, to the one caller who gets it; and the ids to use for what is made of it.
 
     The code is gone afterwards, whatever the caller decides. Raises InvalidGrant: unknown, expired or used; a
     used one also ends what its first use produced.
     """
     key, mark = _key(services, zone_id, code, "code"), _key(services, zone_id, code, "code-used")
-    produced = Produced(session_id=new_id(), family_id=new_id())
+    produced = IssuedIds(session_id=new_id(), family_id=new_id())
     value = produced.model_dump_json().encode()
     stored, earlier = await services.state.claim(key, mark=mark, value=value, ttl_seconds=MARK_SECONDS)
     if stored is not None:
@@ -83,18 +83,18 @@ async def redeem(services: Services, zone_id: str, code: str) -> tuple[CodeGrant
     try:
         await services.state.put(_key(services, zone_id, code, "code-reused"), b"1", ttl_seconds=MARK_SECONDS)
     finally:
-        await _end(services, zone_id, Produced.model_validate_json(earlier))
+        await _end(services, zone_id, IssuedIds.model_validate_json(earlier))
     raise InvalidGrant(REFUSED, internal="the code was used before")
 
 
-async def end_if_reused(services: Services, zone_id: str, code: str, produced: Produced) -> None:
+async def end_if_reused(services: Services, zone_id: str, code: str, produced: IssuedIds) -> None:
     """End what was just made of a code, if somebody else presented it meanwhile. Comes after the commit."""
     (reused,) = await services.state.fetch([_key(services, zone_id, code, "code-reused")])
     if reused is not None:
         await _end(services, zone_id, produced)
 
 
-async def _end(services: Services, zone_id: str, produced: Produced) -> None:
+async def _end(services: Services, zone_id: str, produced: IssuedIds) -> None:
     await session_revocation.end(
         services, zone_id, session_id=produced.session_id, family_id=produced.family_id
     )

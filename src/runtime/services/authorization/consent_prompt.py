@@ -34,7 +34,7 @@ _ORDER = tuple(_IN_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceQuestion:
+class PromptedResource:
     """One resource as the consent page shows it."""
 
     name: str
@@ -44,7 +44,7 @@ class ResourceQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ConsentPrompt:
     """What a user is asked.
 
     Attributes:
@@ -60,7 +60,7 @@ class Question:
     redirect_host: str
     on_this_device: bool
     sign_in: tuple[str, ...]
-    resources: tuple[ResourceQuestion, ...]
+    resources: tuple[PromptedResource, ...]
 
 
 async def is_needed(
@@ -73,10 +73,12 @@ async def is_needed(
     """
     if "consent" in request.prompts:
         return True
-    implied = client.consent is Consent.IMPLICIT and not consents.must_say(client, request.scopes)
+    implied = client.consent is Consent.IMPLICIT and not consents.scopes_needing_consent(
+        client, request.scopes
+    )
     if implied and not request.resources:
         return False
-    agreed, now = await consents.agreed_by(services, zone, client, user), services.clock()
+    agreed, now = await consents.consents_of(services, zone, client, user), services.clock()
     for asked in request.resources:
         # A grant that has ended starts again only with the user's word, whatever the application's setting.
         found = consents.allowance_of(client, agreed, asked.id, now)
@@ -85,9 +87,9 @@ async def is_needed(
     return not implied and not _was_given_here(agreed.given, request)
 
 
-async def question(
+async def build_prompt(
     services: Services, zone: CachedZone, request: AuthorizationRequest, client: Client
-) -> Question:
+) -> ConsentPrompt:
     """What the consent page says."""
     shown = []
     async with services.database.reading() as conn:
@@ -96,9 +98,9 @@ async def question(
             if resource is not None:
                 scopes = tuple(sorted(asked.scopes))
                 shown.append(
-                    ResourceQuestion(resource.name, resource.identifier, resource.description, scopes)
+                    PromptedResource(resource.name, resource.identifier, resource.description, scopes)
                 )
-    return Question(
+    return ConsentPrompt(
         application=client.name,
         description=client.description,
         self_registered=client.registration is not Registration.MANAGED,

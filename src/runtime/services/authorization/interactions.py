@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from runtime.adapters.keys.sealing import new_secret
 from runtime.domain.errors import BadLink, ForgedForm, TooManyTries
 from runtime.services import rate_limits
-from runtime.services.authorization.requests import AuthorizationRequest, Visit
+from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
 from runtime.services.container import Services
 from runtime.services.rate_limiter import place_of
 
@@ -23,7 +23,7 @@ _LOST = (
 )
 
 
-class Interaction(BaseModel):
+class PendingLogin(BaseModel):
     """An authorize request, or a visit of a page of the zone, that waits for its user.
 
     Attributes:
@@ -33,7 +33,7 @@ class Interaction(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    request: AuthorizationRequest | Visit
+    request: AuthorizationRequest | AccountPageRequest
     browser: str
     created_at: datetime
     session_id: str | None = None
@@ -44,14 +44,14 @@ def browser_of(services: Services, pre_login: str) -> str:
     return services.hasher.hash(pre_login).hex()
 
 
-async def start(services: Services, zone_id: str, interaction: Interaction) -> str:
+async def start(services: Services, zone_id: str, interaction: PendingLogin) -> str:
     """Keep an interaction; its handle."""
     handle = new_secret()
     await keep(services, zone_id, handle, interaction)
     return handle
 
 
-async def keep(services: Services, zone_id: str, handle: str, interaction: Interaction) -> None:
+async def keep(services: Services, zone_id: str, handle: str, interaction: PendingLogin) -> None:
     """Keep an interaction under the handle it has."""
     await services.state.put(
         _key(services, "interaction", zone_id, handle),
@@ -60,20 +60,20 @@ async def keep(services: Services, zone_id: str, handle: str, interaction: Inter
     )
 
 
-async def find(services: Services, zone_id: str, handle: str | None, pre_login: str | None) -> Interaction:
+async def find(services: Services, zone_id: str, handle: str | None, pre_login: str | None) -> PendingLogin:
     """The interaction of that handle, in the browser it was started in. Raises BadLink."""
     stored = await services.state.get(_key(services, "interaction", zone_id, handle)) if handle else None
     if stored is None or pre_login is None:
         raise BadLink(_LOST)
-    interaction = Interaction.model_validate_json(stored)
+    interaction = PendingLogin.model_validate_json(stored)
     if not services.hasher.matches(pre_login, bytes.fromhex(interaction.browser)):
         raise BadLink(_LOST, internal="another browser than the one that started it")
     return interaction
 
 
 async def remember_invitation(
-    services: Services, zone_id: str, handle: str, interaction: Interaction, invitation: str
-) -> Interaction:
+    services: Services, zone_id: str, handle: str, interaction: PendingLogin, invitation: str
+) -> PendingLogin:
     """The interaction, from now on of somebody with that invitation.
 
     Args:

@@ -17,14 +17,14 @@ from runtime.domain.kinds.user_agent import Registration
 from runtime.domain.oauth.client_ids import is_vouched_for
 from runtime.services.authority import browser_sessions, consents
 from runtime.services.authority.browser_sessions import Browser
-from runtime.services.authorization.requests import ReturnAddress
+from runtime.services.authorization.requests import RedirectionEndpoint
 from runtime.services.client_types import Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RedirectWarning:
     """What the user is told before the browser may go on, by a link on a page.
 
     Attributes:
@@ -37,7 +37,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NextStep:
     """Where the browser goes next, and new values for its cookies.
 
     Attributes:
@@ -47,17 +47,17 @@ class Step:
     location: str
     session: str | None = None
     pre_login: str | None = None
-    asks: Question | None = None
+    asks: RedirectWarning | None = None
 
 
 async def refused(
     services: Services,
     zone: CachedZone,
     client: Client,
-    address: ReturnAddress,
+    address: RedirectionEndpoint,
     refusal: OAuthError,
     who: Browser | User,
-) -> Step:
+) -> NextStep:
     """The step that tells the client why there is no code, at once if its site is one to go to unasked.
 
     Args:
@@ -65,12 +65,14 @@ async def refused(
     """
     location = address.refusal(refusal)
     if _is_known_to_all(zone, client, address) or await _is_known_to(services, zone, client, address, who):
-        return Step(location)
-    return Step(location, asks=Question(refusal, client.name, urlsplit(address.redirect_uri).netloc))
+        return NextStep(location)
+    return NextStep(
+        location, asks=RedirectWarning(refusal, client.name, urlsplit(address.redirect_uri).netloc)
+    )
 
 
 async def _is_known_to(
-    services: Services, zone: CachedZone, client: Client, address: ReturnAddress, who: Browser | User
+    services: Services, zone: CachedZone, client: Client, address: RedirectionEndpoint, who: Browser | User
 ) -> bool:
     """Tell whether the user has let this very client act, and has been told then that it is at this host.
 
@@ -78,7 +80,7 @@ async def _is_known_to(
     """
     with suppress(Unavailable):
         if isinstance(who, User):
-            return await consents.has_agreed_at(services, zone, client, who, address.redirect_host)
+            return await consents.has_consented_at(services, zone, client, who, address.redirect_host)
         if who.is_framed:  # no page of ours would show there
             return True
         signed_in = await browser_sessions.current(services, zone, who.session)
@@ -87,7 +89,7 @@ async def _is_known_to(
     return False
 
 
-def _is_known_to_all(zone: CachedZone, client: Client, address: ReturnAddress) -> bool:
+def _is_known_to_all(zone: CachedZone, client: Client, address: RedirectionEndpoint) -> bool:
     """Tell whether anybody may be sent there: to a site that an administrator has named, or to no site.
 
     Who runs the zone has named an application's addresses, and the site of a metadata document that the

@@ -26,7 +26,7 @@ _OF_AUTHENTICATION = frozenset({"client_secret", "client_assertion", "client_ass
 _LOST = "this sign-in link has expired or was used already; go back to the application and try again"
 
 
-class Pushed(BaseModel):
+class PushedRequest(BaseModel):
     """A request that waits for its browser."""
 
     model_config = ConfigDict(frozen=True)
@@ -48,7 +48,7 @@ async def push(services: Services, zone: CachedZone, client: Client, sent: Itera
         parameters = Parameters(pairs)
         if "request_uri" in parameters:
             raise InvalidRequest("`request_uri` is what this answers with; push plain parameters")
-        asking, address = await requests.recognise(services, zone, parameters)
+        asking, address = await requests.resolve_client(services, zone, parameters)
     except PageError as failure:
         raise InvalidRequest(failure.detail, internal=failure.internal) from None
     if asking.client_id != client.client_id:
@@ -66,12 +66,12 @@ async def keep(services: Services, zone: CachedZone, client: Client, parameters:
         raise FormTooLarge("the request is too long to be kept")
     name = new_secret()
     key = _key(services, zone, name)
-    plain = Pushed(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()
+    plain = PushedRequest(client_id=client.client_id, parameters=parameters.pairs).model_dump_json().encode()
     await services.state.put(key, zone.sealer.seal(plain, bound_to=key), ttl_seconds=PUSHED_SECONDS)
     return f"{PREFIX}{name}"
 
 
-async def unfold(services: Services, zone: CachedZone, parameters: Parameters) -> Parameters:
+async def resolve_request_uri(services: Services, zone: CachedZone, parameters: Parameters) -> Parameters:
     """The parameters of an authorize request: those that were pushed, when it names some, and no others.
 
     Raises: BadLink when there are none of that name any more, or another client pushed them.
@@ -86,7 +86,7 @@ async def unfold(services: Services, zone: CachedZone, parameters: Parameters) -
     sealed = await services.state.take(key)
     if sealed is None:
         raise BadLink(_LOST)
-    pushed = Pushed.model_validate_json(zone.sealer.open(sealed, bound_to=key))
+    pushed = PushedRequest.model_validate_json(zone.sealer.open(sealed, bound_to=key))
     if pushed.client_id != client_id:
         raise BadLink(_LOST, internal="pushed by another client")
     return Parameters(pushed.parameters)

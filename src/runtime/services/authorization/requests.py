@@ -27,7 +27,7 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.resources import RequestedResource
 from runtime.domain.oauth.scopes import SIGN_IN_SCOPES
 from runtime.services.authority.id_token_hints import read_hint
-from runtime.services.authorization.requirements import SignInTerms
+from runtime.services.authorization.requirements import AuthenticationRequirements
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
@@ -78,7 +78,7 @@ class Parameters:
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnAddress:
+class RedirectionEndpoint:
     """Where the application is answered. Spec: RFC 6749 section 4.1.2, RFC 9207."""
 
     redirect_uri: str
@@ -103,13 +103,13 @@ class ReturnAddress:
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{urlencode(members)}"
 
 
-class Visit(SignInTerms):
+class AccountPageRequest(AuthenticationRequirements):
     """A sign-in that no application asks for: to see a page of the zone itself."""
 
     page: Literal["account"]
 
 
-class AuthorizationRequest(SignInTerms):
+class AuthorizationRequest(AuthenticationRequirements):
     """A checked request: nothing in it is only what somebody sent.
 
     Attributes:
@@ -128,9 +128,9 @@ class AuthorizationRequest(SignInTerms):
     challenge: str | None
     jkt: str | None = None
 
-    def return_address(self, issuer: str) -> ReturnAddress:
+    def return_address(self, issuer: str) -> RedirectionEndpoint:
         """Where the answer goes."""
-        return ReturnAddress(self.redirect_uri, self.state, issuer)
+        return RedirectionEndpoint(self.redirect_uri, self.state, issuer)
 
     @property
     def redirect_host(self) -> str:
@@ -138,9 +138,9 @@ class AuthorizationRequest(SignInTerms):
         return redirect_uris.host_of(self.redirect_uri)
 
 
-async def recognise(
+async def resolve_client(
     services: Services, zone: CachedZone, parameters: Parameters
-) -> tuple[Client, ReturnAddress]:
+) -> tuple[Client, RedirectionEndpoint]:
     """Who asks, and where the answer goes. Raises BadLink: without both there is nobody to redirect to."""
     try:
         client_id, redirect_uri = parameters.one("client_id"), parameters.one("redirect_uri")
@@ -148,13 +148,13 @@ async def recognise(
         raise BadLink(failure.detail) from None
     if client_id is None:
         raise BadLink("the link does not say which application it belongs to")
-    client = await client_lookup.recognise(services, zone, client_id)
+    client = await client_lookup.resolve_client(services, zone, client_id)
     if redirect_uri is None:
         raise BadLink("the link does not say where to return to")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("the address to return to is not one the application has registered")
     state = None if "state" in parameters.repeated() else parameters.one("state")
-    return client, ReturnAddress(redirect_uri, state, zone.issuer)
+    return client, RedirectionEndpoint(redirect_uri, state, zone.issuer)
 
 
 async def check(
@@ -163,7 +163,7 @@ async def check(
     parameters: Parameters,
     *,
     client: Client,
-    address: ReturnAddress,
+    address: RedirectionEndpoint,
 ) -> AuthorizationRequest:
     """The request, once everything in it is in order. Raises OAuthError, to be told by redirect."""
     _refuse_repeated(parameters)
@@ -176,7 +176,9 @@ async def check(
         # A client without a secret proves by nothing else that the code is its own. Spec: RFC 9700, 2.1.1.
         required=zone.entity.protocols.oauth2.pkce_required or client.is_public,
     )
-    scopes, granted = await asked_for(zone, client, parameters.all("resource"), parameters.one("scope"))
+    scopes, granted = await requested_access(
+        zone, client, parameters.all("resource"), parameters.one("scope")
+    )
     return AuthorizationRequest(
         client_id=client.client_id,
         party_id=client.client_ref.id,
@@ -196,7 +198,7 @@ async def check(
     )
 
 
-async def asked_for(
+async def requested_access(
     zone: CachedZone, client: Client, named: list[str], scope: str | None
 ) -> tuple[frozenset[str], tuple[RequestedResource, ...]]:
     """The sign-in scopes, and the resources with their scopes, that a client asks for.
@@ -251,7 +253,7 @@ async def _default_resource(zone: CachedZone, client: Client, rest: frozenset[st
     of the request has are ignored. Spec: OpenID Connect Core section 3.1.2.1.
     """
     default = await zone.default_resource()
-    if default is None or not await client_lookup.may_ask(zone, client, default):
+    if default is None or not await client_lookup.may_request(zone, client, default):
         return []
     return [default] if _is_meant(rest, default) else []
 
@@ -271,7 +273,7 @@ async def _resources(zone: CachedZone, client: Client, named: list[str]) -> list
         if name == zone.issuer:
             continue  # the zone itself, which every sign-in is for
         resource = await zone.resource(name)
-        if resource is None or not await client_lookup.may_ask(zone, client, resource):
+        if resource is None or not await client_lookup.may_request(zone, client, resource):
             raise InvalidTarget(_UNKNOWN_TARGET)  # one text for both: the catalogue is not to be listed
         found[resource.id] = resource
     return list(found.values())

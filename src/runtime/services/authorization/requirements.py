@@ -8,14 +8,14 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict
 
 from runtime.domain.errors import LoginRequired, UnmetAuthenticationRequirements
-from runtime.services.authority.browser_sessions import SignedIn
+from runtime.services.authority.browser_sessions import SignedInUser
 
 _FRESH = frozenset({"login", "select_account"})
 # Between a sign-in at a provider and the check here seconds pass: what counts is that it was not an old one.
 LEEWAY_SECONDS = 60
 
 
-class SignInTerms(BaseModel):
+class AuthenticationRequirements(BaseModel):
     """What is asked of a sign-in.
 
     Attributes:
@@ -35,7 +35,7 @@ class SignInTerms(BaseModel):
     invitation: str | None = None
 
 
-def are_met(terms: SignInTerms, signed_in: SignedIn, now: datetime) -> bool:
+def are_met(terms: AuthenticationRequirements, signed_in: SignedInUser, now: datetime) -> bool:
     """Tell whether the session at hand is good enough, so that nobody has to sign in."""
     return (
         not (terms.prompts & _FRESH)
@@ -45,7 +45,7 @@ def are_met(terms: SignInTerms, signed_in: SignedIn, now: datetime) -> bool:
     )
 
 
-def require_met(terms: SignInTerms, signed_in: SignedIn, now: datetime) -> None:
+def require_met(terms: AuthenticationRequirements, signed_in: SignedInUser, now: datetime) -> None:
     """Check what only the sign-in itself could settle.
 
     Raises: LoginRequired, UnmetAuthenticationRequirements.
@@ -58,7 +58,9 @@ def require_met(terms: SignInTerms, signed_in: SignedIn, now: datetime) -> None:
         raise UnmetAuthenticationRequirements("the sign-in reached none of `acr_values`")
 
 
-def _is_recent(terms: SignInTerms, signed_in: SignedIn, now: datetime, *, leeway_seconds: int) -> bool:
+def _is_recent(
+    terms: AuthenticationRequirements, signed_in: SignedInUser, now: datetime, *, leeway_seconds: int
+) -> bool:
     """A session that does not know when its user proved themselves is old."""
     if terms.max_age is None:
         return True
@@ -68,9 +70,9 @@ def _is_recent(terms: SignInTerms, signed_in: SignedIn, now: datetime, *, leeway
     return (now - at).total_seconds() < terms.max_age + leeway_seconds
 
 
-def _is_hinted(terms: SignInTerms, signed_in: SignedIn) -> bool:
+def _is_hinted(terms: AuthenticationRequirements, signed_in: SignedInUser) -> bool:
     return terms.hinted_subject in (None, signed_in.user.identifier)
 
 
-def _reaches(terms: SignInTerms, signed_in: SignedIn) -> bool:
+def _reaches(terms: AuthenticationRequirements, signed_in: SignedInUser) -> bool:
     return not terms.acr_values or signed_in.session.acr in terms.acr_values

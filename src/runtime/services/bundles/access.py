@@ -10,14 +10,14 @@ from runtime.domain.errors import Forbidden
 from runtime.domain.kinds.role import User
 from runtime.domain.oauth.scopes import POLICY_BUNDLE
 from runtime.services.authority import consents
-from runtime.services.authority.subject_tokens import Subject
+from runtime.services.authority.subject_tokens import SubjectToken
 from runtime.services.client_types import ApplicationClient, Client
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone, SessionRoot
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class BundleCaller:
     """A user whose token an application shows, which was issued for the zone itself and has been verified.
 
     Attributes:
@@ -25,12 +25,12 @@ class Holder:
     """
 
     zone: CachedZone
-    subject: Subject
+    subject: SubjectToken
     root: SessionRoot
     client: Client
 
 
-async def owner(services: Services, holder: Holder) -> User:
+async def require_owner(services: Services, holder: BundleCaller) -> User:
     """The user whose policies these are, who has agreed. Raises Forbidden."""
     if not isinstance(holder.client, ApplicationClient):
         raise Forbidden("an application that registered itself has no say in policies")

@@ -22,7 +22,7 @@ from runtime.domain.kinds.values import PolicySetMode, PolicyTargetType
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import user_defaults
 from runtime.services import epochs, rate_limits
-from runtime.services.bundles.access import Holder, owner
+from runtime.services.bundles.access import BundleCaller, require_owner
 from runtime.services.bundles.parsing import Wanted, WantedPolicy
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -60,12 +60,12 @@ class _InForce:
         )
 
 
-async def fetch(services: Services, holder: Holder, request_id: str) -> Bundle:
+async def fetch(services: Services, holder: BundleCaller, request_id: str) -> Bundle:
     """The bundle that is in force for a user; the first time it is made from the default policies.
 
     Raises: Forbidden for an application that has no say in it.
     """
-    user = await owner(services, holder)
+    user = await require_owner(services, holder)
     async with services.database.reading() as conn:
         found = await _in_force(conn, user)
     if found is None:
@@ -74,27 +74,27 @@ async def fetch(services: Services, holder: Holder, request_id: str) -> Bundle:
     return found.bundle
 
 
-async def admit(services: Services, holder: Holder) -> User:
+async def admit(services: Services, holder: BundleCaller) -> User:
     """Count a write of the user whose set it is.
 
     Raises: Forbidden for an application that has no say in it; RateLimited: each write reads policies, and
         makes the organization's others wait.
     """
-    user = await owner(services, holder)
+    user = await require_owner(services, holder)
     if await services.rate_limiter.hit(rate_limits.BUNDLE_WRITES, user.zone_id, user.id):
         raise RateLimited("too many changes of the policy bundle; wait a minute")
     return user
 
 
 async def replace(
-    services: Services, holder: Holder, wanted: Wanted, *, if_match: str | None, request_id: str
+    services: Services, holder: BundleCaller, wanted: Wanted, *, if_match: str | None, request_id: str
 ) -> Bundle:
     """Make this the bundle of a user; what it does not list any more is archived.
 
     Raises: Forbidden for an application that has no say in it; PreconditionFailed, when the caller has not
         seen what is in force; BundleInvalid for a policy that is not one of the user's.
     """
-    user = await owner(services, holder)
+    user = await require_owner(services, holder)
     async with _writing(services, user, request_id) as unit:
         present = await _in_force(unit.conn, user)
         _require_match(present, if_match)
@@ -115,12 +115,12 @@ async def replace(
     return made.bundle
 
 
-async def reset(services: Services, holder: Holder, request_id: str) -> None:
+async def reset(services: Services, holder: BundleCaller, request_id: str) -> None:
     """Archive a user's policy set with its policies; nothing at all when there is none.
 
     Raises: Forbidden for an application that has no say in it.
     """
-    user = await owner(services, holder)
+    user = await require_owner(services, holder)
     async with services.database.reading() as conn:
         if await _in_force(conn, user) is None:
             return

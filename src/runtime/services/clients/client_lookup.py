@@ -14,7 +14,7 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import user_agents
 
 
-async def recognise(services: Services, zone: CachedZone, client_id: str) -> Client:
+async def resolve_client(services: Services, zone: CachedZone, client_id: str) -> Client:
     """The client that an authorize request names. Raises BadLink.
 
     One whose id is an address and that nobody here registered is looked up there.
@@ -27,13 +27,13 @@ async def recognise(services: Services, zone: CachedZone, client_id: str) -> Cli
     return await metadata_documents.current(services, zone, client_id)
 
 
-async def standing(zone: CachedZone, client_id: str, party_id: str) -> Client | None:
+async def find_unchanged(zone: CachedZone, client_id: str, party_id: str) -> Client | None:
     """The client of a request that was recognised before; None when it is gone, or somebody else's now."""
     client = await zone.current_client(client_id)
     return client if client is not None and client.client_ref.id == party_id else None
 
 
-async def may_ask(zone: CachedZone, client: Client, resource: Resource) -> bool:
+async def may_request(zone: CachedZone, client: Client, resource: Resource) -> bool:
     """Tell whether a client may ask for tokens for a resource at all, from users or by itself.
 
     An application may for what it declares as a dependency: what it provides is no exception. A client that
@@ -45,7 +45,7 @@ async def may_ask(zone: CachedZone, client: Client, resource: Resource) -> bool:
     return resource.id in await zone.dependencies(client.application.id)
 
 
-async def used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:
+async def mark_used(conn: AsyncConnection, client: Client, *, now: datetime) -> None:
     """Remember that a client that registered itself is in use, so that it is not forgotten."""
     if isinstance(client, UserAgentClient):
         user_agent = client.user_agent

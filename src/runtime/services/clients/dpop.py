@@ -35,7 +35,7 @@ REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class PresentedToken:
     """A token as a request at an API presents it.
 
     Attributes:
@@ -65,7 +65,9 @@ def nonce(services: Services, zone: CachedZone, now: datetime, *, windows_ago: i
     return urlsafe_b64encode(made[:_NONCE_BYTES]).decode("ascii")
 
 
-async def require(services: Services, zone: CachedZone, presented: Presented, jkt: str | None) -> None:
+async def require_proof(
+    services: Services, zone: CachedZone, presented: PresentedToken, jkt: str | None
+) -> None:
     """Check that a bound token comes with a proof of its key, and one that is not as a bearer token.
 
     Args:
@@ -80,7 +82,7 @@ async def require(services: Services, zone: CachedZone, presented: Presented, jk
     if jkt is None:
         return
     try:
-        proved = presented.proved or await prove(
+        proved = presented.proved or await verify_proof(
             services,
             zone,
             presented.proof or "",
@@ -99,7 +101,7 @@ async def require(services: Services, zone: CachedZone, presented: Presented, jk
         raise InvalidToken(_TOKEN_REFUSED, internal="bound to another key")
 
 
-async def prove(
+async def verify_proof(
     services: Services,
     zone: CachedZone,
     proof: str,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from runtime.services import epochs
 from runtime.services.authority import end_events
-from runtime.services.authority.end_events import Ending
+from runtime.services.authority.end_events import EndEvent
 from runtime.services.container import Services
 from runtime.storage.sql import exchange, user_agents
 
@@ -23,7 +23,7 @@ async def run(services: Services) -> int:
         async with services.epochs.transaction() as (conn, bumped):
             gone = await user_agents.forget_unused(conn, before=now - UNUSED, now=now, limit=_BATCH)
             lost = [
-                Ending("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
+                EndEvent("client-forgotten", organization_id, zone_id, user_agent_id=client_id)
                 for organization_id, zone_id, client_id in gone
             ]
             await end_events.record(conn, lost, now=now)

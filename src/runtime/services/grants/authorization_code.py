@@ -12,14 +12,14 @@ from runtime.domain.oauth import pkce
 from runtime.services.authority import active
 from runtime.services.authority.active import NotActive
 from runtime.services.authorization import authorization_codes
-from runtime.services.authorization.authorization_codes import REFUSED, CodeGrant, Produced
+from runtime.services.authorization.authorization_codes import REFUSED, CodeGrant, IssuedIds
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.grants import refresh_token_rotation as refreshing
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
-from runtime.services.issuing.token_responses import Authority
+from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import code_redemption, session_users, sessions
 from runtime.storage.sql.code_redemption import BrowserLogin
@@ -51,7 +51,7 @@ async def redeem(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], Authority]:
+) -> tuple[dict[str, Any], UserAuthorization]:
     """The token response for a code, and the authority it was made from.
 
     Whatever is wrong with the request, the code is gone afterwards.
@@ -69,21 +69,21 @@ async def redeem(
     _require_same_redirect_uri(grant, form.get("redirect_uri"))
     _require_same_key(grant, jkt)
     pkce.check_verifier(form.get("code_verifier"), grant.challenge)
-    made = Redemption(services, zone, client, grant, produced, named, jkt, now)
+    made = CodeRedemption(services, zone, client, grant, produced, named, jkt, now)
     answer, authority = await _made_of(made)
     await authorization_codes.end_if_reused(services, zone.id, code, produced)
     return answer, authority
 
 
 @dataclass(frozen=True, slots=True)
-class Redemption:
+class CodeRedemption:
     """A code whose bindings are in order, and what is to be made of it."""
 
     services: Services
     zone: CachedZone
     client: Client
     grant: CodeGrant
-    produced: Produced
+    produced: IssuedIds
     named: Sequence[str]
     jkt: str | None
     now: datetime
@@ -107,7 +107,7 @@ class _Changed(Exception):
     """The sign-in is not what it was when it was looked at."""
 
 
-async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
+async def _made_of(redemption: CodeRedemption) -> tuple[dict[str, Any], UserAuthorization]:
     """The answer, once what it stands on is kept.
 
     The sign-in as this process saw it last is good enough to try: what is kept is kept only if the sign-in is
@@ -124,12 +124,14 @@ async def _made_of(redemption: Redemption) -> tuple[dict[str, Any], Authority]:
     raise InvalidGrant(REFUSED, internal="the sign-in does not stay as it is")
 
 
-async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[str, Any], Authority]:
+async def _made_under(
+    redemption: CodeRedemption, sign_in: _SignIn
+) -> tuple[dict[str, Any], UserAuthorization]:
     """The answer under a sign-in. Raises _Changed when that is not so any more, and nothing is kept."""
     services, zone, now = redemption.services, redemption.zone, redemption.now
     grant, client, produced = redemption.grant, redemption.client, redemption.produced
     _require_standing(grant, sign_in, now)
-    authority = Authority(
+    authority = UserAuthorization(
         session=_application_session(redemption, sign_in),
         user=sign_in.user,
         client=client,
@@ -145,7 +147,7 @@ async def _made_under(redemption: Redemption, sign_in: _SignIn) -> tuple[dict[st
         kept = family if client.may_refresh else None
         if not await code_redemption.insert_session(conn, authority.session, kept, under=under):
             raise _Changed
-        await client_lookup.used(conn, client, now=now)
+        await client_lookup.mark_used(conn, client, now=now)
     return answer | ({"refresh_token": refresh_token} if client.may_refresh else {}), authority
 
 
@@ -168,7 +170,7 @@ def _require_same_redirect_uri(grant: CodeGrant, redirect_uri: str | None) -> No
         raise InvalidGrant(REFUSED, internal="another redirect URI")
 
 
-async def _signed_in(redemption: Redemption) -> _SignIn:
+async def _signed_in(redemption: CodeRedemption) -> _SignIn:
     """The sign-in as the database has it. Raises InvalidGrant when it is gone."""
     zone_id, session_id = redemption.zone.id, redemption.grant.session_id
     async with redemption.services.database.querying() as conn:
@@ -195,7 +197,7 @@ def _require_standing(grant: CodeGrant, sign_in: _SignIn, now: datetime) -> None
         raise InvalidGrant(REFUSED, internal=str(failure)) from None
 
 
-def _application_session(redemption: Redemption, sign_in: _SignIn) -> SessionRecord:
+def _application_session(redemption: CodeRedemption, sign_in: _SignIn) -> SessionRecord:
     """The session that the application's tokens stand on.
 
     It ends with the browser session, unless `offline_access` was granted: then it stands alone and lives as

@@ -22,14 +22,14 @@ from runtime.domain.kinds.role import User
 from runtime.domain.oauth import assertions as rules
 from runtime.domain.oauth.claims import is_time
 from runtime.services.authority import admission
-from runtime.services.authority.admission import Assertion
+from runtime.services.authority.admission import UserAssertion
 from runtime.services.authorization import requests
 from runtime.services.client_types import ApplicationClient, require_confidential
 from runtime.services.clients.jwt_replay import is_first_use
 from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
-from runtime.services.issuing.token_responses import Authority
+from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
 from runtime.storage.sql.sessions import SessionRecord
@@ -54,7 +54,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class VerifiedAssertion:
     """What a verified assertion says.
 
     Attributes:
@@ -64,7 +64,7 @@ class Vouched:
         ends, made_at: seconds since 1970; it cannot have been used before the latter.
     """
 
-    way: Assertion
+    way: UserAssertion
     told_subject: str
     at: datetime
     acr: str | None
@@ -82,7 +82,7 @@ async def redeem(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], Authority]:
+) -> tuple[dict[str, Any], UserAuthorization]:
     """The token response for an assertion, and the authority it was made from. No refresh token is in it.
 
     Args:
@@ -94,11 +94,11 @@ async def redeem(
         raise InvalidRequest("`assertion` is missing")
     vouched = await _verified(services, zone, client, assertion, now)
     async with services.database.reading() as conn:
-        user = await _admissible(admission.foresee(conn, zone.entity, vouched.way))
-    asked, resources = await requests.asked_for(zone, client, list(named), form.get("scope"))
+        user = await _admissible(admission.find_admissible(conn, zone.entity, vouched.way))
+    asked, resources = await requests.requested_access(zone, client, list(named), form.get("scope"))
     scopes = asked - {"offline_access"}  # nothing here outlives the session
     session = _session(services, zone, client, user, vouched, now)
-    authority = Authority(session, user, client, scopes, resources, jkt)
+    authority = UserAuthorization(session, user, client, scopes, resources, jkt)
     target = await token_responses.choose_target(services, zone, authority, named)
     await _use_once(services, zone, vouched, now)
     answer = await token_responses.answer(services, zone, authority, target, nonce=None, now=now)
@@ -112,7 +112,7 @@ async def redeem(
 
 async def _verified(
     services: Services, zone: CachedZone, client: ApplicationClient, assertion: str, now: datetime
-) -> Vouched:
+) -> VerifiedAssertion:
     """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
     provider = await zone.user_provider()
     if provider is None:
@@ -138,7 +138,7 @@ def _read(
     settings: ProviderSettings,
     jws: CompactJws,
     now: datetime,
-) -> Vouched:
+) -> VerifiedAssertion:
     """What the assertion says, its signature still to be verified. Raises NotAcceptable; InvalidToken.
 
     An ID token or an access token of the provider is none: neither is meant for this server alone.
@@ -153,8 +153,8 @@ def _read(
         raise rules.NotAcceptable("meant for another client")
     subject = rules.named(claims, settings.external_id_claim)
     acr, amr = claims.get("acr"), claims.get("amr")
-    return Vouched(
-        way=Assertion(provider, settings.issuer, subject, claims),
+    return VerifiedAssertion(
+        way=UserAssertion(provider, settings.issuer, subject, claims),
         told_subject=rules.named(claims, "sub"),
         at=_authenticated_at(claims, now),
         acr=acr if isinstance(acr, str) else None,
@@ -181,7 +181,7 @@ async def _admissible(asked: Coroutine[Any, Any, _T]) -> _T:
         raise InvalidGrant(REFUSED, internal=refusal.internal or refusal.detail) from None
 
 
-async def _use_once(services: Services, zone: CachedZone, vouched: Vouched, now: datetime) -> None:
+async def _use_once(services: Services, zone: CachedZone, vouched: VerifiedAssertion, now: datetime) -> None:
     """Take note of the assertion while it lasts. Raises InvalidGrant when it was used; Unavailable."""
     if not await is_first_use(
         services,
@@ -199,7 +199,7 @@ def _session(
     zone: CachedZone,
     client: ApplicationClient,
     user: User,
-    vouched: Vouched,
+    vouched: VerifiedAssertion,
     now: datetime,
 ) -> SessionRecord:
     """A session of the application's own: no browser stands behind it."""

@@ -21,7 +21,7 @@ from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.grants.context import TokenContext
 from runtime.services.issuing import token_responses
-from runtime.services.issuing.token_responses import Authority
+from runtime.services.issuing.token_responses import UserAuthorization
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import refresh as storage
 from runtime.storage.sql import session_users, sessions
@@ -49,7 +49,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 def new_family(
-    services: Services, zone: CachedZone, authority: Authority, family_id: str, now: datetime
+    services: Services, zone: CachedZone, authority: UserAuthorization, family_id: str, now: datetime
 ) -> tuple[str, RefreshFamily]:
     """The first refresh token of a new family, and the family to keep."""
     token = _new_token(family_id)
@@ -78,7 +78,7 @@ async def refresh(
     named: Sequence[str],
     now: datetime,
     jkt: str | None = None,
-) -> tuple[dict[str, Any], Authority]:
+) -> tuple[dict[str, Any], UserAuthorization]:
     """The token response for a refresh token, and the authority it was made from.
 
     Scopes and resources can only be narrowed, and only for this one answer.
@@ -96,7 +96,7 @@ async def refresh(
     family = await _family(services, zone, client, token, now)
     await _require_same_key(services, zone, family, jkt)
     family = replace(family, jkt=family.jkt or _bound(client, jkt))
-    session, user = await standing(services, zone, family, now)
+    session, user = await require_active_family(services, zone, family, now)
     whole = await _authority(zone, client, family, session, user)
     authority = replace(token_responses.narrowed(whole, form.get("scope")), jkt=jkt)
     target = await token_responses.choose_target(services, zone, authority, named)
@@ -180,7 +180,7 @@ async def _named(services: Services, zone: CachedZone, client: Client, token: st
     return family if family and (family.client_ref, family.client_id) == owner else None
 
 
-async def standing(
+async def require_active_family(
     services: Services, zone: CachedZone, family: RefreshFamily, now: datetime
 ) -> tuple[SessionRecord, User]:
     """The session and the user behind a family, both still good. Raises InvalidGrant."""
@@ -198,7 +198,7 @@ async def standing(
 
 async def _authority(
     zone: CachedZone, client: Client, family: RefreshFamily, session: SessionRecord, user: User
-) -> Authority:
+) -> UserAuthorization:
     resources = []
     for resource_id, granted in family.resources.items():
         resource = await zone.resource_of(resource_id)
@@ -206,7 +206,7 @@ async def _authority(
             of_it = frozenset(granted)
             of_it &= frozenset(resource.scopes or ())
             resources.append(RequestedResource(id=resource.id, identifier=resource.identifier, scopes=of_it))
-    return Authority(session, user, client, frozenset(family.scopes), tuple(resources))
+    return UserAuthorization(session, user, client, frozenset(family.scopes), tuple(resources))
 
 
 async def _successor(
@@ -238,7 +238,7 @@ async def _successor(
                 expires_at=until,
             )
             latest = await storage.find(conn, family.id, zone_id=zone.id)
-            await client_lookup.used(conn, client, now=now)
+            await client_lookup.mark_used(conn, client, now=now)
         if rotated:
             return successor
         family = latest or family

@@ -115,7 +115,9 @@ async def _granted(
     if proof is not None:
         uri = str(zone.entity.protocols.oauth2.token_endpoint)
         sender = None if decision.is_known else place_of(address)
-        jkt = await dpop.prove(services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender)
+        jkt = await dpop.verify_proof(
+            services, zone, proof, method="POST", uri=uri, now=decision.at, sender=sender
+        )
     return await grant_type.grant(
         TokenContext(
             services=services,

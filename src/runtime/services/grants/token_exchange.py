@@ -16,19 +16,19 @@ from runtime.domain.oauth import scopes as scope_strings
 from runtime.domain.oauth.claims import AccessTokenFacts, seconds
 from runtime.domain.oauth.exchange import ACCESS_TOKEN, ExchangeRequest, extend_chain, read_request
 from runtime.services.authority import revalidation
-from runtime.services.authority.chain_consents import require_links
+from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.consents import Allowance, require_allowance
 from runtime.services.authority.subject_tokens import (
-    Subject,
-    acted_before,
+    SubjectToken,
     check_actor,
     check_provenance,
-    own_authority,
+    prior_actors,
     refused,
-    require_basis,
+    require_audience_consent,
     require_not_denied,
+    require_own_application,
     require_root,
-    verify_subject,
+    verify_subject_token,
 )
 from runtime.services.client_types import ApplicationClient, Client, require_confidential
 from runtime.services.container import Services
@@ -62,7 +62,7 @@ async def grant(context: TokenContext) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProposedToken:
     """What would be issued, before policy has been asked."""
 
     actors: tuple[str, ...]
@@ -89,13 +89,13 @@ async def exchange(
     Raises: OAuthError; StaleZone when all is to be done again with a newer view.
     """
     decision.step = 4
-    subject = verify_subject(zone, request.subject_token, now)
+    subject = verify_subject_token(zone, request.subject_token, now)
     decision.actors = subject.actors
     resource = await zone.resource(request.resource)
 
     decision.step = 5
     held = await revalidation.cached_root(zone, subject.session_id)
-    before = await acted_before(zone, client, subject)
+    before = await prior_actors(zone, client, subject)
     key = _cache_key(zone, client, request, subject, before, held.root, resource, jkt)
     standing, candidate = await revalidation.revalidate(services, zone, held, key=key)
     require_not_denied(zone, subject.token_id)
@@ -106,9 +106,9 @@ async def exchange(
     await target_checks.require_principal(zone, client)
     issued_to = await check_provenance(zone, client, subject, jkt=jkt)
     if root is not None:
-        await require_links(services, zone, subject, root, now)
+        await require_chain_consents(services, zone, subject, root, now)
     if root is not None and not _asks_for_the_same(client, issued_to, subject, resource):
-        await require_basis(services, zone, subject, issued_to, root, now)
+        await require_audience_consent(services, zone, subject, issued_to, root, now)
     check_actor(zone, client, subject, request.actor_token, now)
 
     decision.step = 7
@@ -158,7 +158,7 @@ async def exchange(
 
 
 def _asks_for_the_same(
-    client: ApplicationClient, issued_to: Client, subject: Subject, resource: Resource | None
+    client: ApplicationClient, issued_to: Client, subject: SubjectToken, resource: Resource | None
 ) -> bool:
     """Tell whether a client exchanges its own token for what that is for already.
 
@@ -176,7 +176,7 @@ def _cache_key(
     zone: CachedZone,
     client: ApplicationClient,
     request: ExchangeRequest,
-    subject: Subject,
+    subject: SubjectToken,
     before: tuple[str, ...],
     root: SessionRoot | None,
     resource: Resource | None,
@@ -196,15 +196,17 @@ def _cache_key(
 
 
 async def _authority(
-    zone: CachedZone, subject: Subject, root: SessionRoot | None, now: datetime
-) -> tuple[SessionRoot | None, policy_decision.Authority]:
+    zone: CachedZone, subject: SubjectToken, root: SessionRoot | None, now: datetime
+) -> tuple[SessionRoot | None, policy_decision.PolicyPrincipal]:
     """A user with a session that stands, or an application on its own. Raises InvalidGrant."""
     if subject.session_id is None:
-        own = await own_authority(zone, subject)
-        return None, policy_decision.Authority(await zone.application_facts(own), f"application:{own.id}")
+        own = await require_own_application(zone, subject)
+        return None, policy_decision.PolicyPrincipal(
+            await zone.application_facts(own), f"application:{own.id}"
+        )
     standing = require_root(root, subject, now)
     session = standing.session
-    return standing, policy_decision.Authority(
+    return standing, policy_decision.PolicyPrincipal(
         standing.user.principal,
         f"{standing.user.user.id}\0{standing.user.user.epoch}",
         session.authenticated_at,
@@ -217,13 +219,13 @@ def _plan(
     services: Services,
     client: ApplicationClient,
     request: ExchangeRequest,
-    subject: Subject,
+    subject: SubjectToken,
     before: tuple[str, ...],
     root: SessionRoot | None,
     resource: Resource,
     allowance: Allowance,
     now: datetime,
-) -> Plan:
+) -> ProposedToken:
     """The chain, the scopes and the end of what would be issued.
 
     Raises: InvalidRequest for a chain too long; InvalidScope when a scope is beyond any of the limits.
@@ -250,16 +252,16 @@ def _plan(
     )
     if seconds(expires_at) <= seconds(now):
         raise refused("nothing of its lifetime is left")
-    return Plan(extend_chain(before, client.application.identifier), narrowed.issued, expires_at)
+    return ProposedToken(extend_chain(before, client.application.identifier), narrowed.issued, expires_at)
 
 
 def _mint(
     zone: CachedZone,
     client: ApplicationClient,
-    subject: Subject,
+    subject: SubjectToken,
     root: SessionRoot | None,
     resource: Resource,
-    plan: Plan,
+    plan: ProposedToken,
     scopes: frozenset[str],
     under: token_cache.Epochs,
     jkt: str | None,

@@ -25,11 +25,11 @@ _REMEMBERED_SECONDS = 30
 # What differs between two requests of one user, application, chain and resource; time stands in every key.
 _VARYING = frozenset({"scopes", "authenticated_at", "acr"})
 
-Question = Callable[[frozenset[str]], PolicyRequest]
+PolicyRequestBuilder = Callable[[frozenset[str]], PolicyRequest]
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class PolicyPrincipal:
     """Whose authority is used.
 
     Attributes:
@@ -47,7 +47,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PolicyVerdict:
     """What policy allows.
 
     Attributes:
@@ -62,13 +62,13 @@ class Verdict:
 async def decide_exchange(
     zone: CachedZone,
     client: Client,
-    authority: Authority,
+    authority: PolicyPrincipal,
     *,
     actors: tuple[str, ...],
     resource: Resource,
     scopes: frozenset[str],
     now: datetime,
-) -> Verdict:
+) -> PolicyVerdict:
     """Whether the application may act for the principal at the resource, and with which of the scopes."""
     asking, target = await _parties(zone, client, resource)
 
@@ -89,14 +89,14 @@ async def decide_exchange(
 
 async def decide_direct(
     zone: CachedZone, client: ApplicationClient, *, resource: Resource, scopes: frozenset[str], now: datetime
-) -> Verdict:
+) -> PolicyVerdict:
     """Whether the application may reach the resource on its own behalf, and with which of the scopes."""
     asking, target = await _parties(zone, client, resource)
 
     def question(wanted: frozenset[str]) -> PolicyRequest:
         return requests.direct(asking, resource=target, scopes=wanted, now=now)
 
-    own = Authority(asking, "direct")
+    own = PolicyPrincipal(asking, "direct")
     return await _decide(zone, client, own, (), resource, scopes, now, question)
 
 
@@ -108,17 +108,17 @@ def denied() -> AccessDenied:
 async def _decide(
     zone: CachedZone,
     client: Client,
-    authority: Authority,
+    authority: PolicyPrincipal,
     actors: tuple[str, ...],
     resource: Resource,
     scopes: frozenset[str],
     now: datetime,
-    question: Question,
-) -> Verdict:
+    question: PolicyRequestBuilder,
+) -> PolicyVerdict:
     """Ask for all scopes together, then for each; what is left must be allowed together too."""
     policies = await _policies(zone, authority)
     if policies is None:
-        return Verdict(None, ())
+        return PolicyVerdict(None, ())
     # What a user's own rules look at is not worked out: one user asks too seldom for that to pay.
     reads = _VARYING if authority.own_policies else _looked_at(zone, policies[0], resource)
     period = int(now.timestamp()) // _REMEMBERED_SECONDS
@@ -139,12 +139,12 @@ async def _decide(
 
     whole = ask(scopes)
     if whole.allowed:
-        return Verdict(scopes, whole.determining)
+        return PolicyVerdict(scopes, whole.determining)
     if len(scopes) > 1 and "scopes" in reads:
         allowed = frozenset(scope for scope in scopes if ask(frozenset({scope})).allowed)
         if allowed and (rest := ask(allowed)).allowed:
-            return Verdict(allowed, rest.determining)
-    return Verdict(None, whole.determining)
+            return PolicyVerdict(allowed, rest.determining)
+    return PolicyVerdict(None, whole.determining)
 
 
 def _looked_at(zone: CachedZone, policies: Policies, resource: Resource) -> frozenset[str]:
@@ -167,7 +167,7 @@ def _all_allow(policies: Sequence[Policies], asked: PolicyRequest) -> PolicyDeci
     return PolicyDecision(True, determining, ())
 
 
-async def _policies(zone: CachedZone, authority: Authority) -> list[Policies] | None:
+async def _policies(zone: CachedZone, authority: PolicyPrincipal) -> list[Policies] | None:
     """The zone's policies, and those of the user who has some; None, which denies, when a set is missing.
 
     A set that cannot be read is as good as none.

@@ -23,7 +23,7 @@ async def require_resource(zone: CachedZone, found: Resource | None, audiences: 
 
 async def require_dependency(zone: CachedZone, client: ApplicationClient, resource: Resource) -> None:
     """Check that the application declares the resource. Raises InvalidTarget, as for an unknown resource."""
-    if not await client_lookup.may_ask(zone, client, resource):
+    if not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget(TARGET_REFUSED, internal="not a declared dependency")
 
 

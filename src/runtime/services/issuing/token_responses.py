@@ -35,7 +35,7 @@ from runtime.storage.sql.sessions import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class UserAuthorization:
     """What the user agreed to, and who may use it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Authority:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TokenTarget:
     """What one access token is for.
 
     Attributes:
@@ -67,8 +67,8 @@ class Target:
 
 
 async def choose_target(
-    services: Services, zone: CachedZone, authority: Authority, named: Sequence[str]
-) -> Target | None:
+    services: Services, zone: CachedZone, authority: UserAuthorization, named: Sequence[str]
+) -> TokenTarget | None:
     """The resource an access token is for; None for the zone itself.
 
     Args:
@@ -95,7 +95,7 @@ async def choose_target(
     return await _usable(services, zone, authority, asked)
 
 
-def narrowed(authority: Authority, scope: str | None) -> Authority:
+def narrowed(authority: UserAuthorization, scope: str | None) -> UserAuthorization:
     """The same authority with fewer scopes. Raises InvalidScope for one that was not authorized."""
     if scope is None:
         return authority
@@ -110,8 +110,8 @@ def narrowed(authority: Authority, scope: str | None) -> Authority:
 async def answer(
     services: Services,
     zone: CachedZone,
-    authority: Authority,
-    target: Target | None,
+    authority: UserAuthorization,
+    target: TokenTarget | None,
     *,
     nonce: str | None,
     now: datetime,
@@ -179,30 +179,32 @@ def person_claims(user: User, profile: Mapping[str, Any], scopes: frozenset[str]
 
 
 async def _usable(
-    services: Services, zone: CachedZone, authority: Authority, asked: RequestedResource
-) -> Target:
+    services: Services, zone: CachedZone, authority: UserAuthorization, asked: RequestedResource
+) -> TokenTarget:
     """The resource as it stands now, if the application may still have a token for it.
 
     Raises: InvalidTarget; AccessDenied when the user has taken it back, or must connect an account first.
     """
     resource = await zone.resource_of(asked.id)
     client = authority.client
-    if resource is None or not await client_lookup.may_ask(zone, client, resource):
+    if resource is None or not await client_lookup.may_request(zone, client, resource):
         raise InvalidTarget("the application may not have a token for that resource any more")
     await require_own_tokens(zone, client, resource)
-    allowance = await consents.given_for(services, zone, client, authority.user, asked)
+    allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:
         raise authorization_required(zone, client, resource, internal="withdrawn since")
-    return Target(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
+    return TokenTarget(resource, asked.scopes & frozenset(resource.scopes or ()), allowance.ends_at)
 
 
-async def _permitted(zone: CachedZone, authority: Authority, target: Target, now: datetime) -> frozenset[str]:
+async def _permitted(
+    zone: CachedZone, authority: UserAuthorization, target: TokenTarget, now: datetime
+) -> frozenset[str]:
     """The scopes that the zone's policies leave: a sign-in is no way around them. Raises AccessDenied."""
     session, person = authority.session, await zone.viewed(authority.user)
     verdict = await policy_decision.decide_exchange(
         zone,
         authority.client,
-        policy_decision.Authority(
+        policy_decision.PolicyPrincipal(
             person.principal,
             key=f"user {person.user.id} {person.user.epoch}",
             authenticated_at=session.authenticated_at,

@@ -17,7 +17,7 @@ from runtime.domain.kinds.values import OwnerType
 from runtime.domain.oauth import redirect_uris
 from runtime.services.authority import admission, browser_sessions
 from runtime.services.authority.admission import PasswordSignIn, UpstreamSignIn
-from runtime.services.authority.browser_sessions import Authentication, Browser, SignedIn
+from runtime.services.authority.browser_sessions import Authentication, Browser, SignedInUser
 from runtime.services.authorization import (
     authorization_codes,
     consent_prompt,
@@ -27,21 +27,21 @@ from runtime.services.authorization import (
     requirements,
 )
 from runtime.services.authorization.authorization_codes import CodeGrant
-from runtime.services.authorization.interactions import Interaction
-from runtime.services.authorization.next_step import Step
-from runtime.services.authorization.requests import AuthorizationRequest, Visit
+from runtime.services.authorization.interactions import PendingLogin
+from runtime.services.authorization.next_step import NextStep
+from runtime.services.authorization.requests import AccountPageRequest, AuthorizationRequest
 from runtime.services.client_types import Client
 from runtime.services.clients import client_lookup
 from runtime.services.container import Services
 from runtime.services.login import upstream
-from runtime.services.login.upstream import Return
+from runtime.services.login.upstream import UpstreamAuthentication
 from runtime.services.management.members import acceptance
 from runtime.services.zones import CachedZone
 
 
-async def begin(
+async def start_authorization(
     services: Services, zone: CachedZone, request: AuthorizationRequest, browser: Browser
-) -> Step:
+) -> NextStep:
     """The first step of a checked request. Raises OAuthError, to be told to the application."""
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is not None and requirements.are_met(request, signed_in, services.clock()):
@@ -51,14 +51,14 @@ async def begin(
     return await _sign_in(services, zone, request, browser)
 
 
-async def visit(services: Services, zone: CachedZone, browser: Browser) -> Step:
+async def start_account_login(services: Services, zone: CachedZone, browser: Browser) -> NextStep:
     """The first step of somebody who wants to see their account page. Raises OAuthError."""
-    return await _sign_in(services, zone, Visit(page="account"), browser)
+    return await _sign_in(services, zone, AccountPageRequest(page="account"), browser)
 
 
-async def signed_in_locally(
-    services: Services, zone: CachedZone, handle: str, interaction: Interaction, user: User, browser: Browser
-) -> Step:
+async def complete_password_login(
+    services: Services, zone: CachedZone, handle: str, interaction: PendingLogin, user: User, browser: Browser
+) -> NextStep:
     """Go on after the right password."""
     now = services.clock()
     async with services.database.transaction() as conn:
@@ -75,7 +75,9 @@ async def signed_in_locally(
     return await _after_sign_in(services, zone, handle, interaction, signed_in, browser, cookie)
 
 
-async def signed_in_upstream(services: Services, zone: CachedZone, back: Return, browser: Browser) -> Step:
+async def complete_upstream_login(
+    services: Services, zone: CachedZone, back: UpstreamAuthentication, browser: Browser
+) -> NextStep:
     """Go on after the provider has said who it is.
 
     A provider that was asked for a recent sign-in and does not say when it was may have gone by an old one:
@@ -84,8 +86,10 @@ async def signed_in_upstream(services: Services, zone: CachedZone, back: Return,
     Raises: SignInRefused; OAuthError when the provider cannot be asked again.
     """
     if back.authenticated_at is None and back.interaction.request.max_age is not None:
-        again = upstream.depart(services, zone, back.provider, back.handle, back.interaction, prove=True)
-        return Step(await again)
+        again = upstream.start_upstream_login(
+            services, zone, back.provider, back.handle, back.interaction, prove=True
+        )
+        return NextStep(await again)
     now = services.clock()
     how = Authentication(
         at=back.authenticated_at,
@@ -115,52 +119,54 @@ async def signed_in_upstream(services: Services, zone: CachedZone, back: Return,
     return await _after_sign_in(services, zone, back.handle, back.interaction, signed_in, browser, cookie)
 
 
-async def consent_question(
-    services: Services, zone: CachedZone, interaction: Interaction, browser: Browser
-) -> tuple[consent_prompt.Question, User]:
+async def consent_prompt_of(
+    services: Services, zone: CachedZone, interaction: PendingLogin, browser: Browser
+) -> tuple[consent_prompt.ConsentPrompt, User]:
     """What to ask, and whom. Raises BadLink when that user is not signed in here any more."""
     signed_in = await _asked_user(services, zone, interaction, browser)
     request = _authorization(interaction)
-    return await consent_prompt.question(
+    return await consent_prompt.build_prompt(
         services, zone, request, await _client(zone, request)
     ), signed_in.user
 
 
-async def decide(
+async def complete_consent(
     services: Services,
     zone: CachedZone,
     handle: str,
-    interaction: Interaction,
+    interaction: PendingLogin,
     browser: Browser,
     *,
     allowed: bool,
-) -> Step:
+) -> NextStep:
     """Go on after the user's answer, which counts once. Raises BadLink."""
     signed_in = await _asked_user(services, zone, interaction, browser)
     request = _authorization(interaction)
     client = await _client(zone, request)
     await interactions.finish(services, zone.id, handle)
     if not allowed:  # the page has named the site that the answer goes to
-        return Step(request.return_address(zone.issuer).refusal(AccessDenied("the user said no")))
+        return NextStep(request.return_address(zone.issuer).refusal(AccessDenied("the user said no")))
     await consent_prompt.record(services, zone, request, client, signed_in.user)
     return await _code(services, zone, request, signed_in)
 
 
-async def turned_away(
-    services: Services, zone: CachedZone, interaction: Interaction, error: OAuthError, browser: Browser
-) -> Step:
+async def refuse_authorization(
+    services: Services, zone: CachedZone, interaction: PendingLogin, error: OAuthError, browser: Browser
+) -> NextStep:
     """The step that tells the application of a sign-in that came to nothing. Raises the error without one."""
-    if isinstance(interaction.request, Visit):
+    if isinstance(interaction.request, AccountPageRequest):
         raise error
     client = await _client(zone, interaction.request)
     address = interaction.request.return_address(zone.issuer)
     return await next_step.refused(services, zone, client, address, error, browser)
 
 
-async def started_by(zone: CachedZone, interaction: Interaction) -> str:
+async def started_by(zone: CachedZone, interaction: PendingLogin) -> str:
     """The name of who wants the user signed in: an application, or the zone. Raises BadLink."""
     request = interaction.request
-    return zone.entity.name if isinstance(request, Visit) else (await _client(zone, request)).name
+    return (
+        zone.entity.name if isinstance(request, AccountPageRequest) else (await _client(zone, request)).name
+    )
 
 
 def account_address(zone: CachedZone) -> str:
@@ -177,11 +183,11 @@ async def _after_sign_in(
     services: Services,
     zone: CachedZone,
     handle: str,
-    interaction: Interaction,
-    signed_in: SignedIn,
+    interaction: PendingLogin,
+    signed_in: SignedInUser,
     browser: Browser,
     cookie: str,
-) -> Step:
+) -> NextStep:
     """The interaction ends here; a question that is left to ask makes one of its own.
 
     Somebody who is invited to the organization, and has signed in to its own zone, has accepted by that.
@@ -190,8 +196,8 @@ async def _after_sign_in(
         await acceptance.accept_by_address(services, zone, signed_in.user, new_id())
     await interactions.finish(services, zone.id, handle)
     request = interaction.request
-    if isinstance(request, Visit):
-        return Step(account_address(zone), session=cookie)
+    if isinstance(request, AccountPageRequest):
+        return NextStep(account_address(zone), session=cookie)
     try:
         requirements.require_met(request, signed_in, services.clock())
         step = await _go_on(services, zone, request, signed_in, browser)
@@ -202,8 +208,8 @@ async def _after_sign_in(
 
 
 async def _sign_in(
-    services: Services, zone: CachedZone, request: AuthorizationRequest | Visit, browser: Browser
-) -> Step:
+    services: Services, zone: CachedZone, request: AuthorizationRequest | AccountPageRequest, browser: Browser
+) -> NextStep:
     """Send the user to where they sign in. Raises OAuthError."""
     provider = await zone.user_provider()
     if provider is None and request.acr_values:
@@ -211,15 +217,19 @@ async def _sign_in(
     pre_login = browser.pre_login or new_secret()
     handle, interaction = await _start(services, zone, request, browser, pre_login, session_id=None)
     if provider is not None:
-        location = await upstream.depart(services, zone, provider, handle, interaction)
+        location = await upstream.start_upstream_login(services, zone, provider, handle, interaction)
     else:
         location = page_address(zone, "sign-in", handle)
-    return Step(location, pre_login=pre_login)
+    return NextStep(location, pre_login=pre_login)
 
 
 async def _go_on(
-    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedIn, browser: Browser
-) -> Step:
+    services: Services,
+    zone: CachedZone,
+    request: AuthorizationRequest,
+    signed_in: SignedInUser,
+    browser: Browser,
+) -> NextStep:
     """Ask the user if that is due, else hand out the code. Raises ConsentRequired."""
     client = await _client(zone, request)
     if not await consent_prompt.is_needed(services, zone, request, client, signed_in.user):
@@ -228,12 +238,12 @@ async def _go_on(
         raise ConsentRequired("the user has not agreed to this yet")
     pre_login = browser.pre_login or new_secret()
     handle, _ = await _start(services, zone, request, browser, pre_login, session_id=signed_in.session.id)
-    return Step(page_address(zone, "consent", handle), pre_login=pre_login)
+    return NextStep(page_address(zone, "consent", handle), pre_login=pre_login)
 
 
 async def _code(
-    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedIn
-) -> Step:
+    services: Services, zone: CachedZone, request: AuthorizationRequest, signed_in: SignedInUser
+) -> NextStep:
     grant = CodeGrant(
         client_id=request.client_id,
         party_id=request.party_id,
@@ -248,21 +258,21 @@ async def _code(
         issued_at=services.clock(),
     )
     code = await authorization_codes.issue(services, zone.id, grant)
-    return Step(request.return_address(zone.issuer).with_code(code))
+    return NextStep(request.return_address(zone.issuer).with_code(code))
 
 
 async def _start(
     services: Services,
     zone: CachedZone,
-    request: AuthorizationRequest | Visit,
+    request: AuthorizationRequest | AccountPageRequest,
     browser: Browser,
     pre_login: str,
     *,
     session_id: str | None,
-) -> tuple[str, Interaction]:
-    client_id = "" if isinstance(request, Visit) else request.client_id
+) -> tuple[str, PendingLogin]:
+    client_id = "" if isinstance(request, AccountPageRequest) else request.client_id
     await rate_limits.admit(services, zone, client_id, browser.address)
-    interaction = Interaction(
+    interaction = PendingLogin(
         request=request,
         browser=interactions.browser_of(services, pre_login),
         created_at=services.clock(),
@@ -272,23 +282,23 @@ async def _start(
 
 
 async def _asked_user(
-    services: Services, zone: CachedZone, interaction: Interaction, browser: Browser
-) -> SignedIn:
+    services: Services, zone: CachedZone, interaction: PendingLogin, browser: Browser
+) -> SignedInUser:
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None or signed_in.session.id != interaction.session_id:
         raise BadLink("you are not signed in as the person who was asked; go back to the application")
     return signed_in
 
 
-def _authorization(interaction: Interaction) -> AuthorizationRequest:
-    if isinstance(interaction.request, Visit):
+def _authorization(interaction: PendingLogin) -> AuthorizationRequest:
+    if isinstance(interaction.request, AccountPageRequest):
         raise BadLink("there is nothing to agree to")
     return interaction.request
 
 
 async def _client(zone: CachedZone, request: AuthorizationRequest) -> Client:
     """The client of a request that was checked before. Raises BadLink when it is not what it was then."""
-    client = await client_lookup.standing(zone, request.client_id, request.party_id)
+    client = await client_lookup.find_unchanged(zone, request.client_id, request.party_id)
     if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
         raise BadLink("the application, or the address to return to, is not known here any more")
     return client

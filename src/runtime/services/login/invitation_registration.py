@@ -32,7 +32,7 @@ _KNOWN = "there is an account with your address already; sign in with it"
 
 
 @dataclass(frozen=True, slots=True)
-class Invited:
+class Invitee:
     """Somebody who may register.
 
     Attributes:
@@ -55,7 +55,7 @@ def remembered(services: Services, token: str) -> str:
     return services.hasher.hash(token).hex()
 
 
-async def find(services: Services, zone: CachedZone, known_as: str) -> Invited:
+async def find(services: Services, zone: CachedZone, known_as: str) -> Invitee:
     """Who is invited. Raises SignInRefused for an invitation that opens nothing here (any more)."""
     async with services.database.reading() as conn:
         found = await invitations.by_token(conn, bytes.fromhex(known_as), now=services.clock())
@@ -65,11 +65,11 @@ async def find(services: Services, zone: CachedZone, known_as: str) -> Invited:
     invitation, name = found
     joins = organization.zone_id == zone.id
     admission.require_open_invitation(invitation, services.clock(), joins=joins)
-    return Invited(invitation, name, joins)
+    return Invitee(invitation, name, joins)
 
 
 async def register(
-    services: Services, zone: CachedZone, invited: Invited, password: str, *, address: str
+    services: Services, zone: CachedZone, invited: Invitee, password: str, *, address: str
 ) -> User:
     """The new user of the zone, who signs in with that password.
 
@@ -90,14 +90,14 @@ async def register(
         raise SignInUnavailable(_BUSY) from None
 
 
-async def _let_in(services: Services, zone: CachedZone, invited: Invited, password: str) -> User:
+async def _let_in(services: Services, zone: CachedZone, invited: Invitee, password: str) -> User:
     """Make a user of a zone that is not the organization's own, while nobody takes the invitation back."""
     by = InvitedRegistration(invited.invitation, await services.passwords.hash(checked_password(password)))
     async with services.database.transaction() as conn:
         return (await admission.admit(conn, zone.entity, by, now=services.clock())).user
 
 
-async def _join(services: Services, zone: CachedZone, invited: Invited, password: str) -> User:
+async def _join(services: Services, zone: CachedZone, invited: Invitee, password: str) -> User:
     """Make the user, or give the one whom an acceptance has made already their first credential."""
     hashed = await services.passwords.hash(checked_password(password))
     invitation, user_id = invited.invitation, invited.invitation.zone_user_id or new_id()

@@ -6,7 +6,7 @@ from runtime.adapters.passwords import PasswordsBusy
 from runtime.domain.errors import Conflict, SignInUnavailable, ValidationFailed
 from runtime.domain.kinds.role import User
 from runtime.services.authority import admission, users
-from runtime.services.authority.admission import Registrar
+from runtime.services.authority.admission import RegisteredBy
 from runtime.services.container import Services
 from runtime.services.login import rate_limits
 from runtime.services.zones import CachedZone
@@ -57,7 +57,7 @@ async def register(services: Services, zone: CachedZone, email: str, password: s
     await rate_limits.admit_new_user(services, zone.id)
     try:
         return await users.create_local_user(
-            services, zone.id, email, password, verified=False, registrar=Registrar.THEMSELVES
+            services, zone.id, email, password, verified=False, registrar=RegisteredBy.THEMSELVES
         )
     except Conflict:
         raise ValidationFailed.of("email", "cannot be registered; if it is yours, sign in instead") from None

@@ -31,20 +31,20 @@ from runtime.domain.kinds import PROVIDER
 from runtime.domain.kinds.provider import Provider
 from runtime.services import stored_secrets
 from runtime.services.authorization import interactions
-from runtime.services.authorization.interactions import Interaction
+from runtime.services.authorization.interactions import PendingLogin
 from runtime.services.authorization.requests import Parameters
-from runtime.services.authorization.requirements import LEEWAY_SECONDS, SignInTerms
+from runtime.services.authorization.requirements import LEEWAY_SECONDS, AuthenticationRequirements
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 
-TRIP_SECONDS = 900
+UPSTREAM_LOGIN_SECONDS = 900
 _LOST = (
     "this sign-in has expired, or was started in another browser; go back to the application and try again"
 )
 _UNUSABLE = "the identity provider's answer cannot be used; try again, or ask the people who run this zone"
 
 
-class Trip(BaseModel):
+class UpstreamLogin(BaseModel):
     """What a state handle stands for."""
 
     model_config = ConfigDict(frozen=True)
@@ -58,7 +58,7 @@ class Trip(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class UpstreamAuthentication:
     """A user who has come back from the provider.
 
     Attributes:
@@ -69,7 +69,7 @@ class Return:
     """
 
     handle: str
-    interaction: Interaction
+    interaction: PendingLogin
     provider: Provider
     identity: ProviderIdentity
     claims: Mapping[str, Any]
@@ -77,20 +77,20 @@ class Return:
     id_token: str | None = field(repr=False)
 
 
-class TurnedAway(Exception):
+class UpstreamRefused(Exception):
     """The provider sent the user back without a sign-in: the application is told `refusal`."""
 
-    def __init__(self, handle: str, interaction: Interaction, refusal: OAuthError) -> None:
+    def __init__(self, handle: str, interaction: PendingLogin, refusal: OAuthError) -> None:
         super().__init__(refusal.detail)
         self.handle, self.interaction, self.refusal = handle, interaction, refusal
 
 
-async def depart(
+async def start_upstream_login(
     services: Services,
     zone: CachedZone,
     provider: Provider,
     handle: str,
-    interaction: Interaction,
+    interaction: PendingLogin,
     *,
     prove: bool = False,
 ) -> str:
@@ -104,7 +104,7 @@ async def depart(
     settings = provider_settings(zone, provider)
     parameters = _wishes(request, prove=prove)
     prompt = parameters.get("prompt", settings.authorization_parameters.get("prompt", ""))
-    trip = Trip(
+    trip = UpstreamLogin(
         handle=handle,
         provider_id=provider.id,
         nonce=new_secret(),
@@ -128,11 +128,11 @@ async def depart(
         ) from None
     key = _key(services, zone.id, state)
     sealed = zone.sealer.seal(trip.model_dump_json().encode(), bound_to=key)
-    await services.state.put(key, sealed, ttl_seconds=TRIP_SECONDS)
+    await services.state.put(key, sealed, ttl_seconds=UPSTREAM_LOGIN_SECONDS)
     return address
 
 
-def _wishes(terms: SignInTerms, *, prove: bool) -> dict[str, str]:
+def _wishes(terms: AuthenticationRequirements, *, prove: bool) -> dict[str, str]:
     """What the application asks of a sign-in, as the provider is asked for it. Spec: RFC 9470."""
     prompts = (terms.prompts & {"login", "select_account"}) | ({"login"} if prove else set())
     wishes = {
@@ -143,9 +143,9 @@ def _wishes(terms: SignInTerms, *, prove: bool) -> dict[str, str]:
     return {name: value for name, value in wishes.items() if value}
 
 
-async def arrive(
+async def handle_callback(
     services: Services, zone: CachedZone, parameters: Parameters, pre_login: str | None
-) -> Return:
+) -> UpstreamAuthentication:
     """Who came back to the callback.
 
     Raises: BadLink for a state that is unknown, used, of another zone or of another browser; SignInRefused
@@ -172,29 +172,31 @@ async def arrive(
     except (OutboundRefused, OutboundFailed) as failure:
         raise SignInUnavailable(_UNUSABLE, internal=str(failure)) from None
     if error is not None or code is None:
-        raise TurnedAway(trip.handle, interaction, _refusal(error))
+        raise UpstreamRefused(trip.handle, interaction, _refusal(error))
     identity, claims, id_token = await _identify(services, zone, settings, trip, code)
     authenticated_at = _proved_at(trip, identity, services.clock())
     if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
         refusal = LoginRequired("the identity provider did not ask the user to sign in again")
-        raise TurnedAway(trip.handle, interaction, refusal)
-    kept = id_token if leaves_together(provider) else None
-    return Return(trip.handle, interaction, provider, identity, claims, authenticated_at, kept)
+        raise UpstreamRefused(trip.handle, interaction, refusal)
+    kept = id_token if has_single_logout(provider) else None
+    return UpstreamAuthentication(
+        trip.handle, interaction, provider, identity, claims, authenticated_at, kept
+    )
 
 
-def _proved_at(trip: Trip, identity: ProviderIdentity, now: datetime) -> datetime | None:
+def _proved_at(trip: UpstreamLogin, identity: ProviderIdentity, now: datetime) -> datetime | None:
     """When the user proved who they are. A provider that does not say is believed if it was told to ask."""
     if identity.auth_time is not None:
         return min(identity.auth_time, now)
     return now if trip.asked_to_prove else None
 
 
-def _is_new(trip: Trip, authenticated_at: datetime | None) -> bool:
+def _is_new(trip: UpstreamLogin, authenticated_at: datetime | None) -> bool:
     leeway = timedelta(seconds=LEEWAY_SECONDS)
     return authenticated_at is not None and authenticated_at >= trip.departed_at - leeway
 
 
-def leaves_together(provider: Provider) -> bool:
+def has_single_logout(provider: Provider) -> bool:
     """Tell whether who signs out of the zone signs out of its provider too."""
     openid = provider.protocols.openid if provider.protocols else None
     return bool(openid and openid.single_logout_enabled)
@@ -212,16 +214,16 @@ def provider_settings(zone: CachedZone, provider: Provider) -> ProviderSettings:
     return settings_of(provider, client_secret=secret)
 
 
-async def _take(services: Services, zone: CachedZone, state: str | None) -> Trip:
+async def _take(services: Services, zone: CachedZone, state: str | None) -> UpstreamLogin:
     key = _key(services, zone.id, state) if state else None
     stored = await services.state.take(key) if key else None
     if key is None or stored is None:
         raise BadLink(_LOST)
-    return Trip.model_validate_json(zone.sealer.open(stored, bound_to=key))
+    return UpstreamLogin.model_validate_json(zone.sealer.open(stored, bound_to=key))
 
 
 async def _identify(
-    services: Services, zone: CachedZone, settings: ProviderSettings, trip: Trip, code: str
+    services: Services, zone: CachedZone, settings: ProviderSettings, trip: UpstreamLogin, code: str
 ) -> tuple[ProviderIdentity, Mapping[str, Any], str | None]:
     try:
         tokens = await services.openid.redeem(

@@ -8,7 +8,7 @@ from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.domain.errors import InvalidRequest
 from runtime.domain.oauth.logout import LogoutToken
 from runtime.services.authority import end_events, session_revocation
-from runtime.services.authority.end_events import Ending
+from runtime.services.authority.end_events import EndEvent
 from runtime.services.container import Services
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions
@@ -54,7 +54,7 @@ async def _end(services: Services, zone: CachedZone, issuer: str, said: LogoutTo
         for session_id in meant:
             bumped.update(await session_revocation.revoke(conn, services, zone.id, session_id))
         said_so = [
-            Ending("provider-sign-out", zone.organization_id, zone.id, session_id=each) for each in meant
+            EndEvent("provider-sign-out", zone.organization_id, zone.id, session_id=each) for each in meant
         ]
         await end_events.record(conn, said_so, now=services.clock())
     services.outbox.notify()

@@ -10,21 +10,21 @@ from runtime.adapters.keys.sealing import new_secret
 from runtime.adapters.outbound import OutboundFailed, OutboundRefused
 from runtime.logs import log
 from runtime.services.authority import browser_sessions, end_events, session_revocation
-from runtime.services.authority.browser_sessions import Browser, SignedIn
-from runtime.services.authority.end_events import Ending
-from runtime.services.authorization.next_step import Step
+from runtime.services.authority.browser_sessions import Browser, SignedInUser
+from runtime.services.authority.end_events import EndEvent
+from runtime.services.authorization.next_step import NextStep
 from runtime.services.container import Services
 from runtime.services.login import upstream
 from runtime.services.logout import requests
-from runtime.services.logout.requests import SignOutRequest
+from runtime.services.logout.requests import LogoutRequest
 from runtime.services.zones import CachedZone
 from runtime.storage.sql import sessions as storage
 from runtime.storage.sql.sessions import SessionRecord
 
 
-async def whom_to_ask(
-    services: Services, zone: CachedZone, request: SignOutRequest, browser: Browser
-) -> SignedIn | None:
+async def user_to_ask(
+    services: Services, zone: CachedZone, request: LogoutRequest, browser: Browser
+) -> SignedInUser | None:
     """The user who has to say yes first; None when nobody is signed in, or the ID token is of this sign-in.
 
     Anybody can send a browser here. An ID token of the user's says who they are, and may be old, or of some
@@ -37,7 +37,7 @@ async def whom_to_ask(
     return signed_in
 
 
-async def end(services: Services, zone: CachedZone, request: SignOutRequest, browser: Browser) -> Step:
+async def end(services: Services, zone: CachedZone, request: LogoutRequest, browser: Browser) -> NextStep:
     """End the browser's session; the step onward, which may lead to the provider.
 
     An application that registered itself could have registered any address: it is returned to only by who was
@@ -45,24 +45,26 @@ async def end(services: Services, zone: CachedZone, request: SignOutRequest, bro
     """
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if request.self_registered and not await _was_its_user(services, zone, request, signed_in):
-        request = SignOutRequest()
+        request = LogoutRequest()
     if signed_in is None:
-        return Step(destination(zone, request))
+        return NextStep(destination(zone, request))
     onward = await _to_provider(services, zone, request, signed_in.session, browser)
-    ending = Ending("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
+    ending = EndEvent("sign-out", zone.organization_id, zone.id, signed_in.user.id, signed_in.session.id)
     async with services.epochs.transaction() as (conn, bumped):
         bumped.update(await session_revocation.revoke(conn, services, zone.id, signed_in.session.id))
         await end_events.record(conn, [ending], now=services.clock())
     services.outbox.notify()
-    return onward or Step(destination(zone, request))
+    return onward or NextStep(destination(zone, request))
 
 
-def destination(zone: CachedZone, request: SignOutRequest) -> str:
+def destination(zone: CachedZone, request: LogoutRequest) -> str:
     """Where the browser ends up."""
     return request.return_to or f"{zone.issuer}/oauth/signed-out"
 
 
-async def _is_of(services: Services, zone: CachedZone, request: SignOutRequest, signed_in: SignedIn) -> bool:
+async def _is_of(
+    services: Services, zone: CachedZone, request: LogoutRequest, signed_in: SignedInUser
+) -> bool:
     """Tell whether the request's ID token was issued in what the browser's sign-in has let in.
 
     An application's session may have ended before: who revokes its tokens first signs out afterwards. One for
@@ -81,7 +83,7 @@ async def _is_of(services: Services, zone: CachedZone, request: SignOutRequest, 
 
 
 async def _was_its_user(
-    services: Services, zone: CachedZone, request: SignOutRequest, signed_in: SignedIn | None
+    services: Services, zone: CachedZone, request: LogoutRequest, signed_in: SignedInUser | None
 ) -> bool:
     """Tell whether the client has signed that user in, or has an ID token that says so."""
     if signed_in is None:
@@ -94,11 +96,11 @@ async def _was_its_user(
 
 
 async def _to_provider(
-    services: Services, zone: CachedZone, request: SignOutRequest, session: SessionRecord, browser: Browser
-) -> Step | None:
+    services: Services, zone: CachedZone, request: LogoutRequest, session: SessionRecord, browser: Browser
+) -> NextStep | None:
     """The step on to sign out of the session's provider; None when that is not wanted, or not possible."""
     provider = await zone.provider(session.provider_id) if session.provider_id else None
-    if provider is None or not upstream.leaves_together(provider):
+    if provider is None or not upstream.has_single_logout(provider):
         return None
     pre_login = browser.pre_login or new_secret()
     query = {
@@ -115,4 +117,4 @@ async def _to_provider(
     except (ProviderRefused, OutboundRefused, OutboundFailed) as failure:
         log.warning("signed out of the zone alone", zone_id=zone.id, reason=str(failure))
         return None
-    return Step(address, pre_login=pre_login) if address is not None else None
+    return NextStep(address, pre_login=pre_login) if address is not None else None

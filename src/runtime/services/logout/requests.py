@@ -28,7 +28,7 @@ _PLACE = "sign-out request"
 _NAMES = ("id_token_hint", "client_id", "post_logout_redirect_uri", "state")
 
 
-class SignOutRequest(BaseModel):
+class LogoutRequest(BaseModel):
     """A checked request: nothing in it is only what somebody sent.
 
     Attributes:
@@ -53,18 +53,18 @@ class SignOutRequest(BaseModel):
 class _Carried(BaseModel):
     """A request that travels, and until when it counts: seconds since the epoch."""
 
-    request: SignOutRequest
+    request: LogoutRequest
     until: int
 
 
 class _Kept(BaseModel):
     """A request that waits for its browser, which is known by the hash of its cookie, in hex."""
 
-    request: SignOutRequest
+    request: LogoutRequest
     browser: str
 
 
-async def check(services: Services, zone: CachedZone, parameters: Parameters) -> SignOutRequest:
+async def check(services: Services, zone: CachedZone, parameters: Parameters) -> LogoutRequest:
     """The request, once everything in it is in order. Raises BadLink.
 
     With an ID token that means nothing here, as one of a key that was withdrawn, it asks for the way out and
@@ -78,11 +78,11 @@ async def check(services: Services, zone: CachedZone, parameters: Parameters) ->
         raise BadLink(f"`{repeated[0]}` was sent more than once")
     hinted = read_hint(services, zone, hint, client_id=None) if hint is not None else {}
     if hinted is None:
-        return SignOutRequest()
+        return LogoutRequest()
     client = await _client(zone, hinted, client_id)
     if address is not None and (client is None or address not in client.post_logout_redirect_uris):
         raise BadLink("the address to return to is not one the application has registered")
-    return SignOutRequest(
+    return LogoutRequest(
         application=client.name if client else None,
         client_id=client.client_id if client else None,
         subject=hinted.get("sub"),
@@ -92,7 +92,7 @@ async def check(services: Services, zone: CachedZone, parameters: Parameters) ->
     )
 
 
-def carried(zone: CachedZone, request: SignOutRequest, now: datetime) -> str:
+def seal_request(zone: CachedZone, request: LogoutRequest, now: datetime) -> str:
     """A request as the address of this zone's page has it: only this zone can read it. Raises BadLink."""
     if request.return_to is not None and len(request.return_to) > MAX_RETURN_CHARS:
         raise BadLink("the request is too long")
@@ -101,17 +101,17 @@ def carried(zone: CachedZone, request: SignOutRequest, now: datetime) -> str:
     return urlsafe_b64encode(zone.sealer.seal(plain, bound_to=_PLACE)).rstrip(b"=").decode("ascii")
 
 
-def read_carried(zone: CachedZone, handle: str | None, now: datetime) -> SignOutRequest:
+def open_request(zone: CachedZone, handle: str | None, now: datetime) -> LogoutRequest:
     """The request in such an address; one that asks for nothing but the way out when there is none."""
     try:
         sealed = urlsafe_b64decode(f"{handle or ''}{'=' * (-len(handle or '') % 4)}".encode("ascii"))
         told = _Carried.model_validate_json(zone.sealer.open(sealed, bound_to=_PLACE))
     except (ValueError, SealBroken):
-        return SignOutRequest()
-    return told.request if now.timestamp() < told.until else SignOutRequest()
+        return LogoutRequest()
+    return told.request if now.timestamp() < told.until else LogoutRequest()
 
 
-async def keep(services: Services, zone_id: str, request: SignOutRequest, browser: str) -> str:
+async def keep(services: Services, zone_id: str, request: LogoutRequest, browser: str) -> str:
     """Keep a request until its browser is back from the provider; what the provider is to bring along.
 
     Args:
@@ -125,21 +125,21 @@ async def keep(services: Services, zone_id: str, request: SignOutRequest, browse
     return state
 
 
-async def take(services: Services, zone_id: str, state: str | None, browser: str | None) -> SignOutRequest:
+async def take(services: Services, zone_id: str, state: str | None, browser: str | None) -> LogoutRequest:
     """The request that was kept for that browser, once; to any other it is one that asks for nothing.
 
     A link with the state of somebody's own sign-out leads nobody else to where that was to end.
     """
     if state is None or browser is None:
-        return SignOutRequest()
+        return LogoutRequest()
     key = _key(services, zone_id, state)
     stored = await services.state.get(key)
     if stored is None:
-        return SignOutRequest()
+        return LogoutRequest()
     kept = _Kept.model_validate_json(stored)
     if not services.hasher.matches(browser, bytes.fromhex(kept.browser)):
-        return SignOutRequest()
-    return kept.request if await services.state.take(key) is not None else SignOutRequest()
+        return LogoutRequest()
+    return kept.request if await services.state.take(key) is not None else LogoutRequest()
 
 
 async def _client(zone: CachedZone, hinted: dict[str, Any], client_id: str | None) -> Client | None:

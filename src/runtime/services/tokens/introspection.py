@@ -23,16 +23,16 @@ from runtime.domain.oauth.claims import seconds
 from runtime.domain.oauth.forms import Form
 from runtime.domain.oauth.scopes import to_text
 from runtime.services.authority import revalidation
-from runtime.services.authority.chain_consents import require_links
+from runtime.services.authority.chain_consents import require_chain_consents
 from runtime.services.authority.subject_tokens import (
     check_chain,
-    own_authority,
     provides,
     refused,
-    require_basis,
+    require_audience_consent,
     require_not_denied,
+    require_own_application,
     require_root,
-    verified,
+    verify_access_token,
 )
 from runtime.services.client_types import Client
 from runtime.services.clients import authenticate_client
@@ -92,7 +92,7 @@ async def _access_token(
 ) -> bytes:
     """What an access token says, while everything it rests on stands. Raises InvalidGrant, AccessDenied."""
     try:
-        known = verified(zone, token, now)
+        known = verify_access_token(zone, token, now)
     except MalformedJwt as failure:
         raise refused(str(failure)) from None
     subject = known.subject
@@ -104,11 +104,11 @@ async def _access_token(
         raise refused("the caller is no audience of the token")
     issued_to = await check_chain(zone, subject)
     if subject.session_id is None:
-        await own_authority(zone, subject)
+        await require_own_application(zone, subject)
         return _told(known.claims)
     standing = require_root(root, subject, now)
-    await require_links(services, zone, subject, standing, now)
-    await require_basis(services, zone, subject, issued_to, standing, now)
+    await require_chain_consents(services, zone, subject, standing, now)
+    await require_audience_consent(services, zone, subject, issued_to, standing, now)
     return _told(known.claims)
 
 
@@ -125,7 +125,7 @@ async def _refresh_token(
     family = await refresh_token_rotation.find_family(services, zone, client, token)
     if family is None or not refresh_token_rotation.is_usable(services, family, token, now):
         raise refused("unknown, or used up")
-    session, user = await refresh_token_rotation.standing(services, zone, family, now)
+    session, user = await refresh_token_rotation.require_active_family(services, zone, family, now)
     authenticated_at = session.authenticated_at
     told = {
         "active": True,

@@ -18,7 +18,7 @@ from runtime.contract.changes import Changeset
 from runtime.domain.errors import Conflict, Unauthorized
 from runtime.domain.identifiers import new_id
 from runtime.domain.kinds import ROLE, Verb
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management.access.caller import Caller
 from runtime.services.management.authentication.callers import authenticate
@@ -91,7 +91,7 @@ def ada(api: Api) -> Someone:
 def let_in(its: Api) -> Caller:
     """Whom the service takes a request for, before the request does anything."""
     token = str(its.client.headers["Authorization"]).split()[1]
-    presented = Presented(token, is_bound=False, proof=None, method="POST", uri=its.server.url)
+    presented = PresentedToken(token, is_bound=False, proof=None, method="POST", uri=its.server.url)
     return its.server.call(lambda services: authenticate(services, presented))
 
 

@@ -14,7 +14,7 @@ from runtime.domain.kinds.api_key import KEY_PREFIX, ApiKey
 from runtime.domain.kinds.values import ServiceAccountRole, rfc3339
 from runtime.domain.oauth.claims import ACCESS_TOKEN_TYPE
 from runtime.logs import log
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management.access import permissions
 from runtime.services.management.access.caller import REFUSED, TOKEN_TYPE, Caller, CredentialScope
@@ -30,7 +30,7 @@ _noted: dict[str, datetime] = {}  # key id -> when this process last had its use
 _background: set[asyncio.Task[None]] = set()
 
 
-async def authenticate(services: Services, presented: Presented | None) -> Caller:
+async def authenticate(services: Services, presented: PresentedToken | None) -> Caller:
     """The caller whose credential a request presents. Raises Unauthorized."""
     if presented is None:
         raise Unauthorized("send `Authorization: Bearer` with an API key or a token")

@@ -32,10 +32,10 @@ from runtime.services.authority import active, admission
 from runtime.services.authority.active import NotActive
 from runtime.services.authority.admission import ManagementToken
 from runtime.services.authority.consents import require_allowance
-from runtime.services.authority.subject_tokens import bound_to
+from runtime.services.authority.subject_tokens import confirmation_thumbprint
 from runtime.services.client_types import ApplicationClient
 from runtime.services.clients import client_lookup, dpop
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.decisions import Decision
 from runtime.services.issuing.access_tokens import confirmation
@@ -75,7 +75,7 @@ class AuthenticatedUser:
         )
 
 
-async def by_access_token(services: Services, presented: Presented) -> Caller:
+async def by_access_token(services: Services, presented: PresentedToken) -> Caller:
     """The user whom an access token of an organization's own zone was issued to. Raises Unauthorized."""
     found = await signed_in(services, presented)
 
@@ -90,7 +90,7 @@ async def by_access_token(services: Services, presented: Presented) -> Caller:
         )
 
 
-async def signed_in(services: Services, presented: Presented) -> AuthenticatedUser:
+async def signed_in(services: Services, presented: PresentedToken) -> AuthenticatedUser:
     """Who has signed in at which organization's own zone, member or not. Raises Unauthorized; Unavailable.
 
     Only by a token that an application got for a user who signed in to it: none that acts through others. The
@@ -125,7 +125,7 @@ async def _application(
     client, target = await zone.client(client_id), await zone.resource(services.settings.public_url)
     if not isinstance(client, ApplicationClient) or target is None:
         raise Unauthorized(REFUSED, internal="issued to no application that is here")
-    if not await client_lookup.may_ask(zone, client, target):
+    if not await client_lookup.may_request(zone, client, target):
         raise Unauthorized(REFUSED, internal="the application does not depend on the management API")
     root = await zone.read_root(session_id)
     if root is None:
@@ -142,7 +142,7 @@ def _is_platforms(client: ApplicationClient) -> bool:
     return client.application.owner_type is OwnerType.PLATFORM
 
 
-async def by_organization_token(services: Services, presented: Presented) -> Caller:
+async def by_organization_token(services: Services, presented: PresentedToken) -> Caller:
     """The user whom a token of one organization was issued to. Raises Unauthorized."""
     try:
         zone = await _zone_of_key(services, presented.token)
@@ -278,15 +278,15 @@ async def _still_standing(
 
 
 async def _possessed(
-    services: Services, zone: CachedZone, presented: Presented, claims: dict[str, Any]
+    services: Services, zone: CachedZone, presented: PresentedToken, claims: dict[str, Any]
 ) -> str | None:
     """The key that a verified token is bound to, once the request has proved possession of it.
 
     Raises: Unauthorized; Unavailable.
     """
     try:
-        jkt = bound_to(claims.get("cnf"))
-        await dpop.require(services, zone, presented, jkt)
+        jkt = confirmation_thumbprint(claims.get("cnf"))
+        await dpop.require_proof(services, zone, presented, jkt)
     except NonceRequired as failure:
         raise Unauthorized(REFUSED, internal=failure.detail, nonce=failure.nonce) from None
     except (ValueError, OAuthError) as failure:

@@ -23,7 +23,7 @@ from runtime.domain.kinds.zone import Zone
 from runtime.services import rate_limits
 from runtime.services.authority import admission
 from runtime.services.authority.admission import InvitedMember, JoiningAccount
-from runtime.services.clients.dpop import Presented
+from runtime.services.clients.dpop import PresentedToken
 from runtime.services.container import Services
 from runtime.services.management import entities
 from runtime.services.management.access.caller import Caller
@@ -88,7 +88,7 @@ async def accept(
 
 
 async def guest_of(
-    services: Services, authorization: str | None, presented: Presented | None
+    services: Services, authorization: str | None, presented: PresentedToken | None
 ) -> AuthenticatedUser | None:
     """Who shows a token; None for nobody, who sends no `Authorization` at all. Raises Unauthorized."""
     if authorization is None:

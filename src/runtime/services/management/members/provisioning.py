@@ -9,7 +9,7 @@ from runtime.domain.kinds.organization import OrganizationUser
 from runtime.domain.kinds.role import User
 from runtime.domain.kinds.values import OrganizationRole
 from runtime.services.authority import admission
-from runtime.services.authority.admission import Registrar, Registration
+from runtime.services.authority.admission import PasswordRegistration, RegisteredBy
 from runtime.services.authority.credential_rules import checked_email, checked_password
 from runtime.services.container import Services
 from runtime.services.management import entities
@@ -73,7 +73,7 @@ async def add_user(
 
 
 async def _make(unit: UnitOfWork, zone: CachedZone, email: str, password_hash: str) -> User:
-    by = Registration(email, password_hash, Registrar.OPERATOR, verified=True)
+    by = PasswordRegistration(email, password_hash, RegisteredBy.OPERATOR, verified=True)
     admitted = await admission.admit(unit.conn, zone.entity, by, now=unit.now)
     return await entities.added(unit, USER, admitted.user)
 
