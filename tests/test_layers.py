@@ -62,25 +62,35 @@ for _part in ("apply", "report"):
     )
 MAY_IMPORT["reconciler.report"] |= {"reconciler.terminal"}
 MAY_IMPORT["reconciler.manifests"] |= {"reconciler.cedar"}
-MAY_IMPORT["reconciler.variables"] = frozenset()
+MAY_IMPORT["reconciler.environment_variables"] = frozenset()
 for _part in ("apply", "client"):
-    MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.variables"}
-MAY_IMPORT["reconciler.configured"] = frozenset(
-    f"reconciler.{other}" for other in ("files", "kinds", "manifests", "plan", "variables")
+    MAY_IMPORT[f"reconciler.{_part}"] |= {"reconciler.environment_variables"}
+MAY_IMPORT["reconciler.configuration_settings"] = frozenset(
+    f"reconciler.{other}" for other in ("files", "kinds", "manifests", "plan", "environment_variables")
 )
-MAY_IMPORT["reconciler.trusted"] = frozenset(
+MAY_IMPORT["reconciler.user_settings"] = frozenset(
     {"reconciler.apply", "reconciler.client", "reconciler.files", "reconciler.manifests"}
 )
-MAY_IMPORT["reconciler.exits"] = frozenset({"reconciler.output_documents", "reconciler.terminal"})
-MAY_IMPORT["reconciler.session"] = frozenset(
+MAY_IMPORT["reconciler.exit_codes"] = frozenset({"reconciler.output_documents", "reconciler.terminal"})
+MAY_IMPORT["reconciler.command_context"] = frozenset(
     f"reconciler.{other}"
-    for other in ("apply", "client", "configured", "exits", "files", "kinds", "manifests", "plan", "report")
+    for other in (
+        "apply",
+        "client",
+        "configuration_settings",
+        "exit_codes",
+        "files",
+        "kinds",
+        "manifests",
+        "plan",
+        "report",
+    )
 ) | {"reconciler.output_documents", "reconciler.server_problems"}
-MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.session"] | {
-    "reconciler.session",
+MAY_IMPORT["reconciler.commands"] = MAY_IMPORT["reconciler.command_context"] | {
+    "reconciler.command_context",
     "reconciler.terminal",
-    "reconciler.trusted",
-    "reconciler.variables",
+    "reconciler.user_settings",
+    "reconciler.environment_variables",
 }
 MAY_IMPORT["reconciler.cli"] = MAY_IMPORT["reconciler.commands"] | {"reconciler.commands"}
 

@@ -18,10 +18,10 @@ import click
 
 import reconciler
 from reconciler import terminal
-from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, USAGE, Failure
+from reconciler.exit_codes import CHANGES, DRIFT, FAILED, INTERRUPTED, USAGE, CommandFailed
 
 if TYPE_CHECKING:
-    from reconciler.session import Session
+    from reconciler.command_context import CommandContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -156,16 +156,16 @@ def fmt(paths: tuple[Path, ...], output: str, check: bool, diff: bool) -> int:
     valid, or whose meaning would change, is left as it is.
     """
     from reconciler.kinds import load_kinds
-    from reconciler.manifests import find_source
+    from reconciler.manifests import find_source_files
     from reconciler.manifests.format_files import format_files
-    from reconciler.manifests.sources import SourceUnusable
+    from reconciler.manifests.source_files import SourceError
     from reconciler.report.formatting import formatting_json, formatting_lines
 
     kinds = load_kinds()
     try:
-        found = format_files(find_source(paths or [Path()]), kinds, write=not check)
-    except SourceUnusable as error:
-        raise Failure(USAGE, str(error)) from error
+        found = format_files(find_source_files(paths or [Path()]), kinds, write=not check)
+    except SourceError as error:
+        raise CommandFailed(USAGE, str(error)) from error
     shown = kinds if diff else None
     if output == "json":
         terminal.say_json(formatting_json(found, written=not check, diff=shown))
@@ -207,11 +207,11 @@ def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **
     Exits with 1 when some of PATH is not compared: nothing of it was ever applied for its owner, another
     owner has it, or this credential may not read it.
     """
+    from reconciler.command_context import CommandContext
     from reconciler.report.drift import drift_lines, drift_of
     from reconciler.report.plans import similar_owner_lines
-    from reconciler.session import Session
 
-    with Session.open(path, options, writes=False) as session:
+    with CommandContext.open(path, options, writes=False) as session:
         _check_kinds(ignored, session)
         made = session.plan()
         found = drift_of(made, ignored)
@@ -222,11 +222,11 @@ def drift(path: Path, output: str, unmanaged: bool, ignored: tuple[str, ...], **
     return DRIFT if found else FAILED if found.incomplete else 0
 
 
-def _check_kinds(names: Sequence[str], session: "Session") -> None:
+def _check_kinds(names: Sequence[str], session: "CommandContext") -> None:
     for name in names:
         if name not in session.kinds.by_name:
             known = ", ".join(session.kinds.by_name)
-            raise Failure(USAGE, f"`--ignore {name}`: there is no such kind; there are {known}")
+            raise CommandFailed(USAGE, f"`--ignore {name}`: there is no such kind; there are {known}")
 
 
 @cli.command(epilog=_exits(0, 1, 4, 5, 64, 130))
@@ -269,18 +269,18 @@ def watch(path: Path, applies: bool, **options: Any) -> None:
 def schema(directory: Path, globs: tuple[str, ...]) -> None:
     """Write settings for YAML editors to complete and check manifests."""
     from reconciler.kinds import load_kinds
-    from reconciler.manifests.sources import SourceUnusable
+    from reconciler.manifests.source_files import SourceError
     from reconciler.report import editors
 
     if not directory.is_dir():
-        raise Failure(USAGE, f"there is no directory `{directory}`")
+        raise CommandFailed(USAGE, f"there is no directory `{directory}`")
     directory = directory.resolve()
     try:
         written = editors.write_settings(directory, load_kinds(), globs or editors.find_globs(directory))
     except (editors.SettingsUnreadable, OSError) as error:
-        raise Failure(FAILED, str(error)) from error
-    except SourceUnusable as error:
-        raise Failure(USAGE, str(error)) from error
+        raise CommandFailed(FAILED, str(error)) from error
+    except SourceError as error:
+        raise CommandFailed(USAGE, str(error)) from error
     terminal.say(
         *(f"wrote {file.relative_to(directory)}" for file in written),
         "for other editors, begin a manifest with a line like this (relative to the file):",
@@ -294,24 +294,24 @@ def _nested(configuration: Any) -> list[str]:
 
 
 def _load(paths: Sequence[Path], *, use_cache: bool = True) -> Any:
-    from reconciler.configured import SettingsWrong, read_settings, require_other_owners
+    from reconciler.configuration_settings import InvalidSettings, read_settings, require_other_owners
     from reconciler.kinds import load_kinds
-    from reconciler.manifests import find_source, load_configuration
-    from reconciler.manifests.sources import SourceUnusable
+    from reconciler.manifests import find_source_files, load_configuration
+    from reconciler.manifests.source_files import SourceError
 
     try:
-        source = find_source(paths)
+        source = find_source_files(paths)
         settings = read_settings(source)
         require_other_owners(source, settings.owner or "")
         return load_configuration(source, load_kinds(), zones=settings.zones, use_cache=use_cache)
-    except (SourceUnusable, SettingsWrong) as error:
-        raise Failure(USAGE, str(error)) from error
+    except (SourceError, InvalidSettings) as error:
+        raise CommandFailed(USAGE, str(error)) from error
 
 
-def _ask(session: "Session") -> bool:
+def _ask(session: "CommandContext") -> bool:
     """Ask before applying; without a terminal somebody must have said so beforehand."""
     if not terminal.can_ask():
-        raise Failure(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
+        raise CommandFailed(USAGE, "standard input is not a terminal: pass `--yes`, or `--expect DIGEST`")
     return terminal.ask(f"Apply this to {session.server}?")
 
 
@@ -319,26 +319,28 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and give its exit code. With `--output json` there is one document on every exit."""
     try:
         done = cli.main(args=list(arguments), prog_name="zonectl", standalone_mode=False)
-    except Failure as failure:
+    except CommandFailed as failure:
         return _end(failure, arguments)
     except click.UsageError as error:
         if error.ctx is not None:
             terminal.say(*error.ctx.get_usage().splitlines(), err=True)
-        return _end(Failure(USAGE, error.format_message()), arguments)
+        return _end(CommandFailed(USAGE, error.format_message()), arguments)
     except click.ClickException as error:
-        return _end(Failure(FAILED, error.format_message()), arguments)
+        return _end(CommandFailed(FAILED, error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
-        interrupted = Failure(INTERRUPTED, "interrupted; nothing was changed on a server")
+        interrupted = CommandFailed(INTERRUPTED, "interrupted; nothing was changed on a server")
         return _end(interrupted, arguments)
     except BrokenPipeError:
         return FAILED
     except Exception:
-        _end(Failure(FAILED, "a defect of zonectl; the trace is on standard error"), arguments, told=True)
+        _end(
+            CommandFailed(FAILED, "a defect of zonectl; the trace is on standard error"), arguments, told=True
+        )
         raise
     return done if isinstance(done, int) else 0
 
 
-def _end(failure: Failure, arguments: Sequence[str], *, told: bool = False) -> int:
+def _end(failure: CommandFailed, arguments: Sequence[str], *, told: bool = False) -> int:
     if failure.lines and not told:
         # An interruption is no error: somebody wanted it.
         show = partial(terminal.say, err=True) if failure.exit_code == INTERRUPTED else terminal.say_error

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from reconciler import variables
+from reconciler import environment_variables
 from reconciler.apply import (
     ApplyResult,
     DeliveryImpossible,
@@ -27,12 +27,20 @@ from reconciler.apply import (
 )
 from reconciler.client import Api, Connection, NotReached, Rejected, ServerClaim
 from reconciler.client.api import SendState
-from reconciler.configured import OwnerRefused, named_owner, require_owner
-from reconciler.exits import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, Failure
+from reconciler.command_context import (
+    CommandContext,
+    Options,
+    connect,
+    objection_failure,
+    open_api,
+    rejections,
+)
+from reconciler.configuration_settings import OwnerRefused, named_owner, require_owner
+from reconciler.exit_codes import CHANGES, DRIFT, FAILED, INTERRUPTED, REFUSED, STALE, USAGE, CommandFailed
 from reconciler.files import FileRefused, Root, check_place, read_named, write_named
 from reconciler.kinds import Snapshot
-from reconciler.manifests import Configuration, find_source
-from reconciler.manifests.sources import ENDINGS, SourceUnusable, find_root
+from reconciler.manifests import Configuration, find_source_files
+from reconciler.manifests.source_files import ENDINGS, SourceError, find_root
 from reconciler.output_documents import GuardDocument, PlanDocument, ProblemDocument, ReceiptDocument
 from reconciler.plan import (
     Cascades,
@@ -61,9 +69,8 @@ from reconciler.report.policy_impact import impact_lines
 from reconciler.report.progress import show_progress
 from reconciler.report.value_diff import counted
 from reconciler.server_problems import ServerRejection
-from reconciler.session import Options, Session, connect, objection_failure, open_api, rejections
 from reconciler.terminal import Line, Styled, say, say_error, say_json, tagged
-from reconciler.trusted import TrustedWrong, allowed_names
+from reconciler.user_settings import InvalidUserSettings, allowed_names
 
 WATCHING = "watching for files to be saved; Ctrl-C ends this"
 _WRITTEN = ("out", "receipt", "secrets_dir")
@@ -72,7 +79,7 @@ _WRITTEN = ("out", "receipt", "secrets_dir")
 def guard(
     plan: Plan, options: Options, sources: SecretSources, losses: Cascades | None = None, *, applies: bool
 ) -> list[Refusal]:
-    """What stands against applying the plan. Raises Failure for a consent that means nothing.
+    """What stands against applying the plan. Raises CommandFailed for a consent that means nothing.
 
     Args:
         applies: this very command does, so that what the server shows once needs a place now.
@@ -81,7 +88,7 @@ def guard(
     for each in options.get("consent", ()):
         name, _, count = each.partition("=")
         if name not in CONSENTS or not count.isdecimal():
-            raise Failure(
+            raise CommandFailed(
                 USAGE,
                 f"`--consent {each}`: expected one of {', '.join(CONSENTS)}, and a number, as in deletes=12",
             )
@@ -96,24 +103,30 @@ def guard(
 
 
 def secret_sources(root: Root, options: Options, connection: Connection) -> SecretSources:
-    """Where secrets may come from. Raises Failure for an option that means nothing or is led elsewhere."""
+    """Where secrets may be read from. Raises CommandFailed for an option that is wrong or leads elsewhere."""
     directories = []
     for each in options.get("secrets_from", ()):
         _check_place(each, root, "--secrets-from")
         directories.append(Root(each, hidden=True))
     try:
         environment = allowed_names(options.get("allow_env", ()), root)
-    except TrustedWrong as error:
-        raise Failure(USAGE, str(error)) from error
-    own = (*connection.secrets, variables.read("API_KEY"), variables.read("CLIENT_SECRET"))
+    except InvalidUserSettings as error:
+        raise CommandFailed(USAGE, str(error)) from error
+    own = (
+        *connection.secrets,
+        environment_variables.read("API_KEY"),
+        environment_variables.read("CLIENT_SECRET"),
+    )
     return SecretSources(root, tuple(directories), environment, tuple(each for each in own if each))
 
 
 def check_places(options: Options, root: Root) -> None:
-    """Make sure that no link in the repository decides where something is written. Raises Failure."""
+    """Make sure that no link in the repository decides where something is written. Raises CommandFailed."""
     out = options.get("out")
     if out is not None and out.suffix in ENDINGS:
-        raise Failure(USAGE, f"`--out {out}`: `{out.suffix}` is how manifests end; name the plan `.json`")
+        raise CommandFailed(
+            USAGE, f"`--out {out}`: `{out.suffix}` is how manifests end; name the plan `.json`"
+        )
     for name in _WRITTEN:
         if options.get(name) is not None:
             _check_place(options[name], root, f"--{name.replace('_', '-')}")
@@ -123,15 +136,15 @@ def _check_place(path: Path, root: Root, option: str) -> None:
     try:
         check_place(path, root)
     except FileRefused as refused:
-        raise Failure(REFUSED, f"`{option}`: {refused}") from refused
+        raise CommandFailed(REFUSED, f"`{option}`: {refused}") from refused
 
 
 def save_plan(plan: Plan, file: Path) -> None:
-    """Write a plan, to apply exactly it. Raises Failure."""
+    """Write a plan, to apply exactly it. Raises CommandFailed."""
     try:
         write_named(file, orjson.dumps(plan.as_json(), option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
-        raise Failure(FAILED, f"the plan cannot be saved to `{file}`: {error.strerror}") from error
+        raise CommandFailed(FAILED, f"the plan cannot be saved to `{file}`: {error.strerror}") from error
 
 
 def plan_exit_code(plan: Plan, refusals: Sequence[Refusal], found: ServerRejection | None = None) -> int:
@@ -148,8 +161,8 @@ def plan_exit_code(plan: Plan, refusals: Sequence[Refusal], found: ServerRejecti
 
 
 def plan_command(path: Path, options: Options) -> int:
-    """`zonectl plan`: the exit code. Raises Failure."""
-    with Session.open(path, options, writes=False) as session:
+    """`zonectl plan`: the exit code. Raises CommandFailed."""
+    with CommandContext.open(path, options, writes=False) as session:
         root = session.configuration.source.opener
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
@@ -168,12 +181,12 @@ def plan_command(path: Path, options: Options) -> int:
     return plan_exit_code(made, refusals, tried.rejection)
 
 
-def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool]) -> None:
-    """`zonectl apply`. Raises Failure."""
+def apply_command(path: Path, options: Options, *, ask: Callable[[CommandContext], bool]) -> None:
+    """`zonectl apply`. Raises CommandFailed."""
     if path.is_file() and path.suffix not in ENDINGS:
         _apply_saved(path, options)
         return
-    with Session.open(path, options, writes=True) as session:
+    with CommandContext.open(path, options, writes=True) as session:
         root = session.configuration.source.opener
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)
@@ -187,7 +200,7 @@ def apply_command(path: Path, options: Options, *, ask: Callable[[Session], bool
         _expect(plan, options, plan_json(plan, refusals, tried.rejection, tried.losses))
         _stop_if_refused(plan, refusals, tried)
         if not plan.empty and asks and not ask(session):
-            raise Failure(FAILED, "nothing was changed")
+            raise CommandFailed(FAILED, "nothing was changed")
         _carry_out(session.api, plan, options, sources, session.configuration)
 
 
@@ -236,26 +249,26 @@ def _expect(plan: Plan, options: Options, document: PlanDocument | None = None) 
         if document is not None:
             against: GuardDocument = {"code": "expect", "message": message, "stale": True}
             document["guards"] = [*document["guards"], against]
-        raise Failure(STALE, message, document=document)
+        raise CommandFailed(STALE, message, document=document)
 
 
 def _apply_saved(path: Path, options: Options) -> None:
     try:
         root = Root(options["root"] or find_root([Path.cwd()]))
         plan = read_plan(read_named(path))
-    except (OSError, PlanUnreadable, SourceUnusable) as error:
-        raise Failure(FAILED, f"{path}: {error}") from error
+    except (OSError, PlanUnreadable, SourceError) as error:
+        raise CommandFailed(FAILED, f"{path}: {error}") from error
     check_places(options, root)
     try:
         require_owner(named_owner(options.get("owner")), plan.owner, f"the saved plan `{path}`")
     except OwnerRefused as error:
-        raise Failure(REFUSED, str(error)) from error
+        raise CommandFailed(REFUSED, str(error)) from error
     _expect(plan, options)
     connection = connect(
         options, root, ServerClaim(plan.server, f"the saved plan `{path}`"), plan.organization_id
     )
     if connection.server != plan.server:
-        raise Failure(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
+        raise CommandFailed(REFUSED, f"the plan was made for {plan.server}, not for {connection.server}")
     sources = secret_sources(root, options, connection)
     # Nothing of it is shown before it is known to be so.
     found = guard(plan, options, sources, applies=True)
@@ -273,7 +286,7 @@ def _apply_saved(path: Path, options: Options) -> None:
 
 
 def _grounded(plan: Plan, snapshot: Snapshot) -> Plan:
-    """A saved plan that hides nothing, with the numbers of the server. Raises Failure.
+    """A saved plan that hides nothing, with the numbers of the server. Raises CommandFailed.
 
     Where something was written since it was made, what it does not say may be new: plan again.
     """
@@ -293,14 +306,14 @@ def _stop_saved(
 
 
 def _stop_if_refused(plan: Plan, refusals: Sequence[Refusal], tried: DryRunResult) -> None:
-    """Raise Failure with all that stands against a plan; as JSON it is the plan that says so."""
+    """Raise CommandFailed with all that stands against a plan; as JSON it is the plan that says so."""
     found = tried.rejection
     document = plan_json(plan, refusals, found, tried.losses)
     if refusals:
         code = STALE if all(each.stale for each in refusals) else REFUSED
         told = [f"  {each.message}" for each in refusals]
         more = rejection_lines(found) if found is not None else ()
-        raise Failure(code, "refused; nothing was changed", *told, *more, document=document)
+        raise CommandFailed(code, "refused; nothing was changed", *told, *more, document=document)
     if found is not None:
         raise objection_failure(found, document)
 
@@ -333,11 +346,11 @@ def _carry_out(
                 )
             _tell(done, options)
     except DeliveryImpossible as error:  # since the guards were asked
-        raise Failure(REFUSED, str(error), "nothing was changed") from error
+        raise CommandFailed(REFUSED, str(error), "nothing was changed") from error
     except SecretMissing as error:
-        raise Failure(FAILED, *error.problems, "nothing was changed") from error
+        raise CommandFailed(FAILED, *error.problems, "nothing was changed") from error
     except KeyboardInterrupt as interrupt:
-        raise Failure(INTERRUPTED, *_INTERRUPTED[api.sent]) from interrupt
+        raise CommandFailed(INTERRUPTED, *_INTERRUPTED[api.sent]) from interrupt
 
 
 def _confirm_found(api: Api, plan: Plan, options: Options) -> None:
@@ -362,14 +375,14 @@ _INTERRUPTED = {
 
 @contextmanager
 def _unanswered(api: Api) -> Iterator[None]:
-    """A lost answer is no refusal. Raises Failure."""
+    """A lost answer is no refusal. Raises CommandFailed."""
     try:
         yield
     except (NotReached, Rejected) as error:
         if api.sent is SendState.UNANSWERED:
-            raise Failure(FAILED, str(error), *_UNKNOWN) from error
+            raise CommandFailed(FAILED, str(error), *_UNKNOWN) from error
         if isinstance(error, NotReached) and api.sent is SendState.NOTHING:
-            raise Failure(FAILED, str(error), "nothing was changed") from error
+            raise CommandFailed(FAILED, str(error), "nothing was changed") from error
         raise
 
 
@@ -401,7 +414,7 @@ def _tell(done: ApplyResult, options: Options) -> None:
     told: Sequence[ProblemDocument] = [{"code": "error", "message": each} for each in problems]
     document: ReceiptDocument = {**done.receipt, "problems": told} if told else done.receipt
     if problems:
-        raise Failure(
+        raise CommandFailed(
             FAILED,
             f"the changeset is applied, but {problems[0]}",
             *(f"  {each}" for each in problems[1:]),
@@ -419,9 +432,9 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
     from reconciler.apply.file_watch import watch_files
 
     try:
-        (watched_path,) = find_source([path]).named
-    except SourceUnusable as error:
-        raise Failure(USAGE, str(error)) from error
+        (watched_path,) = find_source_files([path]).named
+    except SourceError as error:
+        raise CommandFailed(USAGE, str(error)) from error
     watched = {**options, "output": "text", "receipt": None}
 
     def once(changed: list[str]) -> None:
@@ -432,7 +445,7 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
             _say(f"saved: {names}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else ""))
         try:
             _watch_once(path, watched, applies=applies)
-        except Failure as failure:
+        except CommandFailed as failure:
             if failure.exit_code == USAGE and not changed:
                 raise
             if failure.exit_code == INTERRUPTED:
@@ -445,11 +458,13 @@ def watch_command(path: Path, options: Options, *, applies: bool) -> None:
     try:
         watch_files([watched_path], once)
     except KeyboardInterrupt as interrupt:
-        raise Failure(INTERRUPTED, "interrupted; nothing was changed that is not told above") from interrupt
+        raise CommandFailed(
+            INTERRUPTED, "interrupted; nothing was changed that is not told above"
+        ) from interrupt
 
 
 def _watch_once(path: Path, options: Options, *, applies: bool) -> None:
-    with Session.open(path, options, writes=applies) as session:
+    with CommandContext.open(path, options, writes=applies) as session:
         root = session.configuration.source.opener
         check_places(options, root)
         sources = secret_sources(root, options, session.connection)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from reconciler.cedar import (
     EntityName,
-    Reading,
-    Words,
+    ParsedPolicies,
+    Vocabulary,
     is_laid_out,
     parse_name,
-    read_policies,
+    parse_policies,
     without_layout,
 )
 from reconciler.kinds import load_kinds
@@ -20,13 +20,13 @@ from runtime.domain.kinds import BY_NAME
 from runtime.domain.policy import schema
 from runtime.domain.policy.defaults import all_defaults, user_defaults
 
-WORDS = Words.read(load_kinds().by_name["Policy"].cedar["cedar"])
+WORDS = Vocabulary.read(load_kinds().by_name["Policy"].cedar["cedar"])
 SCHEMA = cedar.parse_schema(schema.current().text)
 
 
-def read(text: str) -> Reading:
+def read(text: str) -> ParsedPolicies:
     """What is read of a text."""
-    return read_policies(text, WORDS)
+    return parse_policies(text, WORDS)
 
 
 def forbid(condition: str) -> str:
@@ -310,7 +310,10 @@ def test_the_words_are_those_of_the_schema() -> None:
 def test_the_default_policies_are_read(default: object) -> None:
     """What every zone starts with has nothing wrong with it, and forbids nothing."""
     found = read(default.text)
-    assert (found, {each.effect for each in found.rules}) == (Reading((), (), rules=found.rules), {"permit"})
+    assert (found, {each.effect for each in found.rules}) == (
+        ParsedPolicies((), (), rules=found.rules),
+        {"permit"},
+    )
 
 
 SCOPES = ("{0}", '{0} == U::"a"', '{0} in U::"a"', "{0} is U")

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from reconciler.cedar import Words, read_policies
+from reconciler.cedar import Vocabulary, parse_policies
 from reconciler.client.api import read_snapshot
-from reconciler.kinds import Kinds, Shape, Snapshot, load_kinds
+from reconciler.kinds import Kinds, MemberSchema, Snapshot, load_kinds
 from reconciler.plan.three_way_diff import leaves
 from runtime.api.shared.etags import seen
 from runtime.contract.bodies import parse
@@ -156,16 +156,18 @@ def is_written(spec: Any, path: str) -> bool:
     return True
 
 
-def in_lower_case(shape: Shape, value: Any) -> Any:
+def in_lower_case(shape: MemberSchema, value: Any) -> Any:
     """Addresses as the server keeps them."""
     if isinstance(value, dict):
-        return {name: in_lower_case(shape.members.get(name, Shape()), each) for name, each in value.items()}
+        return {
+            name: in_lower_case(shape.members.get(name, MemberSchema()), each) for name, each in value.items()
+        }
     if isinstance(value, list):
         return [in_lower_case(shape, each) for each in value]
     return value.lower() if shape.caseless and isinstance(value, str) else value
 
 
-def with_defaults(shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(shape: MemberSchema, spec: Mapping[str, Any]) -> dict[str, Any]:
     """A spec with every default that the schema states."""
     filled = dict(spec)
     for name, below in shape.members.items():
@@ -176,7 +178,7 @@ def with_defaults(shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in filled.items() if value is not None}
 
 
-def _stands_alone(shape: Shape) -> bool:
+def _stands_alone(shape: MemberSchema) -> bool:
     return any(below.resets_to not in (None, []) or _stands_alone(below) for below in shape.members.values())
 
 
@@ -517,7 +519,7 @@ class _Run:
     def named(self, policy: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str, str], str]]:
         """What a policy names and does not call absent, with the place in its text."""
         text, kind = policy["spec"].get("cedar") or "", self.world.kinds.by_name["Policy"]
-        for each in read_policies(text, Words.read(kind.cedar["cedar"])).mentions:
+        for each in parse_policies(text, Vocabulary.read(kind.cedar["cedar"])).mentions:
             if str(each.name) not in policy["spec"].get("absent_names", ()):
                 before = text[: each.begin]
                 column = each.begin - before.rfind("\n")

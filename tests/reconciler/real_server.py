@@ -17,7 +17,7 @@ from tests.support.applying import Git
 from tests.support.factories import Company, found_company, opened_parts
 
 from reconciler.client.api import read_snapshot
-from reconciler.kinds import Entity, Kind, Kinds, Shape, Snapshot
+from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Snapshot
 from reconciler.plan.three_way_diff import normalized
 from runtime.contract.changes import Changeset
 from runtime.domain.errors import ManagementError
@@ -179,7 +179,9 @@ def _told(entity: Entity, kind: Kind, names: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def _named(shape: Shape, value: Any, names: Mapping[str, str], whole: Mapping[str, Any] | None = None) -> Any:
+def _named(
+    shape: MemberSchema, value: Any, names: Mapping[str, str], whole: Mapping[str, Any] | None = None
+) -> Any:
     """A value with names in place of ids, sets in order, and without what says nothing: defaults, and nulls.
 
     `whole`: the spec around it, whose members may be defaults.
@@ -187,12 +189,14 @@ def _named(shape: Shape, value: Any, names: Mapping[str, str], whole: Mapping[st
     whole = whole if whole is not None else value
     if shape.nested and isinstance(value, dict):
         below = shape.members
-        members = {name: _named(below.get(name, Shape()), each, names, whole) for name, each in value.items()}
+        members = {
+            name: _named(below.get(name, MemberSchema()), each, names, whole) for name, each in value.items()
+        }
         return {name: each for name, each in members.items() if each not in (None, [], {})}
     if isinstance(value, dict):
-        return {name: _named(Shape(), each, names, whole) for name, each in value.items()}
+        return {name: _named(MemberSchema(), each, names, whole) for name, each in value.items()}
     if isinstance(value, list):
-        named = [_named(Shape(), each, names, whole) for each in value]
+        named = [_named(MemberSchema(), each, names, whole) for each in value]
         return sorted(named) if shape.unordered else named
     by_default = shape.default_from is not None and value == whole.get(shape.default_from)
     if value is None or by_default or value == normalized(shape, None):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler import variables
+from reconciler import environment_variables
 
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 
@@ -48,7 +48,7 @@ class AllowedNames:
 
 def is_own(name: str) -> bool:
     """Tell whether a variable is zonectl's; else it could be sent to a provider of a stranger's choice."""
-    return name.upper().startswith(variables.PREFIX)
+    return name.upper().startswith(environment_variables.PREFIX)
 
 
 def _allows(pattern: str, name: str) -> bool:

@@ -12,8 +12,8 @@ from reconciler.client.api import Progress
 from reconciler.kinds import Kinds, Snapshot
 from reconciler.manifests import Configuration
 from reconciler.manifests.diagnostics import suggest
-from reconciler.manifests.locating import Locator
-from reconciler.manifests.sources import describe_commit
+from reconciler.manifests.member_locator import MemberLocator
+from reconciler.manifests.source_files import describe_commit
 from reconciler.plan import Action, Cascade, Cascades, Plan, build_plan
 from reconciler.plan.model import Op
 from reconciler.server_problems import ServerProblem, ServerRejection
@@ -176,12 +176,12 @@ def server_problems(
     error: Rejected, plan: Plan, configuration: Configuration | None = None
 ) -> list[ServerProblem]:
     """The server's objections, each with the manifest that its operation came from."""
-    locator = Locator(configuration) if configuration is not None else None
+    locator = MemberLocator(configuration) if configuration is not None else None
     found = list(_problems(error, plan, locator))
     return found or [ServerProblem("", "", "", error.message, error.code)]
 
 
-def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[ServerProblem]:
+def _problems(error: Rejected, plan: Plan, locator: MemberLocator | None) -> Iterator[ServerProblem]:
     actions = actions_by_operation(plan)
     for detail in error.details:
         message, code = str(detail.get("message", error.message)), str(detail.get("code") or error.code)
@@ -204,7 +204,7 @@ def _problems(error: Rejected, plan: Plan, locator: Locator | None) -> Iterator[
         yield _placed(ServerProblem(action.reason, action.title, member, message, code), action, locator)
 
 
-def _placed(problem: ServerProblem, action: Action, locator: Locator | None) -> ServerProblem:
+def _placed(problem: ServerProblem, action: Action, locator: MemberLocator | None) -> ServerProblem:
     """The problem with its place in the manifest, or in the file of the text that the server tells of."""
     if locator is None:
         return problem

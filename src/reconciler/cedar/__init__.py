@@ -2,22 +2,22 @@
 
 from .layout import is_laid_out, without_layout
 from .names import EntityName, parse_name
-from .reading import CedarProblem, Mention, Reading, read_policies
+from .parser import CedarProblem, EntityMention, ParsedPolicies, parse_policies
 from .rules import Rule, is_covered
 from .tokens import stretch_at
-from .words import Words
+from .vocabulary import Vocabulary
 
 __all__ = [
     "CedarProblem",
+    "EntityMention",
     "EntityName",
-    "Mention",
-    "Reading",
+    "ParsedPolicies",
     "Rule",
-    "Words",
+    "Vocabulary",
     "is_covered",
     "is_laid_out",
     "parse_name",
-    "read_policies",
+    "parse_policies",
     "stretch_at",
     "without_layout",
 ]

@@ -13,10 +13,10 @@ import stamina
 
 from reconciler.kinds import (
     Entity,
+    IncludedVersion,
     InForce,
     MissingName,
     Ownership,
-    Part,
     Snapshot,
     Tombstone,
     Undescribable,
@@ -412,7 +412,7 @@ def _read_write(at: str, told: Mapping[str, Any]) -> Write:
 
 
 def _read_in_force(told: Mapping[str, Any]) -> InForce:
-    parts = tuple(Part(**each) for each in told.get("contents") or ())
+    parts = tuple(IncludedVersion(**each) for each in told.get("contents") or ())
     activated = _read_last_change(told.get("activated"))
     missing = tuple(MissingName(**each) for each in told.get("missing_names") or ())
     written = told["version"], told["latest_version"], told["spec"]

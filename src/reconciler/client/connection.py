@@ -7,7 +7,7 @@ is only compared with that: it never decides where a credential goes.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler import variables
+from reconciler import environment_variables
 from reconciler.files import read_named
 
 from .known_servers import KnownServers, RecordUnusable, normal_server
@@ -85,7 +85,7 @@ def find_connection(
         api_key=credential.api_key,
         client_id=credential.client_id,
         client_secret=credential.client_secret,
-        organization=organization or variables.read("ORGANIZATION"),
+        organization=organization or environment_variables.read("ORGANIZATION"),
     )
 
 
@@ -105,14 +105,14 @@ def _find_credential(api_key_file: str | None) -> Connection:
         if not key:
             raise ConnectionIncomplete(f"the API key cannot be read from `{api_key_file}`: it is empty")
         return Connection("", api_key=key)
-    if from_environment := variables.read("API_KEY"):
+    if from_environment := environment_variables.read("API_KEY"):
         return Connection("", api_key=from_environment)
-    client_id, secret = variables.read("CLIENT_ID"), variables.read("CLIENT_SECRET")
+    client_id, secret = environment_variables.read("CLIENT_ID"), environment_variables.read("CLIENT_SECRET")
     if client_id and secret:
         return Connection("", client_id=client_id, client_secret=secret)
     raise ConnectionIncomplete(
         "no credential: give `--api-key-file FILE`, or set ZONECTL_API_KEY, "
-        f"or ZONECTL_CLIENT_ID and ZONECTL_CLIENT_SECRET{variables.misspelt()}"
+        f"or ZONECTL_CLIENT_ID and ZONECTL_CLIENT_SECRET{environment_variables.misspelt()}"
     )
 
 
@@ -128,7 +128,7 @@ def _find_server(
             f"which server this {credential.what} belongs to cannot be read: {error}; "
             "nothing was sent: name the server with `--server URL`"
         ) from error
-    named = variables.read("SERVER")
+    named = environment_variables.read("SERVER")
     if not named and not remembered:
         raise _nameless(claim)
     server = _normal(named) if named else str(remembered)
@@ -149,12 +149,12 @@ def _find_server(
 def _nameless(claim: ServerClaim | None) -> ConnectionIncomplete:
     if claim is None:
         return ConnectionIncomplete(
-            f"no server: give `--server URL` or set ZONECTL_SERVER{variables.misspelt()}"
+            f"no server: give `--server URL` or set ZONECTL_SERVER{environment_variables.misspelt()}"
         )
     return ConnectionIncomplete(
         f"{claim.place} names the server `{claim.server}`, and nothing outside the repository does; nothing "
         "was sent: if that is where the credential belongs, say so with `--server URL` or ZONECTL_SERVER"
-        f"{variables.misspelt()}"
+        f"{environment_variables.misspelt()}"
     )
 
 

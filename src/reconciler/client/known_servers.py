@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import orjson
 
-from reconciler import variables
+from reconciler import environment_variables
 from reconciler.files import Root, read_private, write_private
 
 _PORTS = {"http": 80, "https": 443}
@@ -33,7 +33,7 @@ def normal_server(url: str) -> str:
 
 def state_directory() -> Path | None:
     """`ZONECTL_STATE_DIR`, else `zonewright` in the user's state directory; None when there is none."""
-    if given := variables.read("STATE_DIR"):
+    if given := environment_variables.read("STATE_DIR"):
         return Path(given).absolute()
     state = os.environ.get("XDG_STATE_HOME", "")
     try:

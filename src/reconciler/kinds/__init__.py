@@ -1,17 +1,17 @@
 """The kinds, read from `schemas/`, and the plain values that pass between the other parts."""
 
-from .reading import Kinds, load_kinds, schema_directory
-from .shapes import ABSENT, Kind, Ref, Shape
+from .loading import Kinds, load_kinds, schema_directory
+from .member_schemas import ABSENT, Kind, MemberSchema, Reference
 from .values import (
     Entity,
-    External,
+    ExternalName,
+    ExternalReference,
+    IncludedVersion,
     InForce,
     Manifest,
     MissingName,
     Origin,
-    Outside,
     Ownership,
-    Part,
     Snapshot,
     Tombstone,
     Undescribable,
@@ -21,18 +21,18 @@ from .values import (
 __all__ = [
     "ABSENT",
     "Entity",
-    "External",
+    "ExternalName",
+    "ExternalReference",
     "InForce",
+    "IncludedVersion",
     "Kind",
     "Kinds",
     "Manifest",
+    "MemberSchema",
     "MissingName",
     "Origin",
-    "Outside",
     "Ownership",
-    "Part",
-    "Ref",
-    "Shape",
+    "Reference",
     "Snapshot",
     "Tombstone",
     "Undescribable",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from reconciler.output_documents import WriteDocument
 
-from .shapes import Kind
+from .member_schemas import Kind
 
 
 class Origin(NamedTuple):
@@ -19,14 +19,14 @@ class Origin(NamedTuple):
         return f"{self.path}:{self.line}"
 
 
-class External(NamedTuple):
+class ExternalReference(NamedTuple):
     """A reference to an entity that is not in git, by its handle."""
 
     handle: str
     owner_type: str | None = None
 
 
-class Outside(NamedTuple):
+class ExternalName(NamedTuple):
     """An entity of the same zone that a text counts on and that is not in git.
 
     `place` is `file:line:column` where the text names it.
@@ -68,7 +68,7 @@ class Manifest:
     lifecycle: Mapping[str, Any] = field(default_factory=dict)
     folder: str = "."
     files: Mapping[str, str] = field(default_factory=dict)
-    outside: tuple[Outside, ...] = ()
+    outside: tuple[ExternalName, ...] = ()
 
     @property
     def handle(self) -> str | None:
@@ -128,7 +128,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IncludedVersion:
     """A version of an entity that is in force as part of another one."""
 
     kind: str
@@ -165,7 +165,7 @@ class InForce:
     version: int
     latest_version: int
     spec: Mapping[str, Any] = field(default_factory=dict)
-    contents: tuple[Part, ...] = ()
+    contents: tuple[IncludedVersion, ...] = ()
     activated: Write | None = None
     before_is_latest: bool = False
     missing_names: tuple[MissingName, ...] = ()

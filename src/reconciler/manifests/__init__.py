@@ -2,6 +2,6 @@
 
 from .configuration import Configuration, load_configuration
 from .diagnostics import Diagnostic
-from .sources import Source, find_source
+from .source_files import SourceFiles, find_source_files
 
-__all__ = ["Configuration", "Diagnostic", "Source", "find_source", "load_configuration"]
+__all__ = ["Configuration", "Diagnostic", "SourceFiles", "find_source_files", "load_configuration"]

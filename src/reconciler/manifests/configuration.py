@@ -9,14 +9,14 @@ from typing import Any
 from reconciler.files import FileRefused
 from reconciler.kinds import Kinds, Manifest, Origin
 
-from .cache import Cache, Entry
-from .checks import Validators
-from .crosschecks import cross_check
 from .diagnostics import Diagnostic, diagnose
-from .encoding import NotText, decode
-from .placing import report_document
-from .sources import ENDINGS, MAX_FILE_BYTES, Source, SourceUnusable, seen_from_here
-from .yaml_reader import YamlProblem, read_documents
+from .document_diagnostics import document_diagnostics
+from .encoding import InvalidEncoding, decode
+from .reference_checks import check_references
+from .schema_checks import Validators
+from .source_files import ENDINGS, MAX_FILE_BYTES, SourceError, SourceFiles, seen_from_here
+from .validation_cache import Entry, ValidationCache
+from .yaml_reader import InvalidYaml, read_documents
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Configuration:
     `zones`: name of a zone that another configuration describes -> which one, where that is said.
     """
 
-    source: Source
+    source: SourceFiles
     manifests: tuple[Manifest, ...]
     diagnostics: tuple[Diagnostic, ...]
     files: int
@@ -34,7 +34,11 @@ class Configuration:
 
 
 def load_configuration(
-    source: Source, kinds: Kinds, *, zones: Mapping[str, str | None] | None = None, use_cache: bool = True
+    source: SourceFiles,
+    kinds: Kinds,
+    *,
+    zones: Mapping[str, str | None] | None = None,
+    use_cache: bool = True,
 ) -> Configuration:
     """Read and check everything; needs no server.
 
@@ -42,9 +46,9 @@ def load_configuration(
     by themselves: a misspelt manifest would make every reference to it look wrong too.
 
     Raises:
-        SourceUnusable: there is not one manifest; what is described elsewhere would be planned for deletion.
+        SourceError: there is not one manifest; what is described elsewhere would be planned for deletion.
     """
-    cache = Cache(source, kinds) if use_cache else None
+    cache = ValidationCache(source, kinds) if use_cache else None
     validators = Validators(kinds)
     manifests: list[Manifest] = []
     diagnostics: list[Diagnostic] = []
@@ -56,13 +60,13 @@ def load_configuration(
         cache.save()
     if not diagnostics:
         if not manifests:
-            raise SourceUnusable(nothing_in(source))
-        manifests, diagnostics = cross_check(source, manifests, zones or {})
+            raise SourceError(nothing_in(source))
+        manifests, diagnostics = check_references(source, manifests, zones or {})
     found = tuple(sorted(set(diagnostics)))
     return Configuration(source, tuple(manifests), found, len(source.files), zones or {})
 
 
-def nothing_in(source: Source) -> str:
+def nothing_in(source: SourceFiles) -> str:
     named = ", ".join(f"`{seen_from_here(path)}`" for path in source.named[:5])
     if not source.files:
         return f"there are no manifests in {named}: no file there ends with `.yaml` or `.yml`"
@@ -75,11 +79,11 @@ def _readable(name: str) -> str:
 
 
 def read_manifest_file(
-    source: Source,
+    source: SourceFiles,
     file: str,
     name: str,
     validators: Validators,
-    cache: Cache | None,
+    cache: ValidationCache | None,
     diagnostics: list[Diagnostic],
 ) -> Entry:
     """The valid documents of a file; what is wrong with it goes to *diagnostics*."""
@@ -99,10 +103,10 @@ def read_manifest_file(
     try:
         text = decode(content)
         documents = read_documents(text)
-    except NotText as error:
+    except InvalidEncoding as error:
         diagnostics.append(diagnose(name, error.text, error.span, "encoding", error.message))
         return []
-    except YamlProblem as problem:
+    except InvalidYaml as problem:
         diagnostics.append(diagnose(name, text, problem.span, "yaml", problem.message))
         return []
     entry: Entry = [[document.line, document.value] for document in documents]
@@ -121,7 +125,7 @@ def _explain_file(name: str, text: str, validators: Validators) -> Iterable[Diag
         findings = validators.findings(document.value)
         named = document.value.get("kind") if isinstance(document.value, dict) else None
         kind = validators.kinds.by_name.get(named) if isinstance(named, str) else None
-        yield from report_document(name, text, document, findings, kind)
+        yield from document_diagnostics(name, text, document, findings, kind)
 
 
 def _manifests(entry: Entry, path: str, kinds: Kinds) -> Iterable[Manifest]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from reconciler.output_documents import DiagnosticDocument
 
 from .masking import mask_comment, mask_spans, mask_tokens, mask_unread
-from .positions import Span, split_lines
+from .spans import Span, split_lines
 
 MOST_EXCERPT = 120  # characters of a line that are shown around what is meant
 MOST_VALUE = 60  # and of a value within a message

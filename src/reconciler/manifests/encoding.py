@@ -2,7 +2,7 @@
 
 import codecs
 
-from .positions import Span, split_lines
+from .spans import Span, split_lines
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
@@ -12,7 +12,7 @@ _MARKS = (
 )
 
 
-class NotText(Exception):
+class InvalidEncoding(Exception):
     """The content is not UTF-8.
 
     Attributes:
@@ -26,12 +26,12 @@ class NotText(Exception):
 
 
 def decode(content: bytes) -> str:
-    """The text of a file; a byte order mark at its beginning is no part of it. Raises NotText."""
+    """The text of a file; a byte order mark at its beginning is no part of it. Raises InvalidEncoding."""
     for mark, name in _MARKS:
         if content.startswith(mark):
-            raise NotText(f"the file is {name}; save it as UTF-8")
+            raise InvalidEncoding(f"the file is {name}; save it as UTF-8")
     if name := _unmarked(content):
-        raise NotText(f"the file looks like {name}; save it as UTF-8")
+        raise InvalidEncoding(f"the file looks like {name}; save it as UTF-8")
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         return content.decode("utf-8")
@@ -39,7 +39,7 @@ def decode(content: bytes) -> str:
         text = content.decode("utf-8", "replace")
         before = split_lines(content[: error.start].decode("utf-8"))
         line, column = len(before) - 1, len(before[-1])
-        raise NotText(
+        raise InvalidEncoding(
             f"byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8",
             text,
             Span(line, column, line, column + 1),

@@ -7,15 +7,15 @@ from difflib import unified_diff
 from reconciler.files import FileRefused
 from reconciler.kinds import Kinds
 
-from .checks import Validators
 from .configuration import nothing_in, read_manifest_file
 from .diagnostics import Diagnostic, diagnose
+from .document_diagnostics import RedactedDocument
 from .encoding import decode
 from .formatting import FormattingImpossible, format_manifests
 from .masking import mask_comment, mask_spans, mask_tokens
-from .placing import Shown
-from .positions import Span, split_lines
-from .sources import MAX_FILE_BYTES, Source, SourceUnusable
+from .schema_checks import Validators
+from .source_files import MAX_FILE_BYTES, SourceError, SourceFiles
+from .spans import Span, split_lines
 from .yaml_reader import read_documents
 
 
@@ -32,21 +32,21 @@ class FormattedFile:
 class Formatting:
     """What formatting came to. Files with a diagnostic are left as they are."""
 
-    source: Source
+    source: SourceFiles
     changed: tuple[FormattedFile, ...]
     diagnostics: tuple[Diagnostic, ...]
 
 
-def format_files(source: Source, kinds: Kinds, *, write: bool) -> Formatting:
+def format_files(source: SourceFiles, kinds: Kinds, *, write: bool) -> Formatting:
     """Format every manifest file of a source; with *write* in place, else only to tell which would change.
 
     A file is valid by itself or is left alone; references between files are not followed.
 
     Raises:
-        SourceUnusable: there is no manifest file.
+        SourceError: there is no manifest file.
     """
     if not source.files:
-        raise SourceUnusable(nothing_in(source))
+        raise SourceError(nothing_in(source))
     validators = Validators(kinds)
     changed: list[FormattedFile] = []
     diagnostics: list[Diagnostic] = []
@@ -69,7 +69,9 @@ def format_files(source: Source, kinds: Kinds, *, write: bool) -> Formatting:
     return Formatting(source, tuple(changed), tuple(sorted(diagnostics)))
 
 
-def _format_file(source: Source, file: str, name: str, kinds: Kinds, *, write: bool) -> FormattedFile | None:
+def _format_file(
+    source: SourceFiles, file: str, name: str, kinds: Kinds, *, write: bool
+) -> FormattedFile | None:
     """What a valid file is formatted to; None when nothing changes."""
     content = source.opener.read(file, at_most=MAX_FILE_BYTES, again=True)
     before = decode(content)
@@ -90,7 +92,10 @@ def masked_diff(file: FormattedFile, kinds: Kinds) -> list[str]:
 
 def _masked_lines(text: str, kinds: Kinds) -> Sequence[str]:
     """The lines of valid manifests, with all that may be a secret written out as asterisks."""
-    shown = [Shown(each, kinds.by_name[each.value["kind"]]) for each in read_documents(text, places=True)]
+    shown = [
+        RedactedDocument(each, kinds.by_name[each.value["kind"]])
+        for each in read_documents(text, places=True)
+    ]
     hidden: list[Span] = [span for each in shown for span in each.hidden]
     comments = {line: column for each in shown for line, column in each.comments_begin().items()}
     lines = list(split_lines(text))

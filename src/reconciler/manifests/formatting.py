@@ -17,7 +17,7 @@ from reconciler.kinds import Kinds
 from .member_order import order_members
 from .yaml_layout import CommentLost, lay_out
 from .yaml_lines import split_yaml_lines
-from .yaml_reader import YamlProblem, read_documents
+from .yaml_reader import InvalidYaml, read_documents
 
 _BOUNDARY = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _LINE_END = re.compile(r"\r\n?")
@@ -78,7 +78,7 @@ def _formatted_document(text: str, kinds: Kinds) -> str:
     if body:
         try:
             body = order_members(lay_out(body), kinds.by_name[_kind_of(body)])
-        except (LayoutError, YAMLError, YamlProblem) as error:
+        except (LayoutError, YAMLError, InvalidYaml) as error:
             raise FormattingImpossible(
                 "a part of it cannot be read with its comments, such as a tab between values; write spaces"
             ) from error

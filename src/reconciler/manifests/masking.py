@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from .positions import Span
+from .spans import Span
 
 # `s[ecrt]..`: a secret is one also when its name is misspelt.
 _WORDS = r"secret|s[ecrt]{3,6}(?![A-Za-z])|passw|passphrase|pwd|(?:private|api|access|signing|shared)[_-]?key"

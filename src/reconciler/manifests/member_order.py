@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.kinds import Kind
-from reconciler.kinds.shapes import schema_branches
+from reconciler.kinds.member_schemas import schema_branches
 
-from .positions import Path, Span
+from .spans import MemberPath, Span
 from .yaml_lines import YamlLines, split_yaml_lines
-from .yaml_reader import Document, YamlProblem, read_documents
+from .yaml_reader import InvalidYaml, YamlDocument, read_documents
 
 # What has a name begins with it, as people write it; in a schema `identifier` and `labels` may come before.
 _FIRST = ("zone", "name", "identifier", "description")
@@ -41,7 +41,7 @@ def _reads_as(text: str, value: Any) -> bool:
     """Tell whether nothing but the order changed: an alias must not come before its anchor."""
     try:
         return [each.value for each in read_documents(text)] == [value]
-    except YamlProblem:
+    except InvalidYaml:
         return False
 
 
@@ -57,8 +57,8 @@ def canonical_order(schema: Mapping[str, Any], root: Mapping[str, Any], members:
 
 
 def _misplaced(
-    value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path: Path = ()
-) -> Iterator[tuple[Path, list[str]]]:
+    value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path: MemberPath = ()
+) -> Iterator[tuple[MemberPath, list[str]]]:
     """The mappings that are in another order, outermost first, and the order they should have."""
     if isinstance(value, dict):
         order = canonical_order(schema, root, list(value))
@@ -83,7 +83,7 @@ def _misplaced(
                 yield from _misplaced(below, items, root, (*path, position))
 
 
-def _moved(text: str, document: Document, path: Path, order: Sequence[str]) -> str | None:
+def _moved(text: str, document: YamlDocument, path: MemberPath, order: Sequence[str]) -> str | None:
     """The text with the members of one mapping moved; None where they are not written apart."""
     keys = {name: place.key for name in order if (place := document.places[(*path, name)]).key is not None}
     values = {name: document.places[(*path, name)].value for name in order}

@@ -24,8 +24,8 @@ from yaml.events import (
 
 from .diagnostics import bounded
 from .masking import SECRET_NAME
-from .positions import Path, Place, Span, split_lines
-from .syntax import explain_syntax
+from .spans import MemberPath, MemberSpans, Span, split_lines
+from .syntax_messages import explain_syntax
 
 MAX_DEPTH = 64
 MAX_NODES = 200_000
@@ -60,7 +60,7 @@ def is_plain_string(text: str) -> bool:
     )
 
 
-class YamlProblem(Exception):
+class InvalidYaml(Exception):
     """The text cannot be read. `span` says where."""
 
     def __init__(self, message: str, span: Span) -> None:
@@ -69,12 +69,12 @@ class YamlProblem(Exception):
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """One YAML document: the line it begins on (from 1), its value, on request where members stand."""
 
     line: int
     value: Any
-    places: dict[Path, Place] = field(default_factory=dict)
+    places: dict[MemberPath, MemberSpans] = field(default_factory=dict)
 
 
 class _Frame:
@@ -82,7 +82,9 @@ class _Frame:
 
     __slots__ = ("anchor", "container", "is_map", "key", "key_span", "path", "size", "start")
 
-    def __init__(self, container: Any, is_map: bool, path: Path, start: Any, anchor: str | None) -> None:
+    def __init__(
+        self, container: Any, is_map: bool, path: MemberPath, start: Any, anchor: str | None
+    ) -> None:
         self.container, self.is_map, self.path, self.start, self.anchor = (
             container,
             is_map,
@@ -95,7 +97,7 @@ class _Frame:
         self.size = 1
 
 
-def read_documents(text: str, *, places: bool = False) -> list[Document]:
+def read_documents(text: str, *, places: bool = False) -> list[YamlDocument]:
     """Every document of a file, empty ones left out.
 
     Args:
@@ -103,7 +105,7 @@ def read_documents(text: str, *, places: bool = False) -> list[Document]:
         places: also record where every member stands (slower; for diagnostics).
 
     Raises:
-        YamlProblem: the text is not YAML, or uses what manifests may not.
+        InvalidYaml: the text is not YAML, or uses what manifests may not.
     """
     return [document for document in _Builder(text, places).run() if document.value is not None]
 
@@ -115,10 +117,10 @@ class _Builder:
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.nodes = 0
         self.stack: list[_Frame] = []
-        self.document = Document(1, None)
+        self.document = YamlDocument(1, None)
         self.quoted: Span | None = None
 
-    def run(self) -> Iterator[Document]:
+    def run(self) -> Iterator[YamlDocument]:
         try:
             next_event: Callable[[], Any] = CParser(self.text).get_event
             while (event := next_event()) is not None:
@@ -135,14 +137,14 @@ class _Builder:
                     self.alias(event)
                 elif kind is DocumentStartEvent:
                     self.anchors, self.nodes = {}, 0
-                    self.document = Document(event.start_mark.line + 1, None)
+                    self.document = YamlDocument(event.start_mark.line + 1, None)
                 elif kind is DocumentEndEvent:
                     yield self.document
         except MarkedYAMLError as error:
             flow = next((each.start for each in reversed(self.stack) if self.is_flow(each)), None)
-            raise YamlProblem(*explain_syntax(error, split_lines(self.text), self.quoted, flow)) from error
+            raise InvalidYaml(*explain_syntax(error, split_lines(self.text), self.quoted, flow)) from error
         except YAMLError as error:
-            raise YamlProblem(*self._unreadable(error)) from error
+            raise InvalidYaml(*self._unreadable(error)) from error
 
     def is_flow(self, frame: _Frame) -> bool:
         """Tell whether a container is written in brackets or braces."""
@@ -170,7 +172,7 @@ class _Builder:
 
     def refuse_tag(self, event: Any, taken: tuple[str | None, ...] = _STRING_TAGS) -> None:
         if event.tag not in taken:
-            raise YamlProblem(
+            raise InvalidYaml(
                 f"the tag{self.name(event.tag.replace('tag:yaml.org,2002:', '!!'))} is not allowed; "
                 "put a value that begins with `!` in quotes",
                 _span(event),
@@ -207,26 +209,26 @@ class _Builder:
         elif _FLOAT.fullmatch(text):
             number = float(text)
         elif _NOT_JSON.fullmatch(text):
-            raise YamlProblem(
+            raise InvalidYaml(
                 "this is not a number that JSON can hold; put it in quotes to make it a string", _span(event)
             )
         else:
             return text
         if abs(number) > MAX_INTEGER:
-            raise YamlProblem("this number is too large; put it in quotes to make it a string", _span(event))
+            raise InvalidYaml("this number is too large; put it in quotes to make it a string", _span(event))
         return number
 
     def key(self, frame: _Frame, event: Any) -> None:
         name = event.value
         self.refuse_tag(event)
         if event.anchor is not None:
-            raise YamlProblem(
+            raise InvalidYaml(
                 "an anchor (`&`) cannot stand before a key; put it before the value", _span(event)
             )
         if name == "<<" and event.implicit[0]:
-            raise YamlProblem("merge keys (`<<`) are not allowed; write the members out", _span(event))
+            raise InvalidYaml("merge keys (`<<`) are not allowed; write the members out", _span(event))
         if name in frame.container:
-            raise YamlProblem(
+            raise InvalidYaml(
                 f"the key{self.name(name)} stands twice in one mapping; remove one of them, "
                 "or separate documents by a line `---`",
                 _span(event),
@@ -237,12 +239,12 @@ class _Builder:
     def open(self, event: Any, container: Any, is_map: bool) -> None:
         self.refuse_tag(event, (None, "!"))
         if len(self.stack) >= MAX_DEPTH:
-            raise YamlProblem(f"this is nested deeper than {MAX_DEPTH} levels", _span(event))
-        path: Path = ()
+            raise InvalidYaml(f"this is nested deeper than {MAX_DEPTH} levels", _span(event))
+        path: MemberPath = ()
         if self.stack:
             frame = self.stack[-1]
             if frame.is_map and frame.key is None:
-                raise YamlProblem(self.no_key(event), _span(event))
+                raise InvalidYaml(self.no_key(event), _span(event))
             if self.keep_places:
                 path = (*frame.path, frame.key if frame.is_map else len(frame.container))  # type: ignore[arg-type]
         else:
@@ -267,9 +269,9 @@ class _Builder:
 
     def alias(self, event: Any) -> None:
         if self.stack and self.stack[-1].is_map and self.stack[-1].key is None:
-            raise YamlProblem(self.no_key(event), _span(event))
+            raise InvalidYaml(self.no_key(event), _span(event))
         if event.anchor not in self.anchors:
-            raise YamlProblem(
+            raise InvalidYaml(
                 f"there is no anchor{self.name('&' + event.anchor)} before this alias in the document; "
                 "put a value that begins with `*` in quotes",
                 _span(event),
@@ -282,24 +284,28 @@ class _Builder:
         if not self.stack:
             self.document.value = value
             if self.keep_places:
-                self.document.places[()] = Place(None, _span(event, start))
+                self.document.places[()] = MemberSpans(None, _span(event, start))
             return
         frame = self.stack[-1]
         frame.size += size
         if frame.size > MAX_NODES:
-            raise YamlProblem(
+            raise InvalidYaml(
                 f"the document has more than {MAX_NODES:,} values, aliases expanded; split it",
                 _span(event, start),
             )
         if frame.is_map:
             assert frame.key is not None  # noqa: S101 - the parser pairs keys with values
             if self.keep_places:
-                self.document.places[(*frame.path, frame.key)] = Place(frame.key_span, _span(event, start))
+                self.document.places[(*frame.path, frame.key)] = MemberSpans(
+                    frame.key_span, _span(event, start)
+                )
             frame.container[frame.key] = value
             frame.key = None
         else:
             if self.keep_places:
-                self.document.places[(*frame.path, len(frame.container))] = Place(None, _span(event, start))
+                self.document.places[(*frame.path, len(frame.container))] = MemberSpans(
+                    None, _span(event, start)
+                )
             frame.container.append(value)
 
 

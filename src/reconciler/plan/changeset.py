@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Shape
+from reconciler.kinds import Entity, Kind, MemberSchema
 
 from .matching import Match
 from .model import CHANGING, FieldChange
@@ -188,7 +188,7 @@ def _map_patch(value: Any, found: Any) -> Any:
 
 
 def _drop_emptied(
-    shape: Shape,
+    shape: MemberSchema,
     nested: dict[str, Any],
     found: Mapping[str, Any],
     wanted: Mapping[str, Any],
@@ -207,7 +207,7 @@ def _drop_emptied(
             nested[name] = None
 
 
-def _has_defaults(shape: Shape) -> bool:
+def _has_defaults(shape: MemberSchema) -> bool:
     """Tell whether an object stands by itself: it has members with values that nobody sets."""
     return any(
         normalized(below, None) is not None or _has_defaults(below) for below in shape.members.values()
@@ -215,7 +215,7 @@ def _has_defaults(shape: Shape) -> bool:
 
 
 def _all_cleared(
-    shape: Shape, nested: Mapping[str, Any], found: Mapping[str, Any], whole: Mapping[str, Any]
+    shape: MemberSchema, nested: Mapping[str, Any], found: Mapping[str, Any], whole: Mapping[str, Any]
 ) -> bool:
     for path, below, value in leaves(shape, found):
         if normalized(below, value) is None or (

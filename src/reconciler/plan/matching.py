@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.kinds import Entity, External, Manifest, Ref, Shape, Snapshot, Tombstone
+from reconciler.kinds import Entity, ExternalReference, Manifest, MemberSchema, Reference, Snapshot, Tombstone
 from reconciler.kinds.values import Key
 
 from .assignment import Cost, assign
@@ -320,7 +320,7 @@ class Matcher:
             else:
                 match.wanted[path] = value
 
-    def _wire(self, match: Match, shape: Shape, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def _wire(self, match: Match, shape: MemberSchema, spec: Mapping[str, Any]) -> dict[str, Any]:
         wire = {}
         for name, value in spec.items():
             below = shape.members.get(name)
@@ -332,19 +332,19 @@ class Matcher:
                 wire[below.wire_name(name)] = self._value(match, below, value)
         return wire
 
-    def _value(self, match: Match, shape: Shape, value: Any) -> Any:
+    def _value(self, match: Match, shape: MemberSchema, value: Any) -> Any:
         if shape.ref is not None:
             return self._reference(match, shape.ref, value)
         if shape.items is not None and shape.items.address:
             return [self._address(each) for each in value]
         return self._address(value) if shape.address else value
 
-    def _reference(self, match: Match, ref: Ref, value: Any) -> Any:
+    def _reference(self, match: Match, ref: Reference, value: Any) -> Any:
         if ref.many:
             return [self._one(match, ref, each) for each in value]
         return self._one(match, ref, value)
 
-    def _one(self, match: Match, ref: Ref, value: Any) -> Any:
+    def _one(self, match: Match, ref: Reference, value: Any) -> Any:
         """The id of what is referred to, or `{"local_id": ..}` when the changeset creates it.
 
         What comes into being together with a new zone has no id yet and goes by its handle.
@@ -362,7 +362,7 @@ class Matcher:
         if "owner" in value:
             zone_id = self._reference_zone(match)
             return self.neighbours.entity(ref.kind, zone_id, value["owner"], value["name"]).id
-        external = External(value["external"], value.get("owner_type"))
+        external = ExternalReference(value["external"], value.get("owner_type"))
         zone_id = self._reference_zone(match)
         entity = self._external(ref.kind, external, zone_id)
         if entity is not None:
@@ -381,7 +381,7 @@ class Matcher:
             return self.zone_id(match.manifest)
         return match.found.id if match.found is not None else ""
 
-    def _external(self, kind: str, external: External, zone_id: str | None) -> Entity | None:
+    def _external(self, kind: str, external: ExternalReference, zone_id: str | None) -> Entity | None:
         candidates = [
             *self.index.by_handle.get((zone_id, kind, external.handle), ()),
             *self.index.by_handle.get((None, kind, external.handle), ()),

@@ -7,7 +7,7 @@ afterwards, and no member of the policy differs from git then.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.cedar import EntityName, Words, parse_name, read_policies
+from reconciler.cedar import EntityName, Vocabulary, parse_name, parse_policies
 from reconciler.kinds import Entity, Kinds, MissingName
 
 from .matching import Match, Matcher
@@ -41,7 +41,7 @@ class MissingNameSearch:
         told = [one for each in entities if each.in_force for one in each.in_force.missing_names]
         if not told:
             return
-        words = Words.read(self.kinds.by_name[POLICY].cedar[TEXT])
+        words = Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT])
         matches = {
             match.found.id: match
             for match in self.matcher.matches.values()
@@ -59,7 +59,7 @@ class MissingNameSearch:
                 yield from self._told(zone_id, one, words, matches.get(one.policy_id), known)
 
     def _told(
-        self, zone_id: str, one: MissingName, words: Words, match: Match | None, known: Sequence[str]
+        self, zone_id: str, one: MissingName, words: Vocabulary, match: Match | None, known: Sequence[str]
     ) -> Iterator[MissingPolicyName]:
         """The name as git has it now; nothing where git's text has it no more, or says that it is absent."""
         name, place = EntityName(one.type, one.id), f"line {one.line} of its text"
@@ -71,7 +71,7 @@ class MissingNameSearch:
             if name in map(parse_name, match.wanted.get(_ABSENT) or ()):
                 return
             text = str(match.wanted.get(TEXT) or "")
-            reading = read_policies(text, words)
+            reading = parse_policies(text, words)
             at = next((each.begin for each in reading.mentions if each.name == name), None)
             if at is None and reading.readable:
                 return

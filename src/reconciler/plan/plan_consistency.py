@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Shape, Snapshot, load_kinds
+from reconciler.kinds import Entity, Kind, MemberSchema, Snapshot, load_kinds
 
 from .display_names import display_name
 from .model import CHANGING, Action, ChangeState, FieldChange, Op, Plan
@@ -169,7 +169,7 @@ class ActionOperations:
         if doing.protect not in (None, protect):
             yield f"{action.title}: the plan does not say that its protection changes{PLAN_AGAIN}"
 
-    def _is_told(self, path: str, shape: Shape, value: Any, told: Mapping[str, FieldChange]) -> bool:
+    def _is_told(self, path: str, shape: MemberSchema, value: Any, told: Mapping[str, FieldChange]) -> bool:
         change = told.get(path)
         if change is None:
             # An object goes, or is emptied, with all that is in it.
@@ -185,7 +185,7 @@ class ActionOperations:
             return shape.secret and bool(change.after == value)
         return self._same(shape, value, change.after)
 
-    def _same(self, shape: Shape, value: Any, shown: Any) -> bool:
+    def _same(self, shape: MemberSchema, value: Any, shown: Any) -> bool:
         """Tell whether a value is what is shown of it: references and addresses as names."""
         if isinstance(value, list):
             return (

@@ -16,7 +16,7 @@ class WidenedAccess:
         name: as the policy writes it: `Group::"contractors"`.
         policy: the policy's name for people.
         place: `file:line:column` of the text where it has a file, else `line N of its text`.
-        effect, sense: how the policy goes by the name; see `reconciler.cedar.Mention`.
+        effect, sense: how the policy goes by the name; see `reconciler.cedar.EntityMention`.
         loses, gains: who or what belongs to the name no longer, or from now on; one of them is empty.
         empty: nobody and nothing belongs to it afterwards.
         gone: nothing is called so afterwards.

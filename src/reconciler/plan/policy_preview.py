@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from reconciler.cedar import Mention, Reading, Rule, Words, is_covered, read_policies
+from reconciler.cedar import EntityMention, ParsedPolicies, Rule, Vocabulary, is_covered, parse_policies
 from reconciler.kinds import Entity, Kinds
 
 from .policy_impact import PolicyImpact, PolicySetChange, PrefixExemption, WidenedAccess
@@ -43,10 +43,10 @@ class PolicyPreview:
     written: Mapping[str, tuple[str, str | None]]
     displaced: frozenset[str]
     label: Callable[[str], str]
-    words: Words = field(init=False)
+    words: Vocabulary = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", Words.read(self.kinds.by_name[POLICY].cedar[TEXT]))
+        object.__setattr__(self, "words", Vocabulary.read(self.kinds.by_name[POLICY].cedar[TEXT]))
 
     def of(self, operations: Sequence[Operation]) -> PolicyImpact:
         """What follows from these operations, zone by zone."""
@@ -240,8 +240,8 @@ class _Zone:
     def _entity(self, entity_id: str) -> Entity:
         return self._by_id[entity_id]
 
-    def _read(self, text: str) -> Reading:
-        return read_policies(text, self.all.words)
+    def _read(self, text: str) -> ParsedPolicies:
+        return parse_policies(text, self.all.words)
 
     # --- what they do not hold back
 
@@ -282,7 +282,9 @@ class _Zone:
                 now = former.handle if gone and former is not None else None
                 yield name, _Change(old - new, new - old, not new, gone, now)
 
-    def _by(self, policy: str, text: str, mention: Mention, change: "_Change") -> Iterator[WidenedAccess]:
+    def _by(
+        self, policy: str, text: str, mention: EntityMention, change: "_Change"
+    ) -> Iterator[WidenedAccess]:
         """What of a change widens access: to whom a `forbid` applies no longer, or a `permit` from now on."""
         holds_back = mention.effect == "forbid"
         told = WidenedAccess(
@@ -301,7 +303,7 @@ class _Zone:
         if change.gains and holds_back and mention.sense <= 0:
             yield replace(told, gains=self._shown(change.gains), empty=False, gone=False, now=None)
 
-    def _place(self, policy: str, text: str, mention: Mention) -> str:
+    def _place(self, policy: str, text: str, mention: EntityMention) -> str:
         before = text[: mention.begin]
         line, column = before.count("\n") + 1, mention.begin - (before.rfind("\n") + 1) + 1
         file = self.all.written.get(policy, ("", None))[1]

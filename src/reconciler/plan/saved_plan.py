@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.kinds import InForce, Part
+from reconciler.kinds import IncludedVersion, InForce
 from reconciler.output_documents import PLAN
 
 from .model import BESIDE, Action, ChangeState, FieldChange, Op, Plan, digest_of
@@ -65,7 +65,7 @@ def _read_content(content: Mapping[str, Any]) -> Plan:
 
 
 def _read_in_force(content: Mapping[str, Any]) -> InForce:
-    contents = tuple(Part(**each) for each in content["contents"])
+    contents = tuple(IncludedVersion(**each) for each in content["contents"])
     before_is_latest = content.get("before_is_latest", False)
     return InForce(
         content["version"], content["latest_version"], contents=contents, before_is_latest=before_is_latest

@@ -8,14 +8,16 @@ from typing import Any
 import orjson
 
 from reconciler.cedar import is_laid_out, without_layout
-from reconciler.kinds import ABSENT, Entity, InForce, Kind, Shape
+from reconciler.kinds import ABSENT, Entity, InForce, Kind, MemberSchema
 
 from .model import CHANGING, ChangeState, FieldChange
 
 PROTECT = "lifecycle.protect"
 
 
-def leaves(shape: Shape, spec: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Shape, Any]]:
+def leaves(
+    shape: MemberSchema, spec: Mapping[str, Any], before: str = ""
+) -> Iterator[tuple[str, MemberSchema, Any]]:
     """The members of a spec (wire names) that are compared one by one: dotted path, shape, value.
 
     An object that is written without members is itself a leaf with the value `{}`: the object is to be there.
@@ -26,7 +28,7 @@ def leaves(shape: Shape, spec: Mapping[str, Any], before: str = "") -> Iterator[
         if below is not None and below.nested and isinstance(value, dict) and value:
             yield from leaves(below, value, path + ".")
         else:
-            yield path, below if below is not None else Shape(), value
+            yield path, below if below is not None else MemberSchema(), value
 
 
 def value_at(spec: Mapping[str, Any], path: str) -> Any:
@@ -41,7 +43,7 @@ def value_at(spec: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def normalized(shape: Shape, value: Any, *, text: bool = False) -> Any:
+def normalized(shape: MemberSchema, value: Any, *, text: bool = False) -> Any:
     """A value in the form in which two that mean the same are equal.
 
     Null means the default, an empty list no list; the order of a set, the layout of a policy and the case of
@@ -69,7 +71,7 @@ def _folded(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-def same_value(shape: Shape, one: Any, other: Any, *, text: bool = False) -> bool:
+def same_value(shape: MemberSchema, one: Any, other: Any, *, text: bool = False) -> bool:
     """Tell whether two values mean the same."""
     return one == other or bool(normalized(shape, one, text=text) == normalized(shape, other, text=text))
 
@@ -144,7 +146,7 @@ def three_way_diff(
     return sorted(changes, key=lambda change: change.path)
 
 
-def shape_in(kind: Kind, path: str, found: Entity) -> Shape:
+def shape_in(kind: Kind, path: str, found: Entity) -> MemberSchema:
     """The shape at a path, with the default that it has in an entity, where another member is the default."""
     shape = kind.leaf(path)
     if shape.default_from is None:
@@ -152,7 +154,7 @@ def shape_in(kind: Kind, path: str, found: Entity) -> Shape:
     return replace(shape, default=found.spec.get(shape.default_from))
 
 
-def _stays(path: str, shape: Shape, found: Any, wanted: Mapping[str, Any]) -> bool:
+def _stays(path: str, shape: MemberSchema, found: Any, wanted: Mapping[str, Any]) -> bool:
     """Tell whether an object that was only said to be there stays, for its members or for others'."""
     if not shape.nested:
         return False
@@ -195,7 +197,14 @@ def _decides_nothing(written: FieldChange, decides: FieldChange | None) -> bool:
 
 
 def _compare_member(
-    path: str, shape: Shape, wanted: Any, found: Any, applied: Mapping[str, Any], *, owned: bool, text: bool
+    path: str,
+    shape: MemberSchema,
+    wanted: Any,
+    found: Any,
+    applied: Mapping[str, Any],
+    *,
+    owned: bool,
+    text: bool,
 ) -> FieldChange | None:
     if wanted == found or same_value(shape, wanted, found, text=text):
         return None
@@ -208,7 +217,7 @@ def _compare_member(
     return FieldChange(path, found, wanted, state, base)
 
 
-def _compare_removed(path: str, shape: Shape, found: Any, applied: Mapping[str, Any]) -> FieldChange:
+def _compare_removed(path: str, shape: MemberSchema, found: Any, applied: Mapping[str, Any]) -> FieldChange:
     """A member that left the manifest goes back to its default; we set it, so nobody else relies on it."""
     default = shape.resets_to
     if shape.fixed or same_value(shape, default, found):
@@ -293,7 +302,7 @@ def foreign_secret_addresses(
                 yield path, address
 
 
-def _is_set(shape: Shape, value: Any, found: Entity, wanted: Mapping[str, Any]) -> bool:
+def _is_set(shape: MemberSchema, value: Any, found: Entity, wanted: Mapping[str, Any]) -> bool:
     """Tell whether somebody has set a member: one that has the value of a member of git has it by default."""
     origin = shape.default_from
     by_default = origin is not None and origin in wanted and value == found.spec.get(origin)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Kinds, Shape, Undescribable
+from reconciler.kinds import Entity, Kind, Kinds, MemberSchema, Undescribable
 
 from .matching import SnapshotIndex
 from .model import Unmanaged
@@ -135,7 +135,7 @@ class UnmanagedSearch:
             yield replace(told, listed=isinstance(value, list))
 
     @staticmethod
-    def _follows(entity: Entity, shape: Shape, value: Any) -> bool:
+    def _follows(entity: Entity, shape: MemberSchema, value: Any) -> bool:
         return shape.default_from is not None and entity.spec.get(shape.default_from) == value
 
     def _is_platforms(self, value: Any) -> bool:
@@ -143,7 +143,7 @@ class UnmanagedSearch:
         return found is not None and found.owner_type == "platform"
 
 
-def _is_settable(shape: Shape, path: str) -> bool:
+def _is_settable(shape: MemberSchema, path: str) -> bool:
     """Tell whether a manifest can have the member: what the server works out is in no shape."""
     for name in path.split("."):
         if name not in shape.members:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from unicodedata import combining, east_asian_width
 
 from reconciler.manifests import Configuration, Diagnostic
-from reconciler.manifests.sources import seen_from_here
+from reconciler.manifests.source_files import seen_from_here
 from reconciler.output_documents import VALIDATION, ValidationDocument
 from reconciler.terminal import Line, Styled, printable
 

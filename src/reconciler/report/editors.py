@@ -9,9 +9,9 @@ import orjson
 
 from reconciler.files import FileRefused, Root, check_place, write_named
 from reconciler.kinds import Kinds
-from reconciler.kinds.reading import API_VERSION
-from reconciler.manifests import find_source
-from reconciler.manifests.sources import MAX_FILE_BYTES
+from reconciler.kinds.loading import API_VERSION
+from reconciler.manifests import find_source_files
+from reconciler.manifests.source_files import MAX_FILE_BYTES
 
 SCHEMA_FILE = ".vscode/zonewright.schema.json"
 SETTINGS_FILE = ".vscode/settings.json"
@@ -68,10 +68,10 @@ def find_globs(directory: Path) -> list[str]:
     """Patterns for the folders below *directory* that hold manifests; other YAML has other schemas.
 
     Raises:
-        SourceUnusable: a directory cannot be read.
+        SourceError: a directory cannot be read.
     """
     folders = set()
-    source = find_source([directory], whole=True)
+    source = find_source_files([directory], whole=True)
     for file in source.files:
         try:
             content = source.opener.read(file, at_most=MAX_FILE_BYTES)

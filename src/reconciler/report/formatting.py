@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from reconciler.kinds import Kinds
 from reconciler.manifests.format_files import FormattedFile, Formatting, masked_diff
-from reconciler.manifests.sources import seen_from_here
+from reconciler.manifests.source_files import seen_from_here
 from reconciler.output_documents import FORMATTING, FormattedFileDocument, FormattingDocument
 from reconciler.terminal import Line, Styled
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.kinds import Shape, load_kinds
+from reconciler.kinds import MemberSchema, load_kinds
 from reconciler.output_documents import PlanDocument
 from reconciler.plan import Action, Cascade, Cascades, FieldChange, Plan, Refusal
 from reconciler.plan.cascade import cascade_json, cascade_of
@@ -149,7 +149,7 @@ def action_lines(action: Action, losses: Cascades | None = None) -> Iterator[Lin
         yield from indented(_loss_lines(loss), 4)
     kind = load_kinds().by_name.get(action.kind)
     for change in action.changes:
-        yield from change_lines(change, action.op, kind.leaf(change.path) if kind else Shape())
+        yield from change_lines(change, action.op, kind.leaf(change.path) if kind else MemberSchema())
         yield from in_force_lines(change)
 
 
@@ -192,7 +192,7 @@ def _notes(action: Action) -> Iterator[str]:
         yield "its new secret is shown once" if action.secret_ends else "its secret is shown once"
 
 
-def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
+def change_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:
     """One member, before and after."""
     first, *rest = _member_lines(change, op, shape)
     yield from indented([[*_parts(first), *change_notes(change)], *rest], 4)
@@ -203,7 +203,7 @@ def change_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
         yield from indented(since, 6)
 
 
-def _member_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
+def _member_lines(change: FieldChange, op: Op, shape: MemberSchema) -> Iterator[Line]:
     if shape.secret:
         yield f"{change.path}: {_secret_told(change, op)}"
     elif op is Op.CREATE:
@@ -216,7 +216,7 @@ def _member_lines(change: FieldChange, op: Op, shape: Shape) -> Iterator[Line]:
         yield from difference_lines(change.path, change.before, change.after, ordered=_is_ordered(shape))
 
 
-def _is_ordered(shape: Shape) -> bool:
+def _is_ordered(shape: MemberSchema) -> bool:
     return not shape.unordered
 
 

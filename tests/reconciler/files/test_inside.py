@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.files import FileRefused, Root, check_place, read_private, write_private
-from reconciler.manifests.sources import SourceUnusable, find_source
+from reconciler.manifests.source_files import SourceError, find_source_files
 
 
 @pytest.fixture
@@ -140,12 +140,12 @@ class TestNamedPaths:
         (repository / ".ci").mkdir()
         (repository / ".ci" / "b.yaml").write_text("b: 1\n")
         (repository / "link").symlink_to(".ci")
-        found = find_source([".ci"])
+        found = find_source_files([".ci"])
         assert found.files == (str(repository / ".ci" / "b.yaml"),)
         assert found.opener.read(found.files[0], at_most=100) == b"b: 1\n"
 
-        with pytest.raises(SourceUnusable, match="is hidden"):
-            find_source(["link"])
+        with pytest.raises(SourceError, match="is hidden"):
+            find_source_files(["link"])
 
     def test_a_link_within_the_repository_is_followed(self, repository: Path) -> None:
         """Also from a directory below, out of that directory."""
@@ -153,7 +153,7 @@ class TestNamedPaths:
         (repository / "sub" / "link").symlink_to("../config")
         os.chdir(repository / "sub")
 
-        found = find_source(["link"])
+        found = find_source_files(["link"])
 
         assert (found.root, found.named) == (repository, (repository / "config",))
 
@@ -166,13 +166,13 @@ class TestNamedPaths:
         (links / "whole").symlink_to(repository)
         (links / "part").symlink_to(repository / "config")
         for path in (links / "whole" / "config", links / "part"):
-            found = find_source([path])
+            found = find_source_files([path])
             assert found.root == repository
             assert found.files == (str(repository / "config" / "a.yaml"),)
 
         monkeypatch.chdir(links)  # where it could be somebody's who proposed it
-        with pytest.raises(SourceUnusable, match="leads out of"):
-            find_source(["part"])
+        with pytest.raises(SourceError, match="leads out of"):
+            find_source_files(["part"])
 
     def test_paths_of_two_repositories_are_not_one_configuration(
         self, repository: Path, tmp_path: Path
@@ -181,21 +181,21 @@ class TestNamedPaths:
         other = tmp_path / "other"
         (other / ".git").mkdir(parents=True)
         (other / "b.yaml").write_text("b: 1\n")
-        assert find_source([repository / "config", repository / "config" / "a.yaml"]).root == repository
+        assert find_source_files([repository / "config", repository / "config" / "a.yaml"]).root == repository
 
-        with pytest.raises(SourceUnusable, match="different repositories"):
-            find_source([repository / "config", other])
+        with pytest.raises(SourceError, match="different repositories"):
+            find_source_files([repository / "config", other])
 
     def test_paths_without_anything_in_common_are_refused(self, tmp_path: Path) -> None:
         """Else every file of the machine would lie inside."""
-        with pytest.raises(SourceUnusable, match="no directory in common"):
-            find_source([tmp_path, "/usr"])
+        with pytest.raises(SourceError, match="no directory in common"):
+            find_source_files([tmp_path, "/usr"])
 
     def test_a_repository_in_a_repository_is_one_of_its_own(self, repository: Path) -> None:
         """As a submodule is."""
         (repository / "config" / ".git").mkdir()
-        assert find_source(["config"]).root == repository / "config"
-        assert find_source(["config", "."]).root == repository
+        assert find_source_files(["config"]).root == repository / "config"
+        assert find_source_files(["config", "."]).root == repository
 
 
 @pytest.mark.parametrize("closed", ["closed", "."])
@@ -203,7 +203,7 @@ def test_a_directory_that_cannot_be_read_is_an_error(closed: str) -> None:
     """What is not seen would be deleted. Asked as a user whom permissions stop."""
     code = (
         "import os, sys\n"
-        "from reconciler.manifests.sources import SourceUnusable, find_source\n"
+        "from reconciler.manifests.source_files import SourceError, find_source\n"
         "given, closed = sys.argv[1:]\n"
         "assert len(find_source([given]).files) == 1\n"
         "os.chmod(closed, 0)\n"
@@ -211,7 +211,7 @@ def test_a_directory_that_cannot_be_read_is_an_error(closed: str) -> None:
         "    os.setresuid(65534, 65534, 0)\n"
         "try:\n"
         "    find_source([given])\n"
-        "except SourceUnusable as error:\n"
+        "except SourceError as error:\n"
         "    print(error)\n"
     )
     # pytest's own folders are closed to other users at several levels.

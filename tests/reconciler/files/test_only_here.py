@@ -37,13 +37,13 @@ OPENING = {
 }
 MAY_OPEN = {
     "files/atomic.py",  # puts in place what these two write
-    "files/inside.py",  # what a repository names
-    "files/own.py",  # what this user or the command line names
-    "kinds/reading.py",  # the schemas that come with zonectl
+    "files/repository_files.py",  # what a repository names
+    "files/user_files.py",  # what this user or the command line names
+    "kinds/loading.py",  # the schemas that come with zonectl
     "output_schemas.py",  # part of no command: writes `schemas/output`
 }
 # Class methods that connect, and read nothing themselves.
-CONNECTING = {("Api", "open"), ("Session", "open")}
+CONNECTING = {("Api", "open"), ("CommandContext", "open")}
 # And what only has such a name: a container of YAML, a function that was handed over, a counter.
 OTHERS = {("self", "open"), (None, "show"), ("common", "copy"), ("api", "confirm")}
 
@@ -91,7 +91,7 @@ def uses(names: set[str], exempt: set[str]) -> list[str]:
 
 @pytest.mark.threat("38k")
 def test_files_are_opened_in_one_place() -> None:
-    """What a manifest names is opened by `files.inside`; a second way in would need the same checks again."""
+    """What a manifest names is opened by `files.repository_files`; no other module repeats its checks."""
     assert uses(OPENING, MAY_OPEN) == []
 
 

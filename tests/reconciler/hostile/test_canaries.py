@@ -15,7 +15,7 @@ from tests.support.canaries import Canaries
 
 from reconciler.cli import cli
 from reconciler.kinds import load_kinds
-from reconciler.manifests import find_source, load_configuration
+from reconciler.manifests import find_source_files, load_configuration
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.terminal import rendered
 
@@ -256,7 +256,7 @@ def test_a_secret_in_a_broken_manifest_is_not_shown(
     (folder / "bad.yaml").write_text(text)
     (folder / "zone.yaml").write_text(HEAD + "kind: Zone\nmetadata: {name: workforce}\nspec: {name: w}\n")
 
-    found = load_configuration(find_source([folder]), load_kinds(), use_cache=False)
+    found = load_configuration(find_source_files([folder]), load_kinds(), use_cache=False)
 
     assert found.diagnostics
     told = "\n".join(rendered(each) for each in diagnostic_lines(found)) + str(validation_json(found))

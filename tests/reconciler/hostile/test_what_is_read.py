@@ -11,7 +11,7 @@ import pytest
 from tests.reconciler.fake_server import API_KEY, FakeServer, World
 from tests.reconciler.hostile.conftest import CANARY, Repository
 
-from reconciler.exits import CHANGES, REFUSED, USAGE
+from reconciler.exit_codes import CHANGES, REFUSED, USAGE
 
 HEAD = "apiVersion: zonewright/v1\n"
 POLICY = HEAD + "kind: Policy\nmetadata: {zone: workforce, name: p}\nspec: {cedar_file: NAME}\n"

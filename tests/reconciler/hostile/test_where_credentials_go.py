@@ -8,7 +8,7 @@ from tests.reconciler.fake_server import FakeServer, World
 from tests.reconciler.hostile.conftest import Listener, Repository
 
 from reconciler.cli import cli
-from reconciler.exits import CHANGES, FAILED, REFUSED, USAGE
+from reconciler.exit_codes import CHANGES, FAILED, REFUSED, USAGE
 from reconciler.plan.model import digest_of
 
 # Arguments of every command that talks to a server, after PATH, and the exit code of its success, where

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.reconciler.factories import manifest, plan_for, settle, zone
 from tests.reconciler.fake_server import World
 
-from reconciler.kinds import Manifest, Outside
-from reconciler.manifests.text_places import span_inside, span_of
+from reconciler.kinds import ExternalName, Manifest
+from reconciler.manifests.text_spans import span_inside, span_of
 from reconciler.manifests.yaml_reader import read_documents
 from reconciler.plan.builder import PlanImpossible
 
@@ -340,7 +340,7 @@ class TestExternalNames:
     def policy(self, *names: str) -> Manifest:
         """A policy that counts on groups which are not in git."""
         made = manifest("Policy", "rule", cedar="forbid (principal, action, resource);")
-        return replace(made, outside=tuple(Outside("Group", name, "r.cedar:1:8") for name in names))
+        return replace(made, outside=tuple(ExternalName("Group", name, "r.cedar:1:8") for name in names))
 
     def test_what_is_there_is_no_problem(self, world: World) -> None:
         """Made by hand, or another configuration's."""

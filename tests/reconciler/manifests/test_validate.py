@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.kinds import Kinds
-from reconciler.manifests import find_source, load_configuration
+from reconciler.manifests import find_source_files, load_configuration
 
 HEAD = "apiVersion: zonewright/v1\n"
 ZONE = HEAD + "kind: Zone\nmetadata: {name: acme}\nspec: {name: Acme}\n"
@@ -271,7 +271,7 @@ class TestFiles:
             HEAD + "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: policies/a.cedar}\n"
         )
         config.write("p/policy.yaml", policy)
-        found = load_configuration(find_source([config.path]), kinds)
+        found = load_configuration(find_source_files([config.path]), kinds)
 
         assert not found.diagnostics
         assert [each.spec for each in found.manifests if each.kind.name == "Policy"] == [
@@ -286,7 +286,7 @@ class TestFiles:
         config.write(
             "p.yaml", HEAD + "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: in.cedar}\n"
         )
-        (found,) = load_configuration(find_source([config.path]), kinds).diagnostics
+        (found,) = load_configuration(find_source_files([config.path]), kinds).diagnostics
 
         assert "leads out of the repository through a symbolic link" in found.message
 
@@ -299,7 +299,7 @@ class TestFiles:
         config.write("zone.yaml", ZONE)
         text = "kind: Policy\nmetadata: {zone: acme, name: p}\nspec: {cedar_file: ../outside.cedar}\n"
         config.write("p.yaml", HEAD + text)
-        found = load_configuration(find_source([config.path]), kinds)
+        found = load_configuration(find_source_files([config.path]), kinds)
 
         assert not found.diagnostics
         assert str(found.manifests[0].origin) == "config/p.yaml:1"
@@ -326,7 +326,7 @@ class TestCache:
     def test_a_warm_run_gives_the_same(self, config: Any, kinds: Kinds) -> None:
         """What is remembered is what was read."""
         config.write("a.yaml", ZONE + "---\n" + AGENT)
-        source = find_source([config.path])
+        source = find_source_files([config.path])
 
         assert load_configuration(source, kinds) == load_configuration(source, kinds)
 
@@ -334,17 +334,17 @@ class TestCache:
         """The memory is keyed by content, not by time."""
         file = config.write("a.yaml", ZONE)
         before = file.stat()
-        load_configuration(find_source([config.path]), kinds)
+        load_configuration(find_source_files([config.path]), kinds)
         file.write_text(ZONE.replace("Acme", "Abcd"))
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        found = load_configuration(find_source([config.path]), kinds)
+        found = load_configuration(find_source_files([config.path]), kinds)
 
         assert found.manifests[0].spec["name"] == "Abcd"
 
     def test_an_invalid_file_is_told_every_time(self, config: Any, kinds: Kinds) -> None:
         """Only what is valid is remembered."""
         config.write("a.yaml", ZONE.replace("name: Acme", "nme: Acme"))
-        source = find_source([config.path])
+        source = find_source_files([config.path])
 
         assert (
             load_configuration(source, kinds).diagnostics
@@ -355,7 +355,7 @@ class TestCache:
     def test_a_damaged_cache_is_done_without(self, config: Any, kinds: Kinds) -> None:
         """It is JSON, and it may be anything."""
         config.write("a.yaml", ZONE)
-        source = find_source([config.path])
+        source = find_source_files([config.path])
         load_configuration(source, kinds)
         cache = Path(os.environ["ZONECTL_CACHE_DIR"])
         for file in cache.rglob("*.json"):

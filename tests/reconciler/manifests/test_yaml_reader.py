@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.manifests.yaml_reader import MAX_NODES, YamlProblem, read_documents
+from reconciler.manifests.yaml_reader import MAX_NODES, InvalidYaml, read_documents
 
 
 def value(text: str) -> object:
@@ -69,7 +69,7 @@ def test_scalars_follow_the_core_schema(text: str, expected: object) -> None:
 )
 def test_refuses_what_would_surprise(text: str, message: str, line: int) -> None:
     """Everything refused says what and where."""
-    with pytest.raises(YamlProblem) as caught:
+    with pytest.raises(InvalidYaml) as caught:
         read_documents(text)
 
     assert message in caught.value.message
@@ -81,7 +81,7 @@ def test_aliases_cannot_expand_without_end() -> None:
     lines = ["a0: &a0 [" + "x, " * 9 + "x]"]
     lines += [f"a{n}: &a{n} [" + f"*a{n - 1}, " * 9 + f"*a{n - 1}]" for n in range(1, 10)]
 
-    with pytest.raises(YamlProblem, match=f"{MAX_NODES:,}"):
+    with pytest.raises(InvalidYaml, match=f"{MAX_NODES:,}"):
         read_documents("\n".join(lines))
 
 
@@ -125,5 +125,5 @@ def test_every_json_document_is_read_as_json_reads_it(content: dict[str, object]
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but a problem with a place comes out of bad input."""
-    with contextlib.suppress(YamlProblem):
+    with contextlib.suppress(InvalidYaml):
         read_documents(text, places=True)

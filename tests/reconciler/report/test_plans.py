@@ -12,7 +12,7 @@ from tests.reconciler.factories import carry_out, manifest, plan_for, zone
 from tests.reconciler.fake_server import World
 
 from reconciler.kinds import Manifest, load_kinds
-from reconciler.kinds.reading import schema_directory
+from reconciler.kinds.loading import schema_directory
 from reconciler.plan import Cascade, Cascades
 from reconciler.plan.model import Action, ChangeState, FieldChange, Op, Plan
 from reconciler.report.plans import plan_lines

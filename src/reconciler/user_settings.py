@@ -6,13 +6,13 @@ from pathlib import Path
 from reconciler.apply import AllowedNames, PatternWrong
 from reconciler.client.known_servers import state_directory
 from reconciler.files import Root, read_private
-from reconciler.manifests.settings import MappingWrong, read_mapping
-from reconciler.manifests.sources import SETTINGS_FILE
+from reconciler.manifests.source_files import SETTINGS_FILE
+from reconciler.manifests.yaml_mapping import InvalidMapping, read_yaml_mapping
 
 _MEMBER = "allow_env"
 
 
-class TrustedWrong(ValueError):
+class InvalidUserSettings(ValueError):
     """The file, or the option, is not as it should be."""
 
 
@@ -26,32 +26,32 @@ def allowed_names(option: Sequence[str], outside: Root) -> AllowedNames:
     """The environment variables that `--allow-env` and this user's own file let manifests read.
 
     Raises:
-        TrustedWrong: one of them is not as it should be, or other users can write to the file.
+        InvalidUserSettings: one of them is not as it should be, or other users can write to the file.
     """
     file = trusted_file(outside)
     listed = _listed(file) if file is not None else []
     try:
         AllowedNames.of(option)
     except PatternWrong as error:
-        raise TrustedWrong(f"`--allow-env`: {error}") from error
+        raise InvalidUserSettings(f"`--allow-env`: {error}") from error
     try:
         return AllowedNames.of([*option, *listed], str(file or ""))
     except PatternWrong as error:
-        raise TrustedWrong(f"{file}: `{_MEMBER}`: {error}") from error
+        raise InvalidUserSettings(f"{file}: `{_MEMBER}`: {error}") from error
 
 
 def _listed(file: Path) -> list[str]:
     try:
-        found = read_mapping(read_private(file), [_MEMBER])
+        found = read_yaml_mapping(read_private(file), [_MEMBER])
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise TrustedWrong(f"{file}: {error.strerror}") from error
-    except MappingWrong as error:
-        raise TrustedWrong(f"{file}{error.place}: {error}") from error
+        raise InvalidUserSettings(f"{file}: {error.strerror}") from error
+    except InvalidMapping as error:
+        raise InvalidUserSettings(f"{file}{error.place}: {error}") from error
     names, place = found.get(_MEMBER, ([], ""))
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise TrustedWrong(
+        raise InvalidUserSettings(
             f"{file}{place}: `{_MEMBER}` must be a list of names, as in `[OKTA_SECRET, IDP_*]`"
         )
     return names

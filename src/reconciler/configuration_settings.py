@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler import variables
+from reconciler import environment_variables
 from reconciler.files import FileRefused
 from reconciler.kinds import load_kinds
-from reconciler.manifests import Source
+from reconciler.manifests import SourceFiles
 from reconciler.manifests.diagnostics import bounded, suggest
-from reconciler.manifests.explaining import wrong_type
-from reconciler.manifests.settings import MappingWrong, read_mapping
-from reconciler.manifests.sources import SETTINGS_FILE, seen_from_here
+from reconciler.manifests.schema_messages import wrong_type
+from reconciler.manifests.source_files import SETTINGS_FILE, seen_from_here
+from reconciler.manifests.yaml_mapping import InvalidMapping, read_yaml_mapping
 from reconciler.plan.delete_budget import ZONE, is_delete_budget
 
 MAX_SETTINGS_BYTES = 64 * 1024
@@ -24,7 +24,7 @@ _MEMBERS = (*_TEXTS, "zones", "nested", _BUDGETS)
 _NAMED_OWNER = {"name", "owner"}
 
 
-class SettingsWrong(ValueError):
+class InvalidSettings(ValueError):
     """`zonectl.yaml` cannot be read, or what is needed is nowhere."""
 
 
@@ -33,7 +33,7 @@ class OwnerRefused(ValueError):
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfigurationSettings:
     """The settings of a configuration. `owner` is its explicit id: moving a folder changes nothing.
 
     `server` decides nothing: it is compared with the server that somebody outside the repository has named;
@@ -65,31 +65,31 @@ def _fits(entry: list[str], steps: tuple[str, ...]) -> bool:
     )
 
 
-def read_settings(source: Source) -> Configured:
+def read_settings(source: SourceFiles) -> ConfigurationSettings:
     """The settings in `zonectl.yaml` of the directory that was named; empty when there is none.
 
     Only that directory is looked at: a plan of a part must not prune the rest in the whole's name. Of several
     directories the zones count together.
 
     Raises:
-        SettingsWrong: the file is not as it should be; the directories belong to two configurations; or what
-            is nested is not listed, or what is listed is not nested.
+        InvalidSettings: the file has mistakes; the directories belong to two configurations; a nested one is
+            not listed, or a listed one is not nested.
     """
     read = [(named, _read(named, source)) for named in source.named]
     owners = sorted({settings.owner for _, settings in read if settings.owner is not None})
     if len(owners) > 1:
         both = ", ".join(f"`{owner}`" for owner in owners)
-        raise SettingsWrong(f"the paths belong to different configurations: {both}; name those of one")
+        raise InvalidSettings(f"the paths belong to different configurations: {both}; name those of one")
     for named, settings in read:
         _require_nested(named, settings, source)
     if len(read) == 1:
         return read[0][1]
     zones = {name: owner for _, settings in read for name, owner in settings.zones.items()}
-    return Configured(owner=owners[0] if owners else None, zones=zones)
+    return ConfigurationSettings(owner=owners[0] if owners else None, zones=zones)
 
 
-def _require_nested(named: Path, settings: Configured, source: Source) -> None:
-    """Raise SettingsWrong unless exactly the directories that are listed have settings of their own.
+def _require_nested(named: Path, settings: ConfigurationSettings, source: SourceFiles) -> None:
+    """Raise InvalidSettings unless exactly the directories that are listed have settings of their own.
 
     Who writes in a directory below decides by that neither to leave this configuration, which would delete
     what is described there, nor to join it, which would apply that in its name.
@@ -97,7 +97,7 @@ def _require_nested(named: Path, settings: Configured, source: Source) -> None:
     file = _shown(named)
     for nested in source.nested:
         if nested.is_relative_to(named) and not settings.nests(relative := nested.relative_to(named)):
-            raise SettingsWrong(
+            raise InvalidSettings(
                 f"{_shown(nested)}: this file makes `{relative}` a configuration of its own, and {file} does"
                 f" not list it; write `nested: [{relative}]` there, or remove this file"
             )
@@ -106,7 +106,7 @@ def _require_nested(named: Path, settings: Configured, source: Source) -> None:
     for folder in sorted({Path(each).parent for each in source.files}):
         for inside in _up_to(folder, named):
             if settings.nests(relative := inside.relative_to(named)):
-                raise SettingsWrong(
+                raise InvalidSettings(
                     f"{file}: `{relative}` is listed in `nested`, and there is no {_shown(inside)}, which"
                     " would say whose the manifests in it are; write one, or take it from the list"
                 )
@@ -117,15 +117,15 @@ def _up_to(folder: Path, named: Path) -> Iterator[Path]:
     return (each for each in (folder, *folder.parents) if each != named and each.is_relative_to(named))
 
 
-def require_other_owners(source: Source, owner: str) -> None:
-    """Raise SettingsWrong where a nested configuration has no owner, or the same as another one."""
+def require_other_owners(source: SourceFiles, owner: str) -> None:
+    """Raise InvalidSettings where a nested configuration has no owner, or the same as another one."""
     found = {owner}
     for nested in source.nested:
         settings, file = _read(nested, source), _shown(nested)
         if settings.owner is None:
-            raise SettingsWrong(f"{file}: `owner` is missing: whose is what lies in that directory?")
+            raise InvalidSettings(f"{file}: `owner` is missing: whose is what lies in that directory?")
         if settings.owner in found:
-            raise SettingsWrong(
+            raise InvalidSettings(
                 f"{file}: `{bounded(settings.owner)}` is the owner of another directory, too; each would"
                 " delete what the other describes; name another owner"
             )
@@ -136,26 +136,26 @@ def _shown(directory: Path) -> Path:
     return Path(seen_from_here(directory)) / SETTINGS_FILE
 
 
-def _read(named: Path, source: Source) -> Configured:
+def _read(named: Path, source: SourceFiles) -> ConfigurationSettings:
     if not named.is_dir():
-        return Configured()
+        return ConfigurationSettings()
     file = _shown(named)
     try:
         content = source.opener.read(str(named / SETTINGS_FILE), at_most=MAX_SETTINGS_BYTES)
-        found = read_mapping(content, _MEMBERS, _OUTSIDE)
+        found = read_yaml_mapping(content, _MEMBERS, _OUTSIDE)
     except FileRefused as refused:
         if refused.code == "no-file":
-            return Configured()
-        raise SettingsWrong(f"{file}: {refused.reason}") from refused
-    except MappingWrong as error:
-        raise SettingsWrong(f"{file}{error.place}: {error}") from error
+            return ConfigurationSettings()
+        raise InvalidSettings(f"{file}: {refused.reason}") from refused
+    except InvalidMapping as error:
+        raise InvalidSettings(f"{file}{error.place}: {error}") from error
     for name, (value, place) in found.items():
         if name in _TEXTS and not isinstance(value, str):
-            raise SettingsWrong(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
+            raise InvalidSettings(f"{file}{place}: {wrong_type(f'`{name}`', 'a string', value)}")
         if name == _BUDGETS and (problem := _budgets_problem(value)):
-            raise SettingsWrong(f"{file}{place}: {problem}")
+            raise InvalidSettings(f"{file}{place}: {problem}")
     texts = {name: found[name][0] for name in _TEXTS if name in found}
-    return Configured(
+    return ConfigurationSettings(
         **texts,
         zones=dict(_zones(file, *found.get("zones", ([], "")))),
         delete_budgets=found[_BUDGETS][0] if _BUDGETS in found else {},
@@ -164,28 +164,30 @@ def _read(named: Path, source: Source) -> Configured:
 
 
 def _zones(file: Path, written: Any, place: str) -> Iterator[tuple[str, str | None]]:
-    """The zones of other configurations: names, or name and owner. Raises SettingsWrong."""
+    """The zones of other configurations: names, or name and owner. Raises InvalidSettings."""
     seen = set()
     for index, each in _listed(f"{file}{place}", "zones", written, "a list of names of zones"):
         said = {"name": each} if isinstance(each, str) else each
         if not isinstance(said, dict) or not said.keys() <= _NAMED_OWNER or "name" not in said:
-            raise SettingsWrong(
+            raise InvalidSettings(
                 f"{file}{place}: `zones[{index}]` must be the name of a zone, or `{{name: .., owner: ..}}`"
             )
         if not all(isinstance(value, str) and value for value in said.values()):
-            raise SettingsWrong(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
+            raise InvalidSettings(f"{file}{place}: `zones[{index}]`: name and owner must be strings")
         if said["name"] in seen:
-            raise SettingsWrong(f"{file}{place}: `zones[{index}]`: `{bounded(said['name'])}` is listed twice")
+            raise InvalidSettings(
+                f"{file}{place}: `zones[{index}]`: `{bounded(said['name'])}` is listed twice"
+            )
         seen.add(said["name"])
         yield said["name"], said.get("owner")
 
 
 def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
-    """The directories of other configurations. Raises SettingsWrong."""
+    """The directories of other configurations. Raises InvalidSettings."""
     for index, each in _listed(f"{file}{place}", "nested", written, "a list of directories"):
         steps = each.split("/") if isinstance(each, str) else []
         if not steps or any(step in ("", ".", "..") or ("*" in step and step != "*") for step in steps):
-            raise SettingsWrong(
+            raise InvalidSettings(
                 f"{file}{place}: `nested[{index}]` must be a directory below this one, as in"
                 " `teams/payments`, or `teams/*` for all in it"
             )
@@ -194,7 +196,7 @@ def _nested(file: Path, written: Any, place: str) -> Iterator[str]:
 
 def _listed(where: str, member: str, written: Any, wanted: str) -> Iterable[tuple[int, Any]]:
     if not isinstance(written, list):
-        raise SettingsWrong(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
+        raise InvalidSettings(f"{where}: {wrong_type(f'`{member}`', wanted, written)}")
     return enumerate(written)
 
 
@@ -213,22 +215,22 @@ def _budgets_problem(value: Any) -> str:
     return ""
 
 
-def find_owner(option: str | None, configured: Configured, source: Source) -> str:
+def find_owner(option: str | None, configured: ConfigurationSettings, source: SourceFiles) -> str:
     """The id of the configuration set.
 
     Raises:
-        SettingsWrong: nobody says it.
+        InvalidSettings: nobody says it.
         OwnerRefused: the repository says another one than the option or the environment.
     """
     outside = named_owner(option)
     owner = outside or configured.owner
     if not owner:
-        raise SettingsWrong(f"no owner: {_where_to_say_it(source)}{variables.misspelt()}")
+        raise InvalidSettings(f"no owner: {_where_to_say_it(source)}{environment_variables.misspelt()}")
     require_owner(owner, configured.owner, f"its {SETTINGS_FILE}")
     return owner
 
 
-def _where_to_say_it(source: Source) -> str:
+def _where_to_say_it(source: SourceFiles) -> str:
     """What to do about an owner that nobody says: the first directory that was named is where it belongs."""
     named = source.named[0] if source.named[0].is_dir() else source.named[0].parent
     file = named / SETTINGS_FILE
@@ -249,7 +251,7 @@ def _where_to_say_it(source: Source) -> str:
 
 def named_owner(option: str | None) -> str | None:
     """The owner that is named outside the repository: by the option, else in the environment."""
-    return option or variables.read("OWNER")
+    return option or environment_variables.read("OWNER")
 
 
 def require_owner(outside: str | None, claimed: str | None, where: str) -> None:

@@ -20,20 +20,20 @@ from reconciler.client import (
 from reconciler.client.connection import find_connection
 from reconciler.client.known_servers import KnownServers, state_directory
 from reconciler.client.snapshots import SnapshotCache
-from reconciler.configured import (
-    Configured,
+from reconciler.configuration_settings import (
+    ConfigurationSettings,
+    InvalidSettings,
     OwnerRefused,
-    SettingsWrong,
     find_owner,
     read_settings,
     require_other_owners,
 )
-from reconciler.exits import FAILED, REFUSED, STALE, USAGE, Failure, error_document
+from reconciler.exit_codes import FAILED, REFUSED, STALE, USAGE, CommandFailed, error_document
 from reconciler.files import Root
 from reconciler.kinds import Kinds, load_kinds
-from reconciler.manifests import Configuration, find_source, load_configuration
-from reconciler.manifests.cache import cache_directory
-from reconciler.manifests.sources import SETTINGS_FILE, SourceUnusable
+from reconciler.manifests import Configuration, find_source_files, load_configuration
+from reconciler.manifests.source_files import SETTINGS_FILE, SourceError
+from reconciler.manifests.validation_cache import cache_directory
 from reconciler.plan import Plan, PlanImpossible
 from reconciler.report.diagnostics import diagnostic_lines, validation_json
 from reconciler.report.plans import rejection_lines
@@ -45,7 +45,7 @@ Options = Mapping[str, Any]
 
 
 @dataclass
-class Session:
+class CommandContext:
     """A configuration that is valid, and the API it is compared with."""
 
     configuration: Configuration
@@ -59,8 +59,8 @@ class Session:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["Session"]:
-        """Read PATH, and connect. Raises Failure."""
+    def open(cls, path: Path, options: Options, *, writes: bool) -> Iterator["CommandContext"]:
+        """Read PATH, and connect. Raises CommandFailed."""
         configuration, kinds, settings = load(path)
         root = configuration.source.opener
         owner = _usage(find_owner, options.get("owner"), settings, configuration.source)
@@ -78,7 +78,7 @@ class Session:
         return self.connection.server
 
     def plan(self) -> Plan:
-        """The plan. Raises Failure."""
+        """The plan. Raises CommandFailed."""
         try:
             return make_plan(
                 self.api,
@@ -91,7 +91,7 @@ class Session:
                 secrets_directory=self.secrets_directory,
             )
         except PlanImpossible as error:
-            raise Failure(FAILED, *error.problems) from error
+            raise CommandFailed(FAILED, *error.problems) from error
 
     def try_out(self, plan: Plan) -> DryRunResult:
         """What the server says of a plan; nothing is asked about one that is empty, or incomplete."""
@@ -101,18 +101,18 @@ class Session:
             return dry_run_plan(self.api, plan, self.configuration, progress=progress)
 
 
-def load(path: Path) -> tuple[Configuration, Kinds, Configured]:
-    """A valid configuration, and its settings. Raises Failure with what is wrong with it."""
+def load(path: Path) -> tuple[Configuration, Kinds, ConfigurationSettings]:
+    """A valid configuration, and its settings. Raises CommandFailed with what is wrong with it."""
     kinds = load_kinds()
     try:
-        source = find_source([path])
-        settings: Configured = _usage(read_settings, source)
+        source = find_source_files([path])
+        settings: ConfigurationSettings = _usage(read_settings, source)
         configuration = load_configuration(source, kinds, zones=settings.zones)
-    except SourceUnusable as error:
-        raise Failure(USAGE, str(error)) from error
+    except SourceError as error:
+        raise CommandFailed(USAGE, str(error)) from error
     if configuration.diagnostics:
         problems = counted(len(configuration.diagnostics), "problem")
-        raise Failure(
+        raise CommandFailed(
             FAILED,
             "the manifests are not valid",
             *diagnostic_lines(configuration),
@@ -123,7 +123,7 @@ def load(path: Path) -> tuple[Configuration, Kinds, Configured]:
 
 
 def connect(options: Options, root: Root, claim: ServerClaim | None, organization: str | None) -> Connection:
-    """The connection; what the repository says of its server may only confirm it. Raises Failure."""
+    """The connection; what the repository says of its server may only confirm it. Raises CommandFailed."""
     try:
         return find_connection(
             server=options.get("server"),
@@ -133,9 +133,9 @@ def connect(options: Options, root: Root, claim: ServerClaim | None, organizatio
             organization=options.get("organization") or organization,
         )
     except ConnectionIncomplete as error:
-        raise Failure(USAGE, str(error)) from error
+        raise CommandFailed(USAGE, str(error)) from error
     except ServerRefused as error:
-        raise Failure(REFUSED, str(error)) from error
+        raise CommandFailed(REFUSED, str(error)) from error
 
 
 def _known_servers(root: Root) -> KnownServers:
@@ -144,7 +144,7 @@ def _known_servers(root: Root) -> KnownServers:
 
 @contextmanager
 def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Api]:
-    """The API; what goes wrong with it becomes a Failure. What it caches is kept outside *root*."""
+    """The API; what goes wrong with it becomes a CommandFailed. What it caches is kept outside *root*."""
     directory = cache_directory()
     cache = None if directory in root else SnapshotCache(directory)
 
@@ -155,15 +155,15 @@ def open_api(connection: Connection, root: Root, *, writes: bool) -> Iterator[Ap
         with Api.open(connection, writes=writes, cache=cache, accepted=remember) as api:
             yield api
     except Conflicting as error:
-        raise Failure(STALE, error.message) from error
+        raise CommandFailed(STALE, error.message) from error
     except Rejected as error:
         if error.status != 401:
-            raise Failure(FAILED, str(error)) from error
-        raise Failure(
+            raise CommandFailed(FAILED, str(error)) from error
+        raise CommandFailed(
             FAILED, f"{connection.server} does not accept this {connection.what}: {error}"
         ) from error
     except ApiError as error:
-        raise Failure(FAILED, str(error)) from error
+        raise CommandFailed(FAILED, str(error)) from error
 
 
 @contextmanager
@@ -177,11 +177,11 @@ def rejections(plan: Plan, configuration: Configuration | None = None) -> Iterat
         raise objection_failure(server_rejection(error, plan, configuration)) from error
 
 
-def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> Failure:
+def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None = None) -> CommandFailed:
     """How a command ends that the server has something against."""
     code = STALE if found.stale else FAILED
     lines = rejection_lines(found)
-    return Failure(
+    return CommandFailed(
         code,
         *lines,
         document=document
@@ -192,7 +192,7 @@ def objection_failure(found: ServerRejection, document: Mapping[str, Any] | None
 def _usage(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except SettingsWrong as error:
-        raise Failure(USAGE, str(error)) from error
+    except InvalidSettings as error:
+        raise CommandFailed(USAGE, str(error)) from error
     except OwnerRefused as error:
-        raise Failure(REFUSED, str(error)) from error
+        raise CommandFailed(REFUSED, str(error)) from error

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from reconciler.kinds import Manifest
 
 from .diagnostics import Diagnostic, diagnose
-from .placing import Shown
-from .positions import Span, line_starts
+from .document_diagnostics import RedactedDocument
+from .spans import Span, line_starts
 
 
-def diagnose_text(
+def diagnose_in_text(
     manifest: Manifest,
     member: str,
     stretch: tuple[int, int],
     code: str,
     message: str,
-    shown: Callable[[Manifest], tuple[str, Shown]],
+    shown: Callable[[Manifest], tuple[str, RedactedDocument]],
 ) -> Diagnostic:
     """A finding at a stretch of a text, which has a file of its own or stands in the manifest.
 

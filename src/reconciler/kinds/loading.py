@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from .shapes import Kind, Shape, find_paths, read_shape, to_wire
+from .member_schemas import Kind, MemberSchema, read_member_schema, special_members, wire_schema
 
 API_VERSION = "zonewright/v1"
 _FILE = "_file"
@@ -73,7 +73,7 @@ def load_kinds(directory: Path | None = None) -> Kinds:
 
 def _read_kind(schema: dict[str, Any]) -> Kind:
     about = schema["x-zonewright"]
-    spec = read_shape(schema["properties"]["spec"], schema)
+    spec = read_member_schema(schema["properties"]["spec"], schema)
     files = {
         name: name.removesuffix(_FILE)
         for name in spec.members
@@ -81,13 +81,13 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
     }
     about_members = schema["properties"]["spec"]["properties"]
     local = frozenset(name for name, member in about_members.items() if member.get("x-local"))
-    sent = Shape(
+    sent = MemberSchema(
         members={
             name: shape for name, shape in spec.members.items() if name not in files and name not in local
         },
         required=spec.required,
     )
-    paths = list(find_paths(spec))
+    paths = list(special_members(spec))
     return Kind(
         name=about["kind"],
         collection=about["collection"],
@@ -99,7 +99,7 @@ def _read_kind(schema: dict[str, Any]) -> Kind:
         requires=tuple(about.get("requires", ())),
         schema=schema,
         spec=spec,
-        wire=to_wire(sent),
+        wire=wire_schema(sent),
         files=files,
         cedar={name: each["x-cedar"] for name, each in about_members.items() if "x-cedar" in each},
         local=local,

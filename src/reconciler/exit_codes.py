@@ -9,7 +9,7 @@ from reconciler.terminal import Line, plain
 FAILED, CHANGES, DRIFT, STALE, REFUSED, USAGE, INTERRUPTED = 1, 2, 3, 4, 5, 64, 130
 
 
-class Failure(Exception):
+class CommandFailed(Exception):
     """A command ends with this exit code; *lines* go to standard error.
 
     Attributes:

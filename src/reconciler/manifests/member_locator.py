@@ -5,27 +5,27 @@ from collections.abc import Iterator
 
 from reconciler.cedar import stretch_at
 from reconciler.files import FileRefused
-from reconciler.kinds import Kind, Manifest, Shape
+from reconciler.kinds import Kind, Manifest, MemberSchema
 
 from .configuration import Configuration
 from .diagnostics import Diagnostic
-from .encoding import NotText, decode
-from .placing import Shown
-from .positions import Path
-from .sources import MAX_FILE_BYTES
-from .text_places import diagnose_text
-from .yaml_reader import Document, YamlProblem, read_documents
+from .document_diagnostics import RedactedDocument
+from .encoding import InvalidEncoding, decode
+from .source_files import MAX_FILE_BYTES
+from .spans import MemberPath
+from .text_spans import diagnose_in_text
+from .yaml_reader import InvalidYaml, YamlDocument, read_documents
 
 _STEP = re.compile(r"[^.\[\]]+")
 
 
-class Locator:
+class MemberLocator:
     """Finds members of manifests in their files, each of which is read once more."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._source = configuration.source
         self._manifests = {(each.kind.name, each.zone, each.name): each for each in configuration.manifests}
-        self._read: dict[str, tuple[str, dict[int, Document]]] = {}
+        self._read: dict[str, tuple[str, dict[int, YamlDocument]]] = {}
 
     def find(
         self,
@@ -50,18 +50,18 @@ class Locator:
         try:
             if within is not None and isinstance(text := manifest.spec.get(field), str):
                 stretch = stretch_at(text, *within)
-                return diagnose_text(manifest, field, stretch, code, message, self._shown)
+                return diagnose_in_text(manifest, field, stretch, code, message, self._shown)
             text, shown = self._shown(manifest)
-        except (FileRefused, NotText, YamlProblem, KeyError):
+        except (FileRefused, InvalidEncoding, InvalidYaml, KeyError):
             return None  # it was changed meanwhile
         path = next((each for each in _paths(manifest.kind, field) if each in shown.places), None)
         return shown.diagnose(manifest.origin.path, text, path or ("metadata", "name"), code, message)
 
-    def _shown(self, manifest: Manifest) -> tuple[str, Shown]:
+    def _shown(self, manifest: Manifest) -> tuple[str, RedactedDocument]:
         text, document = self._document(manifest)
-        return text, Shown(document, manifest.kind)
+        return text, RedactedDocument(document, manifest.kind)
 
-    def _document(self, manifest: Manifest) -> tuple[str, Document]:
+    def _document(self, manifest: Manifest) -> tuple[str, YamlDocument]:
         path = manifest.origin.path
         if path not in self._read:
             text = decode(self._source.opener.read(path, at_most=MAX_FILE_BYTES, again=True))
@@ -70,12 +70,12 @@ class Locator:
         return text, documents[manifest.origin.line]
 
 
-def _paths(kind: Kind, field: str) -> Iterator[Path]:
+def _paths(kind: Kind, field: str) -> Iterator[MemberPath]:
     """The places in a manifest that a member may have, the exact one first, then what is around it."""
     if not field:
         return
     steps: list[str | int] = []
-    shape: Shape | None = kind.spec
+    shape: MemberSchema | None = kind.spec
     for step in _STEP.findall(field):
         if step.isdecimal():
             steps.append(int(step))

@@ -11,7 +11,7 @@ from typing import Any
 
 from yaml.error import MarkedYAMLError
 
-from .positions import Span
+from .spans import Span
 
 _MERGE = re.compile(r"<{7} |>{7} |\|{7} ")
 _TEMPLATE = re.compile(r"\{\{|\{%")
@@ -23,7 +23,7 @@ _CLOSING = {"[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
-class Failure:
+class SyntaxFailure:
     """What the parser says.
 
     Attributes:
@@ -73,7 +73,7 @@ def explain_syntax(
     error: MarkedYAMLError, lines: Sequence[str], quoted: Span | None, flow: Any
 ) -> tuple[str, Span]:
     """A message, and where it points. *flow*: the mark of the innermost `[` or `{` that is open."""
-    failure = Failure(
+    failure = SyntaxFailure(
         lines,
         error.problem or "",
         error.context or "",
@@ -103,7 +103,7 @@ def _indent(line: str) -> int:
 Found = Iterator[tuple[str, Span]]
 
 
-def _merge_conflict(it: Failure) -> Found:
+def _merge_conflict(it: SyntaxFailure) -> Found:
     for number, line in enumerate(it.lines):
         if _MERGE.match(line):
             yield (
@@ -112,7 +112,7 @@ def _merge_conflict(it: Failure) -> Found:
             )
 
 
-def _template(it: Failure) -> Found:
+def _template(it: SyntaxFailure) -> Found:
     if found := _TEMPLATE.search(it.line):
         yield (
             (
@@ -123,7 +123,7 @@ def _template(it: Failure) -> Found:
         )
 
 
-def _byte_order_mark(it: Failure) -> Found:
+def _byte_order_mark(it: SyntaxFailure) -> Found:
     for number, line in enumerate(it.lines):
         if (column := line.find("\ufeff")) >= 0:
             yield (
@@ -132,7 +132,7 @@ def _byte_order_mark(it: Failure) -> Found:
             )
 
 
-def _open_quote(it: Failure) -> Found:
+def _open_quote(it: SyntaxFailure) -> Found:
     if "quoted scalar" in it.context and it.opened is not None and "unexpected" in it.problem:
         quote = it.character(it.opened)
         end = "this document" if "indicator" in it.problem else "the file"
@@ -145,7 +145,7 @@ def _open_quote(it: Failure) -> Found:
         )
 
 
-def _quote_closed_late(it: Failure) -> Found:
+def _quote_closed_late(it: SyntaxFailure) -> Found:
     if it.quoted is None or it.quoted[2:] > it.at or it.quoted.end_line != it.at[0]:
         return
     between = it.line[it.quoted.end_column : it.at[1]]
@@ -171,7 +171,7 @@ def _quote_closed_late(it: Failure) -> Found:
             )
 
 
-def _tab(it: Failure) -> Found:
+def _tab(it: SyntaxFailure) -> Found:
     for number in (it.at[0], it.opened[0] if it.opened else it.at[0]):
         line = it.line_at(number)
         if "\t" in line[: _indent(line)]:
@@ -180,14 +180,14 @@ def _tab(it: Failure) -> Found:
         yield "a tab stands where YAML takes spaces only; use spaces", _point(it.at)
 
 
-def _first_character(it: Failure) -> Found:
+def _first_character(it: SyntaxFailure) -> Found:
     if "cannot start any token" in it.problem:
         found = it.character(it.at)
         what = "a backquote" if found == "`" else f"`{found}`"
         yield f"a value cannot begin with {what}; put the value in quotes", _point(it.at)
 
 
-def _missing_space(it: Failure) -> Found:
+def _missing_space(it: SyntaxFailure) -> Found:
     """`kind:Zone`, and `-item`: told where the space is missing, which may be a line above."""
     if not any(word in it.problem for word in ("expected ':'", "mapping values", "expected key", "',' or")):
         return
@@ -203,7 +203,7 @@ def _missing_space(it: Failure) -> Found:
             yield "a space is missing after the `-` of a list item", _point((number or 0, dash.end() - 1))
 
 
-def _odd_space(it: Failure) -> Found:
+def _odd_space(it: SyntaxFailure) -> Found:
     for number in (it.opened[0] if it.opened else it.at[0], it.at[0]):
         for column, character in enumerate(it.line_at(number)):
             if character.isspace() and character not in " \t":
@@ -213,7 +213,7 @@ def _odd_space(it: Failure) -> Found:
                 )
 
 
-def _missing_colon(it: Failure) -> Found:
+def _missing_colon(it: SyntaxFailure) -> Found:
     if "expected ':'" not in it.problem or it.opened is None:
         return
     number = it.opened[0]
@@ -231,7 +231,7 @@ def _missing_colon(it: Failure) -> Found:
     yield f"a `:` is missing in this line: a member is written `key: value`{hint}", word
 
 
-def _second_colon(it: Failure) -> Found:
+def _second_colon(it: SyntaxFailure) -> Found:
     if "mapping values are not allowed" not in it.problem:
         return
     number, column = it.at
@@ -255,7 +255,7 @@ def _second_colon(it: Failure) -> Found:
     yield "a `:` is not expected here; put a value that holds `: ` in quotes", _point(it.at)
 
 
-def _separator(it: Failure) -> Found:
+def _separator(it: SyntaxFailure) -> Found:
     if it.line.strip() == "---" and it.line[:1].isspace():
         yield (
             "`---` separates documents only at the beginning of a line; remove the spaces before it",
@@ -263,7 +263,7 @@ def _separator(it: Failure) -> Found:
         )
 
 
-def _indentation(it: Failure) -> Found:
+def _indentation(it: SyntaxFailure) -> Found:
     if "expected key" not in it.problem or it.opened is None or it.line[: it.at[1]].strip():
         return
     number, column = it.opened
@@ -280,7 +280,7 @@ def _indentation(it: Failure) -> Found:
     yield message, _point(it.at)
 
 
-def _list_indentation(it: Failure) -> Found:
+def _list_indentation(it: SyntaxFailure) -> Found:
     if "expected '-'" in it.problem and it.opened is not None:
         number, column = it.opened
         message = (
@@ -290,7 +290,7 @@ def _list_indentation(it: Failure) -> Found:
         yield message, _point(it.at)
 
 
-def _open_bracket(it: Failure) -> Found:
+def _open_bracket(it: SyntaxFailure) -> Found:
     if it.flow is None or ("',' or" not in it.problem and not it.at_end):
         return
     opening = it.character(it.flow)
@@ -320,7 +320,7 @@ def _open_bracket(it: Failure) -> Found:
     )
 
 
-def _no_value(it: Failure) -> Found:
+def _no_value(it: SyntaxFailure) -> Found:
     if "expected node content" not in it.problem:
         return
     found = it.character(it.at)
@@ -331,7 +331,7 @@ def _no_value(it: Failure) -> Found:
     yield "a value is missing here", _point(it.at)
 
 
-def _list_beside_key(it: Failure) -> Found:
+def _list_beside_key(it: SyntaxFailure) -> Found:
     if "block sequence entries are not allowed" in it.problem:
         yield (
             "a list begins on the line after its key; put a value that begins with `- ` in quotes",
@@ -341,12 +341,12 @@ def _list_beside_key(it: Failure) -> Found:
         yield "a value cannot begin with `? `; put it in quotes", _point(it.at)
 
 
-def _block_text(it: Failure) -> Found:
+def _block_text(it: SyntaxFailure) -> Found:
     if "block scalar" in it.context:
         yield "the text of a block begins on the line after `|` or `>`", _point(it.at)
 
 
-def _anchor(it: Failure) -> Found:
+def _anchor(it: SyntaxFailure) -> Found:
     if "anchor" in it.context or "alias" in it.context:
         yield (
             "`&` begins an anchor of YAML, and `*` an alias; put a value that begins so in quotes",
@@ -354,7 +354,7 @@ def _anchor(it: Failure) -> Found:
         )
 
 
-def _tag(it: Failure) -> Found:
+def _tag(it: SyntaxFailure) -> Found:
     if "tag" in it.problem or "tag" in it.context:
         yield (
             "tags (`!name`) are not allowed; put a value that begins with `!` in quotes",
@@ -362,7 +362,7 @@ def _tag(it: Failure) -> Found:
         )
 
 
-def _escape(it: Failure) -> Found:
+def _escape(it: SyntaxFailure) -> Found:
     if "escape character" in it.problem:
         yield (
             "this backslash begins no escape that YAML knows; write two, or put the value in single quotes",
@@ -374,7 +374,7 @@ def _escape(it: Failure) -> Found:
         yield "this escape stands for no character", _point(it.at)
 
 
-def _directive(it: Failure) -> Found:
+def _directive(it: SyntaxFailure) -> Found:
     if "directive" in it.context or "directive" in it.problem or "incompatible" in it.problem:
         yield (
             "a line that begins with `%` is a directive of YAML; manifests need none: remove it",
@@ -382,7 +382,7 @@ def _directive(it: Failure) -> Found:
         )
 
 
-def _document_start(it: Failure) -> Found:
+def _document_start(it: SyntaxFailure) -> Found:
     if "<document start>" not in it.problem:
         return
     above = it.before(it.at[0])

@@ -3,30 +3,30 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
-from reconciler.cedar import CedarProblem, Mention, Words, read_policies
+from reconciler.cedar import CedarProblem, EntityMention, Vocabulary, parse_policies
 from reconciler.files import FileRefused
-from reconciler.kinds import Manifest, Origin, Outside, Ref
+from reconciler.kinds import ExternalName, Manifest, Origin, Reference
 from reconciler.kinds.values import Key
 
 from .diagnostics import Diagnostic, bounded, suggest
-from .encoding import NotText, decode
-from .placing import Shown, more_problems
-from .policy_names import PolicyNames
-from .positions import Path
-from .sources import MAX_FILE_BYTES, SETTINGS_FILE, Source
-from .text_places import diagnose_text
-from .yaml_reader import Document, read_documents
+from .document_diagnostics import RedactedDocument, more_problems
+from .encoding import InvalidEncoding, decode
+from .policy_name_checks import PolicyNameChecks
+from .source_files import MAX_FILE_BYTES, SETTINGS_FILE, SourceFiles
+from .spans import MemberPath
+from .text_spans import diagnose_in_text
+from .yaml_reader import YamlDocument, read_documents
 
 MAX_TEXT_BYTES = 1024 * 1024
 MOST_FINDINGS = 1000  # of a configuration
 MOST_GUESSES = 100  # at what a reference meant
 
 
-def cross_check(
-    source: Source, manifests: Sequence[Manifest], elsewhere: Collection[str] = ()
+def check_references(
+    source: SourceFiles, manifests: Sequence[Manifest], elsewhere: Collection[str] = ()
 ) -> tuple[list[Manifest], list[Diagnostic]]:
     """The manifests with the text of their files put in, and what is wrong among them.
 
@@ -47,7 +47,9 @@ def cross_check(
 
 
 class _Check:
-    def __init__(self, source: Source, manifests: Sequence[Manifest], elsewhere: Collection[str]) -> None:
+    def __init__(
+        self, source: SourceFiles, manifests: Sequence[Manifest], elsewhere: Collection[str]
+    ) -> None:
         self.source = source
         self.manifests = manifests
         self.by_key: dict[Key, Manifest] = {}
@@ -56,10 +58,10 @@ class _Check:
         self.zones = own | set(elsewhere)
         self.found: list[Diagnostic] = []
         self.more = 0
-        self._shown: dict[Origin, Shown] = {}
+        self._shown: dict[Origin, RedactedDocument] = {}
         self._sole: dict[tuple[str | None, str, str], Manifest] = {}
-        self._read: dict[str, tuple[str, dict[int, Document]]] = {}
-        self._words: dict[str, Words] = {}
+        self._read: dict[str, tuple[str, dict[int, YamlDocument]]] = {}
+        self._words: dict[str, Vocabulary] = {}
 
     def duplicates(self) -> None:
         for manifest in self.manifests:
@@ -84,10 +86,10 @@ class _Check:
                 continue
             for position, name in enumerate(value if ref.many else [value]):
                 if isinstance(name, str):
-                    at: Path = (*path, position) if ref.many else path
+                    at: MemberPath = (*path, position) if ref.many else path
                     self.reference(manifest, ("spec", *at), ref, name)
 
-    def reference(self, manifest: Manifest, path: Path, ref: Ref, name: str) -> None:
+    def reference(self, manifest: Manifest, path: MemberPath, ref: Reference, name: str) -> None:
         zone = self.zone_of(manifest, ref)
         if Key(zone, ref.kind, name) in self.by_key:
             return
@@ -114,7 +116,7 @@ class _Check:
             return f"; the one of that name is in zone `{elsewhere[name]}`, and references stay within a zone"
         return external
 
-    def zone_of(self, manifest: Manifest, ref: Ref) -> str | None:
+    def zone_of(self, manifest: Manifest, ref: Reference) -> str | None:
         """The zone that a reference is looked up in: a Zone's own references are to its children."""
         if not self.zoned.get(ref.kind, True):
             return None
@@ -157,7 +159,7 @@ class _Check:
 
     def text(self, manifest: Manifest, member: str, name: str, ending: str) -> str | None:
         """The text of a file beside a manifest; it must lie inside the configuration's root."""
-        at: Path = ("spec", member)
+        at: MemberPath = ("spec", member)
         try:
             content = self.source.opener.read(name, manifest.folder, at_most=MAX_TEXT_BYTES, endings=ending)
             return decode(content)
@@ -166,7 +168,7 @@ class _Check:
             if refused.code == "no-file":
                 message = f"there is no file `{name}`{suggest(*self.siblings(manifest, name))}"
             self.tell(manifest, at, refused.code, message)
-        except NotText as error:
+        except InvalidEncoding as error:
             where = f" in line {error.span.line + 1}, column {error.span.column + 1}" if error.span else ""
             self.tell(manifest, at, "encoding", f"`{bounded(name)}`{where}: {error.message}")
         return None
@@ -180,13 +182,13 @@ class _Check:
         spec = {name: value for name, value in manifest.spec.items() if name not in local}
         return replace(manifest, spec=spec, outside=tuple(outside))
 
-    def cedar(self, manifest: Manifest, member: str) -> tuple[Outside, ...]:
+    def cedar(self, manifest: Manifest, member: str) -> tuple[ExternalName, ...]:
         """Check a text in Cedar; what it counts on that is not in git."""
         text = manifest.spec.get(member)
         if text is None:
             return ()
-        words = self._words.setdefault(manifest.kind.name, Words.read(manifest.kind.cedar[member]))
-        reading = read_policies(text, words)
+        words = self._words.setdefault(manifest.kind.name, Vocabulary.read(manifest.kind.cedar[member]))
+        reading = parse_policies(text, words)
         problems = list(reading.problems)
         if reading.readable:
             problems += self.names.unknown(manifest, words, reading.mentions)
@@ -195,26 +197,26 @@ class _Check:
         for problem in problems:
             self.tell_text(manifest, member, problem)
         return tuple(
-            Outside(kind, mention.name.id, self.place(manifest, member, mention))
+            ExternalName(kind, mention.name.id, self.place(manifest, member, mention))
             for kind, mention in self.names.outside(manifest, words, reading.mentions)
         )
 
-    def place(self, manifest: Manifest, member: str, mention: Mention) -> str:
+    def place(self, manifest: Manifest, member: str, mention: EntityMention) -> str:
         """Where a text names something, as messages say it."""
-        found = diagnose_text(manifest, member, (mention.begin, mention.end), "", "", self.shown)
+        found = diagnose_in_text(manifest, member, (mention.begin, mention.end), "", "", self.shown)
         return f"{found.path}:{found.line}:{found.column}"
 
     @cached_property
-    def names(self) -> PolicyNames:
+    def names(self) -> PolicyNameChecks:
         """What policies can name."""
-        return PolicyNames(self.manifests)
+        return PolicyNameChecks(self.manifests)
 
     def siblings(self, manifest: Manifest, name: str) -> tuple[str, list[str]]:
         """The last step of a path, and the names that are there instead."""
-        file = FilePath(self.source.opener.place(name, manifest.folder))
+        file = Path(self.source.opener.place(name, manifest.folder))
         return file.name, [each.name for each in file.parent.glob("*")] if file.parent.is_dir() else []
 
-    def tell(self, manifest: Manifest, path: Path, code: str, message: str) -> None:
+    def tell(self, manifest: Manifest, path: MemberPath, code: str, message: str) -> None:
         """Report at a member of a manifest; its file is read again to learn where that stands."""
         if not self.full():
             text, shown = self.shown(manifest)
@@ -226,7 +228,7 @@ class _Check:
         if not self.full():
             message = f"{problem.message}{suggest(problem.word, problem.known)}"
             stretch = problem.begin, problem.end
-            self.found.append(diagnose_text(manifest, member, stretch, problem.code, message, self.shown))
+            self.found.append(diagnose_in_text(manifest, member, stretch, problem.code, message, self.shown))
 
     def full(self) -> bool:
         """Tell whether there are more findings than anybody would read, and count this one."""
@@ -235,15 +237,15 @@ class _Check:
         self.more += 1
         return True
 
-    def shown(self, manifest: Manifest) -> tuple[str, Shown]:
+    def shown(self, manifest: Manifest) -> tuple[str, RedactedDocument]:
         """The file of a manifest, and what of its document may be shown."""
         origin = manifest.origin
         text, documents = self.located(origin.path)
         if origin not in self._shown:
-            self._shown[origin] = Shown(documents[origin.line], manifest.kind)
+            self._shown[origin] = RedactedDocument(documents[origin.line], manifest.kind)
         return text, self._shown[origin]
 
-    def located(self, path: str) -> tuple[str, dict[int, Document]]:
+    def located(self, path: str) -> tuple[str, dict[int, YamlDocument]]:
         if path not in self._read:
             text = self.source.opener.read(path, at_most=MAX_FILE_BYTES, again=True).decode("utf-8-sig")
             self._read[path] = text, {each.line: each for each in read_documents(text, places=True)}
@@ -259,7 +261,7 @@ def _at(spec: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _listed(value: Any, path: Sequence[str]) -> Iterator[tuple[Path, Any]]:
+def _listed(value: Any, path: Sequence[str]) -> Iterator[tuple[MemberPath, Any]]:
     """A value, or each item of a list, with its path."""
     if isinstance(value, list):
         for position, each in enumerate(value):

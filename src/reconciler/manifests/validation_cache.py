@@ -14,7 +14,7 @@ import orjson
 from reconciler.files import read_private, write_private
 from reconciler.kinds import Kinds
 
-from .sources import Source
+from .source_files import SourceFiles
 
 _FORMAT = "1"
 
@@ -28,10 +28,10 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "zonewright"
 
 
-class Cache:
+class ValidationCache:
     """Valid documents by content digest, for one set of named paths."""
 
-    def __init__(self, source: Source, kinds: Kinds) -> None:
+    def __init__(self, source: SourceFiles, kinds: Kinds) -> None:
         key = hashlib.sha256(
             "\0".join([_FORMAT, kinds.digest, *map(str, source.named)]).encode(errors="surrogateescape")
         ).hexdigest()

@@ -12,7 +12,7 @@ Types = frozenset[str] | None
 
 
 @dataclass(frozen=True)
-class Words:
+class Vocabulary:
     """What there is to say.
 
     Attributes:
@@ -27,7 +27,7 @@ class Words:
     _attributes: Mapping[str, Mapping[str, str | None]] = field(repr=False)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> "Words":
+    def read(cls, content: Mapping[str, Any]) -> "Vocabulary":
         """The words of `x-cedar` in a manifest schema."""
         entities = content["entities"]
         attributes = {name: entity["attributes"] for name, entity in entities.items()}

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from .atomic import write_atomically
-from .inside import FileRefused, Root
+from .repository_files import FileRefused, Root
 
 MAX_NAMED_BYTES = 256 * 1024 * 1024
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 # What the parser counts as the end of a line. Spec: YAML 1.1 section 4.1.4; `str.splitlines` takes more.
 _LINE_END = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
 
-Path = tuple[str | int, ...]
+MemberPath = tuple[str | int, ...]
 
 
 class Span(NamedTuple):
@@ -19,7 +19,7 @@ class Span(NamedTuple):
     end_column: int
 
 
-class Place(NamedTuple):
+class MemberSpans(NamedTuple):
     """Where a member stands: its key (None for list items and the root) and its value."""
 
     key: Span | None

@@ -17,7 +17,7 @@ ABSENT: Final = _Absent.ABSENT
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class Reference:
     """A member that names an entity of another kind.
 
     Attributes:
@@ -34,7 +34,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class MemberSchema:
     """One member of a spec, at any depth.
 
     Attributes:
@@ -47,9 +47,9 @@ class Shape:
         default_from: the top-level member whose value this one has while nobody sets it.
     """
 
-    members: Mapping[str, "Shape"] = field(default_factory=dict)
-    items: "Shape | None" = None
-    ref: Ref | None = None
+    members: Mapping[str, "MemberSchema"] = field(default_factory=dict)
+    items: "MemberSchema | None" = None
+    ref: Reference | None = None
     fixed: bool = False
     unordered: bool = False
     secret: bool = False
@@ -79,7 +79,7 @@ class Shape:
         return self.ref.field if self.ref else name
 
 
-_PLAIN: Final = Shape()
+_PLAIN: Final = MemberSchema()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ class Kind:
     order: int
     requires: tuple[str, ...]
     schema: Mapping[str, Any]
-    spec: Shape
-    wire: Shape
+    spec: MemberSchema
+    wire: MemberSchema
     files: Mapping[str, str]
-    references: tuple[tuple[tuple[str, ...], Ref], ...]
+    references: tuple[tuple[tuple[str, ...], Reference], ...]
     addresses: tuple[tuple[str, ...], ...]
     secrets: tuple[tuple[str, ...], ...]
     sole: tuple[str, ...] = ()
@@ -121,14 +121,14 @@ class Kind:
     local: frozenset[str] = frozenset()
     shown_once: Mapping[str, Any] | None = None
     handle_decided: frozenset[str] = frozenset()
-    _leaves: dict[str, Shape] = field(default_factory=dict, compare=False, repr=False)
+    _leaves: dict[str, MemberSchema] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def zoned(self) -> bool:
         """Tell whether entities of this kind live in a zone."""
         return self.scope == "zone"
 
-    def leaf(self, path: str) -> Shape:
+    def leaf(self, path: str) -> MemberSchema:
         """The shape at a dotted path of wire names; a plain one when the schema does not know the path."""
         known = self._leaves.get(path)
         if known is None:
@@ -147,7 +147,9 @@ class Kind:
         return self.shown_once is not None and self.shown_once.items() <= spec.items()
 
 
-def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: bool = False) -> Shape:
+def read_member_schema(
+    schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: bool = False
+) -> MemberSchema:
     """The shape that a JSON Schema describes; `$ref` within *root* and alternatives are looked through.
 
     *fixed*: an object around it is fixed at creation, which holds for everything in it.
@@ -171,23 +173,23 @@ def read_shape(schema: Mapping[str, Any], root: Mapping[str, Any], *, fixed: boo
     }
     if ref is not None:
         many = bool(ref.get("many"))
-        reference = Ref(ref["kind"], ref["field"], bool(ref.get("late")), many)
-        return Shape(ref=reference, **{**common, "array": many})
+        reference = Reference(ref["kind"], ref["field"], bool(ref.get("late")), many)
+        return MemberSchema(ref=reference, **{**common, "array": many})
     if marks.get("x-secret"):
-        return Shape(secret=True, bound_to=tuple(marks.get("x-bound-to", ())), **common)
+        return MemberSchema(secret=True, bound_to=tuple(marks.get("x-bound-to", ())), **common)
     if marks.get("x-address"):
-        return Shape(address=True, **common)
-    members: dict[str, Shape] = {}
+        return MemberSchema(address=True, **common)
+    members: dict[str, MemberSchema] = {}
     required: frozenset[str] = frozenset()
     items = None
     for branch in branches:
         for name, below in branch.get("properties", {}).items():
-            members.setdefault(name, read_shape(below, root, fixed=common["fixed"]))
+            members.setdefault(name, read_member_schema(below, root, fixed=common["fixed"]))
         required |= frozenset(branch.get("required", ()))
         if isinstance(branch.get("items"), Mapping) and items is None:
-            items = read_shape(branch["items"], root)
+            items = read_member_schema(branch["items"], root)
             common["caseless"] |= items.caseless
-    return Shape(members=members, items=items, required=required, **common)
+    return MemberSchema(members=members, items=items, required=required, **common)
 
 
 def _types(branch: Mapping[str, Any]) -> Iterator[str]:
@@ -218,12 +220,12 @@ def follow(root: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
     return result
 
 
-def to_wire(shape: Shape) -> Shape:
+def wire_schema(shape: MemberSchema) -> MemberSchema:
     """The same shape under the management API's names."""
     if not shape.nested:
         return shape
-    members = {below.wire_name(name): to_wire(below) for name, below in shape.members.items()}
-    return Shape(
+    members = {below.wire_name(name): wire_schema(below) for name, below in shape.members.items()}
+    return MemberSchema(
         members=members,
         fixed=shape.fixed,
         default=shape.default,
@@ -233,7 +235,9 @@ def to_wire(shape: Shape) -> Shape:
     )
 
 
-def find_paths(shape: Shape, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Shape]]:
+def special_members(
+    shape: MemberSchema, at: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], MemberSchema]]:
     """Every member that refers to something or is secret, with its path; lists count as one member."""
     for name, below in shape.members.items():
         path = (*at, name)
@@ -241,4 +245,4 @@ def find_paths(shape: Shape, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         if special.ref or special.secret or special.address:
             yield path, special
         else:
-            yield from find_paths(below, path)
+            yield from special_members(below, path)

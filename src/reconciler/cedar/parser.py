@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from .names import EntityName
 from .rules import Piece, Rule, conjuncts, piece_of
-from .tokens import Token, tokens_of, unescape
-from .words import ACTION, Types, Words
+from .tokens import CedarToken, tokens_of, unescape
+from .vocabulary import ACTION, Types, Vocabulary
 
 MAX_NESTING = 50  # brackets inside one another, and as many `if`: the server takes no more brackets either
 MAX_SIGNS = 4
@@ -38,7 +38,7 @@ class CedarProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
+class EntityMention:
     """An entity that the text names, between two offsets.
 
     Attributes:
@@ -55,23 +55,23 @@ class Mention:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedPolicies:
     """What was read of a text. Of one that is not `readable` the problems say why; nothing else is known."""
 
-    mentions: tuple[Mention, ...]
+    mentions: tuple[EntityMention, ...]
     problems: tuple[CedarProblem, ...]
     readable: bool = True
     rules: tuple[Rule, ...] = ()
 
 
 class _Unreadable(Exception):
-    def __init__(self, token: Token, message: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, token: CedarToken, message: str, known: Iterable[str] = ()) -> None:
         super().__init__(message)
         end = max(token.end, token.offset + 1)
         self.problem = CedarProblem(token.offset, end, "cedar", message, token.text, frozenset(known))
 
 
-def read_policies(text: str, words: Words) -> Reading:
+def parse_policies(text: str, words: Vocabulary) -> ParsedPolicies:
     """The entities that a text names, and what is wrong with it.
 
     Each policy that cannot be read is told once; names and words are told of texts without such problems,
@@ -80,16 +80,16 @@ def read_policies(text: str, words: Words) -> Reading:
     reader = _Reader(text, words)
     reader.run()
     if reader.broken:
-        return Reading((), tuple(reader.broken), readable=False)
+        return ParsedPolicies((), tuple(reader.broken), readable=False)
     problems = tuple(sorted(set(reader.problems)))
-    return Reading(tuple(reader.mentions), problems, rules=tuple(reader.rules))
+    return ParsedPolicies(tuple(reader.mentions), problems, rules=tuple(reader.rules))
 
 
 @dataclass
 class _Reader:
     text: str
-    words: Words
-    mentions: list[Mention] = field(default_factory=list)
+    words: Vocabulary
+    mentions: list[EntityMention] = field(default_factory=list)
     problems: list[CedarProblem] = field(default_factory=list)
     broken: list[CedarProblem] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
@@ -104,7 +104,7 @@ class _Reader:
     # --- tokens
 
     @property
-    def token(self) -> Token:
+    def token(self) -> CedarToken:
         return self.tokens[self.at]
 
     def ahead(self, text: str) -> bool:
@@ -118,14 +118,14 @@ class _Reader:
         self.at += 1
         return True
 
-    def expect(self, *texts: str) -> Token:
+    def expect(self, *texts: str) -> CedarToken:
         """Go past one of these, which has to come next."""
         token = self.token
         if not any(self.take(text) for text in texts):
             self.refuse(" or ".join(f"`{text}`" for text in texts))
         return token
 
-    def kind(self, kind: str, what: str) -> Token:
+    def kind(self, kind: str, what: str) -> CedarToken:
         """Go past a token of that kind, which has to come next."""
         token = self.token
         if token.kind != kind:
@@ -391,7 +391,7 @@ class _Reader:
             parts.append(self.kind("name", "a name").text)
         return "::".join(parts)
 
-    def entity(self, type_: str, first: Token) -> Types:
+    def entity(self, type_: str, first: CedarToken) -> Types:
         literal = self.token
         id_ = self.string("the entity's id in quotes")
         name = EntityName(type_, id_)
@@ -399,20 +399,20 @@ class _Reader:
             if id_ not in self.words.actions:
                 self.tell(literal, "unknown-action", f"there is no action `{id_}`", id_, self.words.actions)
         elif self.check_type(type_, first):
-            self.mentions.append(Mention(name, first.offset, literal.end, self.effect, self.sense))
+            self.mentions.append(EntityMention(name, first.offset, literal.end, self.effect, self.sense))
         return frozenset((type_,)) if type_ in self.words.types else None
 
     def type_name(self) -> None:
         first = self.token
         self.check_type(self.path(), first)
 
-    def check_type(self, type_: str, first: Token) -> bool:
+    def check_type(self, type_: str, first: CedarToken) -> bool:
         if type_ in self.words.types:
             return True
         self.tell(first, "unknown-type", f"there is no entity type `{type_}`", type_, self.words.types)
         return False
 
-    def attribute(self, types: Types, name: str, token: Token) -> Types:
+    def attribute(self, types: Types, name: str, token: CedarToken) -> Types:
         """The types of an attribute, which has to be one that such a value may have."""
         if types is None:
             return None
@@ -425,7 +425,7 @@ class _Reader:
 
     # --- what is told
 
-    def name(self, what: str) -> Token:
+    def name(self, what: str) -> CedarToken:
         token = self.kind("name", what)
         if token.text in _RESERVED:
             self.at -= 1
@@ -439,5 +439,5 @@ class _Reader:
             raise _Unreadable(token, "the string has an escape that Cedar does not know")
         return value
 
-    def tell(self, token: Token, code: str, message: str, word: str, known: Iterable[str]) -> None:
+    def tell(self, token: CedarToken, code: str, message: str, word: str, known: Iterable[str]) -> None:
         self.problems.append(CedarProblem(token.offset, token.end, code, message, word, frozenset(known)))

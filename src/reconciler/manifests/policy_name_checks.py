@@ -7,16 +7,16 @@ a name is described by a manifest, or said to be `external`, or said to be `abse
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from reconciler.cedar import CedarProblem, EntityName, Mention, Words, parse_name
+from reconciler.cedar import CedarProblem, EntityMention, EntityName, Vocabulary, parse_name
 from reconciler.kinds import Manifest
 
 from .diagnostics import suggest
-from .positions import Path
+from .spans import MemberPath
 
 EXTERNAL, ABSENT = "external_names", "absent_names"
 
 
-class PolicyNames:
+class PolicyNameChecks:
     """What manifests describe, by the names that policies have for it."""
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
@@ -29,7 +29,7 @@ class PolicyNames:
                 self._renamed.setdefault((manifest.zone, manifest.kind.name, name), manifest)
 
     def unknown(
-        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
+        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
     ) -> Iterator[CedarProblem]:
         """Names in the text of a policy that nobody has, as far as that can be known without a server."""
         said = {*_said(manifest, EXTERNAL), *_said(manifest, ABSENT)}
@@ -42,8 +42,8 @@ class PolicyNames:
             yield CedarProblem(mention.begin, mention.end, "unknown-name", message)
 
     def misplaced(
-        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
-    ) -> Iterator[tuple[Path, str, str]]:
+        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
+    ) -> Iterator[tuple[MemberPath, str, str]]:
         """Names that a policy lists in vain, as path, code and message: they would hide later mistakes."""
         named = {mention.name for mention in mentions}
         for member in (EXTERNAL, ABSENT):
@@ -52,7 +52,7 @@ class PolicyNames:
                     yield ("spec", member, position), *told
 
     def _against(
-        self, manifest: Manifest, words: Words, member: str, written: str, named: set[EntityName]
+        self, manifest: Manifest, words: Vocabulary, member: str, written: str, named: set[EntityName]
     ) -> tuple[str, str] | None:
         name = parse_name(written)
         if name is None:
@@ -70,8 +70,8 @@ class PolicyNames:
         return None
 
     def outside(
-        self, manifest: Manifest, words: Words, mentions: Sequence[Mention]
-    ) -> Iterator[tuple[str, Mention]]:
+        self, manifest: Manifest, words: Vocabulary, mentions: Sequence[EntityMention]
+    ) -> Iterator[tuple[str, EntityMention]]:
         """What a policy says is in the zone and not in git: its kind, and where it is named first."""
         first = {mention.name: mention for mention in reversed(mentions)}
         for name in _said(manifest, EXTERNAL):

@@ -7,10 +7,10 @@ from typing import Any
 from reconciler.kinds import Kind
 
 from .diagnostics import Diagnostic, closest, diagnose
-from .explaining import Finding
 from .masking import SECRET_NAME, assigns_secret
-from .positions import Path, Place, Span
-from .yaml_reader import Document
+from .schema_messages import SchemaFinding
+from .spans import MemberPath, MemberSpans, Span
+from .yaml_reader import YamlDocument
 
 MOST_FINDINGS = 100  # of one document
 _SOURCES = ("from_env", "from_file", "keep", "version")
@@ -18,11 +18,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _PLAIN = re.compile(r"[\w./ -]{0,255}")  # names, paths and versions
 
 
-def report_document(
-    path: str, text: str, document: Document, findings: Iterable[Finding], kind: Kind | None
+def document_diagnostics(
+    path: str, text: str, document: YamlDocument, findings: Iterable[SchemaFinding], kind: Kind | None
 ) -> list[Diagnostic]:
     """Findings with the places that the document (read with places) gives them."""
-    shown, found = Shown(document, kind), list(findings)
+    shown, found = RedactedDocument(document, kind), list(findings)
     told = [
         shown.diagnose(path, text, each.path, each.code, each.message, on_key=each.on_key)
         for each in found[:MOST_FINDINGS]
@@ -37,7 +37,7 @@ def more_problems(path: str, count: int) -> Diagnostic:
     return diagnose(path, "", None, "more", f"{count:,} more problems are not shown; mend these first")
 
 
-def find_span(places: Mapping[Path, Place], path: Path, *, on_key: bool) -> Span:
+def find_span(places: Mapping[MemberPath, MemberSpans], path: MemberPath, *, on_key: bool) -> Span:
     """Where a path stands; the nearest parent when it does not stand anywhere itself."""
     while path and path not in places:
         path, on_key = path[:-1], True
@@ -51,7 +51,7 @@ def find_span(places: Mapping[Path, Place], path: Path, *, on_key: bool) -> Span
     return place.value
 
 
-class Shown:
+class RedactedDocument:
     """What of a document may be shown: all but secrets, in values and in comments.
 
     Attributes:
@@ -59,7 +59,7 @@ class Shown:
             one by an alias.
     """
 
-    def __init__(self, document: Document, kind: Kind | None) -> None:
+    def __init__(self, document: YamlDocument, kind: Kind | None) -> None:
         self.places = document.places
         self.hidden: list[Span] = []
         self._ends: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Shown:
         self,
         path: str,
         text: str,
-        at: Path,
+        at: MemberPath,
         code: str,
         message: str,
         *,
@@ -114,7 +114,7 @@ def _speaks(name: str | int) -> bool:
     return isinstance(name, str) and SECRET_NAME.search(name) is not None
 
 
-def _behind_colon(place: Place, name: str | int | None) -> Iterator[Span]:
+def _behind_colon(place: MemberSpans, name: str | int | None) -> Iterator[Span]:
     """Of a key such as `client_secret:value`, the value."""
     if place.key is not None and isinstance(name, str) and ":" in name:
         line, column, end_line, end_column = place.key
@@ -136,7 +136,7 @@ def is_literal(value: Any) -> bool:
     return value is not None and not isinstance(value, dict | bool)
 
 
-def value_at(value: Any, path: Path) -> Any:
+def value_at(value: Any, path: MemberPath) -> Any:
     """What stands at a path; None where nothing does."""
     for step in path:
         if isinstance(value, dict):

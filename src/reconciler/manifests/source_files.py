@@ -14,12 +14,12 @@ ENDINGS = (".yaml", ".yml")
 MAX_FILE_BYTES = 8 * 1024 * 1024  # of one file with manifests
 
 
-class SourceUnusable(Exception):
+class SourceError(Exception):
     """A path that was named is not there, cannot be read, leads out of its repository or is empty."""
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFiles:
     """The files to read.
 
     Attributes:
@@ -43,14 +43,14 @@ class Source:
         return path.removeprefix(str(self.root)).lstrip(os.sep).replace(os.sep, "/")
 
 
-def find_source(paths: Sequence[str | Path], *, whole: bool = False) -> Source:
+def find_source_files(paths: Sequence[str | Path], *, whole: bool = False) -> SourceFiles:
     """The source that these files and directories make.
 
     Args:
         whole: whether to take the files of nested configurations, too.
 
     Raises:
-        SourceUnusable: one of them is not there, cannot be read, or leads out of its repository.
+        SourceError: one of them is not there, cannot be read, or leads out of its repository.
     """
     spelled = [_spelled(path) for path in paths]
     root, spelled = _root_of(spelled)
@@ -61,20 +61,20 @@ def find_source(paths: Sequence[str | Path], *, whole: bool = False) -> Source:
     for path in named:
         files.update(_walk(path, None if whole else nested) if path.is_dir() else [str(path)])
     opener = _opener(root, real, spelled)
-    return Source(real, tuple(sorted(files)), named, opener, tuple(sorted(nested.difference(named))))
+    return SourceFiles(real, tuple(sorted(files)), named, opener, tuple(sorted(nested.difference(named))))
 
 
 def _spelled(given: str | Path) -> Path:
-    """The path made absolute, its links as they are. Raises SourceUnusable."""
+    """The path made absolute, its links as they are. Raises SourceError."""
     path = Path(os.path.abspath(given))  # noqa: PTH100 - links are kept
     try:
         there = path.exists()
     except OSError as failure:
-        raise SourceUnusable(f"`{given}` cannot be read: {failure.strerror}") from None
+        raise SourceError(f"`{given}` cannot be read: {failure.strerror}") from None
     except ValueError:
         there = False
     if not there:
-        raise SourceUnusable(f"there is no file or directory `{given}`")
+        raise SourceError(f"there is no file or directory `{given}`")
     return path
 
 
@@ -89,7 +89,7 @@ def _resolved(path: Path) -> Path:
 
 
 def find_root(named: Sequence[Path]) -> Path:
-    """The repository that holds the paths, else their common directory. Raises SourceUnusable."""
+    """The repository that holds the paths, else their common directory. Raises SourceError."""
     return Path(os.path.realpath(_root_of([_spelled(path) for path in named])[0]))
 
 
@@ -105,12 +105,12 @@ def _root_of(spelled: Sequence[Path]) -> tuple[Path, list[Path]]:
     if (found := _repository(common)) is not None:
         return found, list(spelled)
     if any(_repository(path) is not None for path in spelled):
-        raise SourceUnusable("the paths lie in different repositories; name those of one at a time")
+        raise SourceError("the paths lie in different repositories; name those of one at a time")
     resolved = [_resolved(path) for path in spelled]
     common = Path(os.path.commonpath(resolved))
     root = _repository(common) or _folder(common)
     if len(spelled) > 1 and root == root.parent:
-        raise SourceUnusable("the paths have no directory in common; name those of one at a time")
+        raise SourceError("the paths have no directory in common; name those of one at a time")
     return root, resolved
 
 
@@ -131,7 +131,7 @@ def _refuse_leading_out(path: Path) -> None:
     folder = _folder(path)
     for directory in around:
         if folder not in Root(directory):
-            raise SourceUnusable(
+            raise SourceError(
                 f"`{path}` leads out of `{directory}` through a symbolic link; name the directory it leads to"
             )
 
@@ -145,7 +145,7 @@ def _opener(root: Path, real: Path, spelled: Sequence[Path]) -> Root:
         try:
             opener.place(str(folder.resolve()))
         except FileRefused as refused:
-            raise SourceUnusable(f"`{folder}` {refused.reason}") from refused
+            raise SourceError(f"`{folder}` {refused.reason}") from refused
     return opener
 
 
@@ -156,7 +156,7 @@ def seen_from_here(path: str | Path) -> str:
 
 
 def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
-    """The files that may be manifests. Raises SourceUnusable: what is not seen would be deleted.
+    """The files that may be manifests. Raises SourceError: what is not seen would be deleted.
 
     What lies in a directory with settings of its own is not seen, and that directory is put into *nested*.
     """
@@ -168,7 +168,7 @@ def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             if os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
-                raise SourceUnusable(
+                raise SourceError(
                     f"`{seen_from_here(path)}` is a symbolic link to a directory, and manifests behind it "
                     "are not read; put the directory itself there, or remove the link"
                 )
@@ -177,7 +177,7 @@ def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
                 continue
             path = os.path.join(folder, name)  # noqa: PTH118
             if not name.endswith(ENDINGS):
-                raise SourceUnusable(
+                raise SourceError(
                     f"`{seen_from_here(path)}` is not read: a manifest's name ends with "
                     "`.yaml` or `.yml` in small letters; rename the file"
                 )
@@ -185,10 +185,10 @@ def _walk(directory: Path, nested: set[Path] | None) -> Iterator[str]:
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    raise SourceUnusable(f"`{seen_from_here(error.filename)}` cannot be read: {error.strerror}") from error
+    raise SourceError(f"`{seen_from_here(error.filename)}` cannot be read: {error.strerror}") from error
 
 
-def describe_commit(source: Source) -> dict[str, str]:
+def describe_commit(source: SourceFiles) -> dict[str, str]:
     """Repository, ref and commit, as far as git tells; `+changes` marks a commit with uncommitted changes."""
     if not (source.root / ".git").exists():
         return {}

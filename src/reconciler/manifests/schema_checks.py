@@ -6,11 +6,11 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator
 
 from reconciler.kinds import Kind, Kinds
-from reconciler.kinds.reading import API_VERSION
+from reconciler.kinds.loading import API_VERSION
 
 from .diagnostics import bounded, closest, suggest
-from .explaining import Finding, explain, source_problem, wrong_type
-from .placing import is_literal, value_at
+from .document_diagnostics import is_literal, value_at
+from .schema_messages import SchemaFinding, explain, source_problem, wrong_type
 
 
 class Validators:
@@ -35,17 +35,17 @@ class Validators:
         kind = value.get("kind")
         return isinstance(kind, str) and kind in self.kinds.by_name and bool(self.of(kind).is_valid(value))
 
-    def findings(self, value: Any) -> list[Finding]:
+    def findings(self, value: Any) -> list[SchemaFinding]:
         """Everything wrong with a document, in schema order."""
         if not isinstance(value, dict):
             wanted = "a mapping with `apiVersion` and `kind`"
-            return [Finding((), False, "not-a-manifest", wrong_type("a manifest", wanted, value))]
+            return [SchemaFinding((), False, "not-a-manifest", wrong_type("a manifest", wanted, value))]
         if opening := list(self._opening(value)):
             return opening
         kind = self.kinds.by_name[value["kind"]]
         secrets = [("spec", *path) for path in kind.secrets]
         literal = [
-            Finding(path, False, "literal-secret", _literal_secret(path[-1]))
+            SchemaFinding(path, False, "literal-secret", _literal_secret(path[-1]))
             for path in secrets
             if is_literal(value_at(value, path))
         ]
@@ -55,46 +55,50 @@ class Validators:
             path = tuple(error.instance_path)
             if not any(path[: len(each)] == each for each in secrets):
                 found.extend(each for each in explain(error, kind.schema) if each.path not in told)
-        return _without_echoes(found) or [Finding((), False, "invalid", f"this is not a valid {kind.name}")]
+        return _without_echoes(found) or [
+            SchemaFinding((), False, "invalid", f"this is not a valid {kind.name}")
+        ]
 
-    def _opening(self, value: Mapping[str, Any]) -> Iterator[Finding]:
+    def _opening(self, value: Mapping[str, Any]) -> Iterator[SchemaFinding]:
         """What is wrong with `apiVersion` and `kind`; while they are, nothing else can be told."""
         if "apiVersion" not in value:
             yield _missing(value, "apiVersion", f"apiVersion: {API_VERSION}")
         elif (version := value["apiVersion"]) != API_VERSION:
             found = f", not `{bounded(version)}`" if isinstance(version, str) else ""
             message = f"`apiVersion` must be `{API_VERSION}`{found}"
-            yield Finding(("apiVersion",), False, "api-version", message)
+            yield SchemaFinding(("apiVersion",), False, "api-version", message)
             if isinstance(version, str) and version.partition("/")[0] != API_VERSION.partition("/")[0]:
                 return  # somebody else's file: its kind is none of ours
         if "kind" not in value:
             yield _missing(value, "kind", "kind", _kinds(sorted(self.kinds.by_name)))
         elif not isinstance(kind := value["kind"], str):
-            yield Finding(("kind",), False, "wrong-type", wrong_type("`kind`", "a string", kind))
+            yield SchemaFinding(("kind",), False, "wrong-type", wrong_type("`kind`", "a string", kind))
         elif kind not in self.kinds.by_name:
             known = sorted(self.kinds.by_name)
             hint = suggest(kind, known) or _kinds(known)
             strange = next((each for each in kind if each.isprintable() and not each.isascii()), None)
             if strange is not None:
                 hint += f" (it has U+{ord(strange):04X} in it, which is no letter of ASCII)"
-            yield Finding(("kind",), False, "unknown-kind", f"unknown kind `{bounded(kind)}`{hint}")
+            yield SchemaFinding(("kind",), False, "unknown-kind", f"unknown kind `{bounded(kind)}`{hint}")
 
 
 def _kinds(names: Sequence[str]) -> str:
     return f"; the kinds are {', '.join(f'`{name}`' for name in names)}"
 
 
-def _missing(value: Mapping[str, Any], name: str, written: str, hint: str = "") -> Finding:
+def _missing(value: Mapping[str, Any], name: str, written: str, hint: str = "") -> SchemaFinding:
     """A member that is needed is not there, or there under another name."""
     close = closest(name, value, cutoff=0.75)
     if close is None:
-        return Finding((), False, "missing", f"`{written}` is missing{hint}")
+        return SchemaFinding((), False, "missing", f"`{written}` is missing{hint}")
     if close.startswith(f"{name}:"):
-        return Finding((close,), True, "unknown-member", f"a space is missing after `{name}:`")
-    return Finding((close,), True, "unknown-member", f"unknown member `{close}`; did you mean `{name}`?")
+        return SchemaFinding((close,), True, "unknown-member", f"a space is missing after `{name}:`")
+    return SchemaFinding(
+        (close,), True, "unknown-member", f"unknown member `{close}`; did you mean `{name}`?"
+    )
 
 
-def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[Finding]:
+def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[SchemaFinding]:
     """What is wrong with the sources of secrets. What stands there is not repeated: it may be the secret."""
     for path in kind.secrets:
         at, member = ("spec", *path), path[-1]
@@ -106,18 +110,18 @@ def _source_findings(kind: Kind, document: Mapping[str, Any]) -> Iterator[Findin
         for name in value:
             if name in schemas:
                 if problem := source_problem(name, schemas[name], value[name]):
-                    yield Finding((*at, name), False, "wrong-type", problem)
+                    yield SchemaFinding((*at, name), False, "wrong-type", problem)
             elif (meant := closest(name, schemas, cutoff=0.75)) is not None:
                 message = f"unknown member `{name}` in `{member}`; did you mean `{meant}`?"
-                yield Finding((*at, name), True, "unknown-member", message)
+                yield SchemaFinding((*at, name), True, "unknown-member", message)
             else:
                 message = f"`{member}` takes one of {listed}, and no secret itself"
-                yield Finding((*at, name), True, "unknown-member", message)
+                yield SchemaFinding((*at, name), True, "unknown-member", message)
         given = [name for name in choices if name in value]
         if len(given) > 1:
-            yield Finding(at, True, "ambiguous", f"`{member}` takes only one of {listed}")
+            yield SchemaFinding(at, True, "ambiguous", f"`{member}` takes only one of {listed}")
         elif not given and not value.keys() - schemas.keys():
-            yield Finding(at, True, "missing", f"one of {listed} is required in `{member}`")
+            yield SchemaFinding(at, True, "missing", f"one of {listed} is required in `{member}`")
 
 
 def _sources(kind: Kind, path: Sequence[str]) -> tuple[list[str], dict[str, Mapping[str, Any]]]:
@@ -130,7 +134,7 @@ def _sources(kind: Kind, path: Sequence[str]) -> tuple[list[str], dict[str, Mapp
     return [name for branch in branches for name in branch["required"]], members
 
 
-def _without_echoes(found: Sequence[Finding]) -> list[Finding]:
+def _without_echoes(found: Sequence[SchemaFinding]) -> list[SchemaFinding]:
     """The findings without what another one tells: `x` is missing, and it is misspelt; a choice's type."""
     written = {
         (each.path[:-1], each.message.rpartition("`")[0].rpartition("`")[2].removesuffix(":"))

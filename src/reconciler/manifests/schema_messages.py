@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.kinds.shapes import follow
+from reconciler.kinds.member_schemas import follow
 
 from .diagnostics import bounded, suggest
 from .masking import SECRET_NAME
-from .positions import Path
+from .spans import MemberPath
 
 _ARTICLES = {
     "string": "a string",
@@ -37,39 +37,43 @@ _MEANT = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false
 _NO_SPACE = re.compile(r"[A-Za-z_][\w-]*:\S")
 
 
-class Finding(NamedTuple):
+class SchemaFinding(NamedTuple):
     """Something wrong at a path of a document. `on_key` points at the member's name instead of its value."""
 
-    path: Path
+    path: MemberPath
     on_key: bool
     code: str
     message: str
 
 
-def explain(error: Any, schema: Mapping[str, Any]) -> Iterator[Finding]:
+def explain(error: Any, schema: Mapping[str, Any]) -> Iterator[SchemaFinding]:
     """One schema error as findings; alternatives are searched for the one that was meant."""
-    path: Path = tuple(error.instance_path)
+    path: MemberPath = tuple(error.instance_path)
     kind, name = error.kind, error.kind.name
     if name == "additionalProperties":
         known = _properties(schema, error.schema_path)
         for member in kind.unexpected:
-            yield Finding((*path, member), True, "unknown-member", _unknown(member, path, known, schema))
+            yield SchemaFinding(
+                (*path, member), True, "unknown-member", _unknown(member, path, known, schema)
+            )
     elif name in ("anyOf", "oneOf"):
         yield from _explain_alternatives(error, schema, path)
     elif name == "enum":
         value = error.instance
         words = [str(option) for option in kind.options if option is not None]
         hint = suggest(value, words) or f"; it takes {_listed(words)}"
-        yield Finding(path, False, "not-allowed", f"{_member(path)} cannot be {_shown(value, path)}{hint}")
+        yield SchemaFinding(
+            path, False, "not-allowed", f"{_member(path)} cannot be {_shown(value, path)}{hint}"
+        )
     elif name in ("minProperties", "maxProperties") and error.kind.limit == 1:
         known = _properties(schema, error.schema_path)
         number = "only one of" if name == "maxProperties" else "one of"
-        yield Finding(path, True, "ambiguous", f"{_member(path)} takes {number} {_listed(known)}")
+        yield SchemaFinding(path, True, "ambiguous", f"{_member(path)} takes {number} {_listed(known)}")
     else:
-        yield Finding(path, *_simple(error, name, path))
+        yield SchemaFinding(path, *_simple(error, name, path))
 
 
-def _unknown(member: str, path: Path, known: Sequence[str], schema: Mapping[str, Any]) -> str:
+def _unknown(member: str, path: MemberPath, known: Sequence[str], schema: Mapping[str, Any]) -> str:
     """What to say of a member that there is not."""
     name, colon, _ = member.partition(":")
     if colon and name in known:
@@ -99,7 +103,7 @@ def _find(schema: Mapping[str, Any], member: str, at: tuple[str, ...] = ()) -> I
             yield from _find(below, member, (*at, name))
 
 
-def _member(path: Path) -> str:
+def _member(path: MemberPath) -> str:
     """A member for a message: its name, or which item of a list it is."""
     if not path:
         return "this"
@@ -109,7 +113,7 @@ def _member(path: Path) -> str:
     return f"item {path[-1] + 1}" + (f" of `{bounded(names[-1])}`" if names else "")
 
 
-def _simple(error: Any, name: str, path: Path) -> tuple[bool, str, str]:
+def _simple(error: Any, name: str, path: MemberPath) -> tuple[bool, str, str]:
     """(on the key?, code, message) of an error that needs no search."""
     member, value = _member(path), error.instance
     if name == "required":
@@ -182,21 +186,21 @@ def source_problem(name: str, schema: Mapping[str, Any], value: Any) -> str:
     return "" if re.search(pattern, value) else f"{member} {_pattern_told(pattern)}"
 
 
-def _explain_alternatives(error: Any, schema: Mapping[str, Any], path: Path) -> Iterator[Finding]:
+def _explain_alternatives(error: Any, schema: Mapping[str, Any], path: MemberPath) -> Iterator[SchemaFinding]:
     branches = [list(branch) for branch in error.kind.context]
     if any(not branch for branch in branches):  # several alternatives hold where one may
         choices = _required_choices(schema, error.schema_path)
         where = f" in {_member(path)}" if path else ""
-        yield Finding(path, True, "ambiguous", f"only one of {_listed(choices)} may be given{where}")
+        yield SchemaFinding(path, True, "ambiguous", f"only one of {_listed(choices)} may be given{where}")
         return
     if all(len(branch) == 1 and branch[0].kind.name == "required" for branch in branches) and branches:
         choices = [branch[0].kind.property for branch in branches]
         where = f" in {_member(path)}" if path else ""
-        yield Finding(path, True, "missing", f"one of {_listed(choices)} is required{where}")
+        yield SchemaFinding(path, True, "missing", f"one of {_listed(choices)} is required{where}")
         return
     fitting = [branch for branch in branches if not _wrong_type(branch, path)]
     if not fitting:
-        yield Finding(
+        yield SchemaFinding(
             path, False, "wrong-type", wrong_type(_member(path), _expected_of(branches), error.instance)
         )
         return
@@ -209,7 +213,7 @@ def _is_choice(error: Any) -> bool:
     return error.kind.name in ("const", "enum") and error.instance_path != []
 
 
-def _wrong_type(branch: Sequence[Any], path: Path) -> bool:
+def _wrong_type(branch: Sequence[Any], path: MemberPath) -> bool:
     return any(each.kind.name == "type" and tuple(each.instance_path) == path for each in branch)
 
 
@@ -244,7 +248,7 @@ def type_of(value: Any) -> str:
     return "a string" if isinstance(value, str) else "a number"
 
 
-def _shown(value: Any, path: Path) -> str:
+def _shown(value: Any, path: MemberPath) -> str:
     """A value for a message; only what it is where a secret may stand."""
     secret = any(isinstance(each, str) and SECRET_NAME.search(each) for each in path)
     return _written(value) if isinstance(value, str | int | float) and not secret else type_of(value)
