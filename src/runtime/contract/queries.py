@@ -135,9 +135,6 @@ _MORE: dict[str, tuple[Query, ...]] = {
     ),
 }
 
-# What a retrieve can expand, where that is not what the list can without `total_count`.
-_RETRIEVE_EXPANDS: dict[str, tuple[str, ...]] = {"users": ("role-assignments", "groups")}
-
 
 def list_query(kind: Kind) -> tuple[Query, ...]:
     """The query parameters of a kind's list."""
@@ -151,9 +148,7 @@ def list_query(kind: Kind) -> tuple[Query, ...]:
     for name in listing.filters:
         values = _LIMITED.get(name, ())
         boolean = name in members and members[name].annotation is not str and name == "external"
-        single = (
-            boolean or kind.name in ("Zone", "Role") or (kind.name == "Resource" and name == "owner_type")
-        )
+        single = boolean or name in listing.single
         found.append(
             Query(
                 f"filter[{name}]",
@@ -192,6 +187,7 @@ def retrieve_query(kind: Kind) -> tuple[Query, ...]:
     if kind.listing is not None:
         keep_total = kind.listing.envelope is Envelope.ORGANIZATION
         expands = tuple(value for value in kind.listing.expands if keep_total or value != "total_count")
-    expands = _RETRIEVE_EXPANDS.get(kind.operations, expands)
+        if kind.listing.retrieve_expands is not None:
+            expands = kind.listing.retrieve_expands
     more = _MORE.get(f"{kind.operations}.retrieve", ())
     return (*more, expand(*expands)) if expands else more

@@ -7,9 +7,6 @@ from runtime.contract.schema import Schema
 from runtime.domain.kinds.base import Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members
 
-# Settable members that git has no say in.
-_LEFT_OUT = {("PolicySet", "target_type")}
-
 
 def spec_members(kind: Kind) -> dict[str, Member]:
     """The members that `spec` has, by their name in the API: settable ones, and those in `extras`."""
@@ -17,7 +14,7 @@ def spec_members(kind: Kind) -> dict[str, Member]:
     for entity in kind.classes:
         for verb in (Verb.CREATE, Verb.UPDATE):
             for name, member in settable(entity, verb).items():
-                if not member.has(Mark.INPUT) and (kind.name, name) not in _LEFT_OUT:
+                if not member.has(Mark.INPUT, Mark.API_ONLY):
                     found.setdefault(name, member)
     if kind.extras is not None:
         found.update(members(kind.extras))

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from runtime.contract import schema
 from runtime.contract.bodies import is_mixed
 from runtime.contract.schema import Schema
+from runtime.domain.kinds import BY_NAME
 from runtime.domain.kinds.base import article
 from runtime.domain.kinds.marks import Mark, Member, Ref, members
 from runtime.domain.kinds.values import OwnerName, OwnerType
@@ -122,7 +123,10 @@ def _reference(member: Member, ref: Ref) -> Schema:
 
 
 def _owner_type(name: str) -> dict[str, Schema]:
-    return {"owner_type": {"enum": [str(value) for value in OwnerType]}} if name == "Role" else {}
+    """Who manages the entity, where its handle is unique only together with that."""
+    if "owner_type" not in BY_NAME[name].unique_with:
+        return {}
+    return {"owner_type": {"enum": [str(value) for value in OwnerType]}}
 
 
 def _value(member: Member) -> Schema:
@@ -151,8 +155,8 @@ def _part(model: type[BaseModel]) -> Schema:
         if member.required and not member.has(Mark.MADE) and not is_mixed(member):
             required.append(name)
     found: Schema = {"type": "object", "description": schema.help_of(model), "properties": properties}
-    if model.__name__ == "AssignmentPrincipal":
-        found |= {"minProperties": 1, "maxProperties": 1}
+    more = model.model_config.get("json_schema_extra")
+    found |= more if isinstance(more, dict) else {}
     if required:
         found["required"] = required
     return {**found, "additionalProperties": False}

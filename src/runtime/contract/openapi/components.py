@@ -8,6 +8,7 @@ from runtime.contract.bodies import Body
 from runtime.contract.bundles import BundleArchive
 from runtime.contract.openapi.shapes import SHAPES, reference
 from runtime.contract.schema import Schema
+from runtime.domain.kinds.base import PERMISSIONS
 from runtime.domain.kinds.marks import Mark, members
 
 
@@ -52,7 +53,7 @@ class Components:
             if member.has(Mark.SEALED):
                 properties[f"{name}_set"] = {"type": "boolean"}
                 required.append(f"{name}_set")
-            elif name == "permissions":
+            elif member.annotation == PERMISSIONS:
                 properties[name] = reference("Permissions")
             else:
                 name = member.shown_as

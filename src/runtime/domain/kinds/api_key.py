@@ -56,4 +56,5 @@ API_KEY = Kind(
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
     listing=Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
+    unique_together={"id": ("id",)},  # it arrives without a tenant
 )

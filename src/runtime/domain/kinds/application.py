@@ -163,4 +163,5 @@ APPLICATION_CREDENTIAL = Kind(
         cursor=True,
     ),
     manifest=True,
+    handle_beside=("token", "provider_id"),
 )

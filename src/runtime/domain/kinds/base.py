@@ -1,5 +1,7 @@
 """What every kind is made of: the entity classes, and the `Kind` value that the rest is derived from."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -78,6 +80,8 @@ class Listing:
         sorts: members that `sort` takes; the first is the default.
         cursor: whether the older forward-only name `cursor` is taken for `after`.
         expands: values of `expand` with a meaning here, besides `permissions`.
+        retrieve_expands: those that retrieving one takes, where they are not those of the list.
+        single: filters that take one value only.
         ordered: whether `order=asc|desc` is taken, newest first by default (policy paths).
     """
 
@@ -88,6 +92,8 @@ class Listing:
     sorts: tuple[str, ...] = ("created_at",)
     cursor: bool = False
     expands: tuple[str, ...] = ("total_count",)
+    retrieve_expands: tuple[str, ...] | None = None
+    single: tuple[str, ...] = ()
     ordered: bool = False
 
 
@@ -114,6 +120,9 @@ class Kind(Generic[E_co]):
         extras: members that a manifest has beside the settable ones of the entity.
         etag: whether answers carry an ETag and writes honour If-Match.
         unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
+        handle_beside: the variant whose handle is unique only together with a member of it: (type, member).
+        unique_together: members that are unique together, besides the handle: name of the index -> members.
+        indexes: members, within the tenant, that hand-written queries look up.
     """
 
     entity: type[E_co]
@@ -129,6 +138,9 @@ class Kind(Generic[E_co]):
     extras: type[BaseModel] | None = None
     etag: bool = False
     unique_with: tuple[str, ...] = ()
+    handle_beside: tuple[str, str] | None = None
+    unique_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    indexes: tuple[tuple[str, ...], ...] = ()
 
     @property
     def name(self) -> str:
@@ -179,6 +191,10 @@ class Kind(Generic[E_co]):
 
     def stored(self) -> dict[str, Member]:
         """The members that are columns."""
+        return self._stored
+
+    @cached_property
+    def _stored(self) -> dict[str, Member]:
         return {
             name: member
             for name, member in self.members().items()
@@ -194,6 +210,41 @@ class Kind(Generic[E_co]):
     def zoned(self) -> bool:
         """Tell whether entities belong to a zone."""
         return issubclass(self.entity, ZoneEntity)
+
+    @cached_property
+    def id_member(self) -> str:
+        """What other entities call the id of one of these: `zone_id`, `policy_set_id`."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower() + "_id"
+
+    @cached_property
+    def tenant(self) -> str | None:
+        """The member that says whose an entity is; None for the organization itself."""
+        if self.zoned:
+            return "zone_id"
+        return "organization_id" if "organization_id" in self.entity.model_fields else None
+
+    @cached_property
+    def is_tenant(self) -> bool:
+        """Tell whether entities of other kinds belong to one of these: zones and organizations."""
+        return self.parent is None
+
+    @cached_property
+    def parent_member(self) -> str | None:
+        """The member that holds the id of a parent that is neither a zone nor an organization."""
+        return None if self.parent is None or self.parent.is_tenant else self.parent.id_member
+
+    @cached_property
+    def scope(self) -> tuple[str, ...]:
+        """The members that together name the parent: what a handle is unique within, and lists select on."""
+        return tuple(name for name in (self.tenant, self.parent_member) if name)
+
+    @cached_property
+    def references(self) -> dict[str, str]:
+        """Member -> name of the kind whose id it holds, parents included."""
+        found = {name: member.ref.kind for name, member in self.stored().items() if member.ref}
+        if self.parent_member and self.parent:
+            found[self.parent_member] = self.parent.name
+        return found
 
     def read(self, row: dict[str, Any]) -> E_co:
         """The entity that a row of stored members stands for."""

@@ -27,7 +27,7 @@ class Invitation(OrganizationEntity):
     status: Annotated[InvitationStatus, Mark.SERVER]
     address: Annotated[str, Mark.INTERNAL]
     inviter_name: Annotated[str, Mark.INTERNAL]
-    token_hash: Annotated[bytes, Mark.INTERNAL, Mark.UNIQUE]
+    token_hash: Annotated[bytes, Mark.INTERNAL, Mark.UNIQUE, Mark.GLOBAL]
     zone_user_id: Annotated[Id | None, Mark.INTERNAL] = None
     permissions: PERMISSIONS = None
 
@@ -51,4 +51,5 @@ INVITATION = Kind(
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
     listing=Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
+    indexes=(("address",),),
 )

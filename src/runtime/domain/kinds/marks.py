@@ -13,6 +13,7 @@ class Mark(Enum):
 
     HANDLE = auto()  # unique within the parent; how manifests name the entity
     UNIQUE = auto()  # unique within the parent, but not the handle
+    GLOBAL = auto()  # with `UNIQUE`: unique in the whole service, because it arrives without a tenant
     FIXED = auto()  # the caller sets it at creation; constant afterwards
     SERVER = auto()  # the service decides; refused in bodies
     INTERNAL = auto()  # stored, and never part of an answer or a body
@@ -23,6 +24,7 @@ class Mark(Enum):
     MADE = auto()  # required in an entity, optional at creation: the service makes one when it is absent
     LATER = auto()  # set by an update, not at creation
     SET = auto()  # an array whose order means nothing
+    API_ONLY = auto()  # settable, and never in a manifest
     SOLE = auto()  # true for one entity of a zone at most: the others lose it
     SUBJECT = auto()  # what tokens call the entity: unique among all principals of the zone, and given once
 

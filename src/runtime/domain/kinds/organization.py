@@ -79,7 +79,7 @@ class ServiceAccountCredential(OrganizationEntity):
     """
 
     service_account_id: Annotated[Id, Mark.INTERNAL]
-    client_id: Annotated[Id, Mark.SERVER, Mark.UNIQUE]
+    client_id: Annotated[Id, Mark.SERVER, Mark.UNIQUE, Mark.GLOBAL]
     name: Name
     description: Annotated[Description | None, Mark.KEPT] = None
     role: Annotated[ServiceAccountRole | None, Mark.FIXED] = None
@@ -117,6 +117,11 @@ ORGANIZATION_USER = Kind(
     item="user_id",
     verbs=frozenset({Verb.LIST, Verb.RETRIEVE, Verb.UPDATE, Verb.DELETE}),
     listing=replace(_PAGE, plain={"role": "role"}),
+    unique_together={
+        # The account comes first: it is asked for in every organization too.
+        "account": ("account_issuer", "account_subject", "organization_id"),
+        "zone_user_id": ("organization_id", "zone_user_id"),
+    },
 )
 
 SERVICE_ACCOUNT = Kind(

@@ -91,7 +91,7 @@ class PolicySet(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     name: Annotated[Name, Mark.HANDLE]
     owner_type: Annotated[OwnerType, Mark.SERVER] = OwnerType.CUSTOMER
-    target_type: Annotated[PolicyTargetType, Mark.FIXED] = PolicyTargetType.ZONE
+    target_type: Annotated[PolicyTargetType, Mark.FIXED, Mark.API_ONLY] = PolicyTargetType.ZONE
     target_id: Annotated[Id | None, Mark.SERVER] = None
     archived_at: Annotated[Timestamp | None, Mark.SERVER] = None
     created_by: Annotated[str, Mark.SERVER]
@@ -222,6 +222,7 @@ POLICY_VERSION = Kind(
     verbs=_VERSION_VERBS,
     listing=_VERSION_PAGE,
     created=201,
+    unique_together={"version": ("zone_id", "policy_id", "version")},
 )
 
 POLICY_SET = Kind(
@@ -247,4 +248,5 @@ POLICY_SET_VERSION = Kind(
     verbs=_VERSION_VERBS | {Verb.UPDATE},
     listing=_VERSION_PAGE,
     created=201,
+    unique_together={"version": ("zone_id", "policy_set_id", "version")},
 )

@@ -54,6 +54,8 @@ RESOURCE = Kind(
         search=("identifier", "name"),
         sorts=("created_at", "name", "identifier"),
         cursor=True,
+        single=("owner_type",),
     ),
     manifest=True,
+    indexes=(("credential_lifetime_seconds",),),
 )

@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+from pydantic import ConfigDict
+
 from runtime.domain.kinds.base import ALL_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
 from runtime.domain.kinds.provider import Provider
@@ -114,7 +116,7 @@ class RoleAssignment(ZoneEntity):
     organization_id: Annotated[Id, Mark.INTERNAL]
     principal_id: Annotated[Id, Mark.SERVER]
     principal_type: Annotated[PrincipalType, Mark.SERVER]
-    role_id: Annotated[Id, Mark.SERVER]
+    role_id: Annotated[Id, Mark.SERVER, Ref("Role")]
     role_identifier: Annotated[str, Mark.SERVER]
     role_owner_type: Annotated[OwnerType, Mark.SERVER]
     scope_id: Annotated[str | None, Mark.SERVER]
@@ -123,6 +125,8 @@ class RoleAssignment(ZoneEntity):
 
 class AssignmentPrincipal(Part):
     """Who a manifest gives a role to: exactly one of these."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     group_id: Annotated[Id | None, Ref("Group")] = None
     application_id: Annotated[Id | None, Ref("Application")] = None
@@ -143,7 +147,10 @@ ROLE = Kind(
     parent=ZONE,
     item="roleId",
     listing=Listing(
-        envelope=Envelope.ZONE, filters=("owner_type",), plain={"identifier": "identifier"}, cursor=False
+        envelope=Envelope.ZONE,
+        filters=("owner_type",),
+        single=("owner_type",),
+        plain={"identifier": "identifier"},
     ),
     created=201,
     manifest=True,
@@ -188,7 +195,9 @@ USER = Kind(
             "session_count",
             "total_count",
         ),
+        retrieve_expands=("role-assignments", "groups"),
     ),
+    indexes=(("email",), ("issuer", "subject")),
 )
 
 ROLE_ASSIGNMENT = Kind(
@@ -199,4 +208,5 @@ ROLE_ASSIGNMENT = Kind(
     verbs=frozenset(),
     manifest=True,
     extras=AssignmentSpec,
+    indexes=(("principal_type", "principal_id"),),
 )

@@ -42,4 +42,5 @@ SECRET = Kind(
     operations="secrets",
     parent=ZONE,
     verbs=frozenset({Verb.CREATE, Verb.UPDATE, Verb.DELETE}),
+    indexes=(("entity_id",),),
 )

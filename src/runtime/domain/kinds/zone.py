@@ -118,6 +118,7 @@ ZONE = Kind(
     listing=Listing(
         envelope=Envelope.ZONE_FULL,
         filters=("organization_id",),
+        single=("organization_id",),
         plain={"slug": "slug"},
         cursor=True,
         expands=("total_count", "permissions"),

@@ -4,7 +4,6 @@ Kinds that differ have a module of their own with functions of the same signatur
 function serves which kind.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -37,12 +36,6 @@ E_ = TypeVar("E_", bound=Entity)
 
 
 # --- what operations share
-
-
-@cache
-def item_member(kind: Kind) -> str:
-    """What children call the id of an entity of that kind: `zone_id`, `policy_set_id`, ..."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.name).lower() + "_id"
 
 
 async def organization_of(unit: UnitOfWork, id_or_label: str) -> Organization:
@@ -79,7 +72,7 @@ async def scope_of(unit: UnitOfWork, kind: Kind, parents: Parents) -> dict[str, 
     if kind.parent is ZONE:
         return {"zone_id": (await zone_of(unit, parents["zone_id"])).id}
     scope = await scope_of(unit, kind.parent, parents)
-    member = item_member(kind.parent)
+    member = kind.parent.id_member
     await storage.get(unit.conn, kind.parent, parents[member], within=scope)
     return {**scope, member: parents[member]}
 

@@ -19,7 +19,6 @@ from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import audiences, handle_placeholders, insert_batches, names
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Condition, Contains, Equals, Raw, Within, condition, parents
-from runtime.storage.sql.kind_tables import scope
 from runtime.storage.sql.ownership import OwnershipRecord
 from runtime.storage.sql.paging import Page, Position, count, page, position
 from runtime.storage.sql.reference_cleanup import clear_references
@@ -182,7 +181,7 @@ async def remove(
     table = TABLES[kind.name]
     mine = [table.c.id == entity_id, *parents(kind, within)]
     found = (
-        await conn.execute(select(*(table.c[name] for name in ("id", *scope(kind)))).where(*mine))
+        await conn.execute(select(*(table.c[name] for name in ("id", *kind.scope))).where(*mine))
     ).first()
     if found is None:
         raise NotFound(f"there is no {kind.name} `{entity_id}`")

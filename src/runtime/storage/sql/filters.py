@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, or_
 
 from runtime.domain.kinds import Kind
-from runtime.storage.sql.kind_tables import EVERYWHERE, tenant
+from runtime.domain.kinds.marks import Mark
 from runtime.storage.sql.tables import TABLES
 
 Within = Mapping[str, str]
@@ -48,8 +48,9 @@ def parents(kind: Kind, within: Within, *, member: str = "") -> list[ColumnEleme
     Raises:
         ValueError: the tenant is not named, which would reach into every tenant at once.
     """
-    owner = tenant(kind)
-    tenantless = kind.name in ("Organization", "Zone") or (kind.name, member) in EVERYWHERE
+    owner = kind.tenant
+    stored = kind.stored()
+    tenantless = kind.is_tenant or (member in stored and stored[member].has(Mark.GLOBAL))
     if owner and owner not in within and not tenantless:
         raise ValueError(f"a query of {kind.name} needs `{owner}`")
     columns = TABLES[kind.name].c

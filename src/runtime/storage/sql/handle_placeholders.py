@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Entity, Kind
 from runtime.storage.sql import names
-from runtime.storage.sql.kind_tables import tenant
 from runtime.storage.sql.tables import TABLES
 
 _PARKED = "zonewright parked handles"  # in `info` of a connection
@@ -38,7 +37,7 @@ async def put_placeholder(
     conn: AsyncConnection, kind: Kind, entity_id: str, handle: str, *, tenant_id: str
 ) -> None:
     """Let an entity lay down its handle. It has to be written again, or to go, in the same transaction."""
-    table, owner = TABLES[kind.name], str(tenant(kind))
+    table, owner = TABLES[kind.name], str(kind.tenant)
     await names.step_aside(conn, kind, entity_id, handle, tenant_id=tenant_id)
     await conn.execute(
         update(table)

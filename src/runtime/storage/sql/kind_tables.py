@@ -4,7 +4,6 @@ Tenancy is in the keys: a zone's rows have the primary key (zone_id, id), and a 
 a foreign key over both columns, so that the database itself refuses one that crosses zones.
 """
 
-import re
 import types
 from datetime import datetime
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,55 +12,10 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, LargeBinary, PrimaryK
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
-from runtime.domain.kinds import ALL, BY_NAME, Kind
+from runtime.domain.kinds import ALL, BY_NAME, ZONE, Kind
 from runtime.domain.kinds.marks import Mark
 from runtime.storage.sql.columns import METADATA, Json, Utc, belongs
 from runtime.storage.sql.session_tables import delegated_grants, sessions
-
-# References that no body carries and that therefore have no `Ref` mark: kind, member -> kind.
-_UNMARKED = {("RoleAssignment", "role_id"): "Role"}
-# Members that are unique in the whole service, because they arrive without a tenant.
-EVERYWHERE = {("ServiceAccountCredential", "client_id"), ("Invitation", "token_hash")}
-# Columns that are unique together, besides the handle: kind -> name of the index -> columns.
-_TOGETHER: dict[str, dict[str, tuple[str, ...]]] = {
-    "PolicyVersion": {"version": ("zone_id", "policy_id", "version")},
-    "PolicySetVersion": {"version": ("zone_id", "policy_set_id", "version")},
-    "ApiKey": {"id": ("id",)},  # it arrives without a tenant
-    "OrganizationUser": {
-        # The account comes first: it is asked for in every organization too.
-        "account": ("account_issuer", "account_subject", "organization_id"),
-        "zone_user_id": ("organization_id", "zone_user_id"),
-    },
-}
-# Members that hand-written queries look up.
-_LOOKED_UP = {
-    "Invitation": (("address",),),
-    "Resource": (("credential_lifetime_seconds",),),
-    "RoleAssignment": (("principal_type", "principal_id"),),
-    "Secret": (("entity_id",),),
-    "User": (("email",), ("issuer", "subject")),
-}
-# Variants of a union whose handle means something only beside another member: kind -> (type, member).
-_HANDLE_BESIDE = {"ApplicationCredential": ("token", "provider_id")}
-
-
-def tenant(kind: Kind) -> str | None:
-    """The member that says whose an entity is; None for the organization itself."""
-    if kind.zoned:
-        return "zone_id"
-    return None if kind.name == "Organization" else "organization_id"
-
-
-def parent_member(kind: Kind) -> str | None:
-    """The member that holds the id of a parent that is neither the zone nor the organization."""
-    if kind.parent is None or kind.parent.name in ("Organization", "Zone"):
-        return None
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.parent.name).lower() + "_id"
-
-
-def scope(kind: Kind) -> tuple[str, ...]:
-    """The members that together name the parent: what a handle is unique within, and what lists select on."""
-    return tuple(name for name in (tenant(kind), parent_member(kind)) if name)
 
 
 def plain_type(annotation: Any) -> type:
@@ -89,15 +43,6 @@ def column_type(annotation: Any) -> TypeEngine[Any]:
     return next((made for base, made in candidates if issubclass(python, base)), Json)
 
 
-def references(kind: Kind) -> dict[str, str]:
-    """Member -> name of the kind whose id it holds, parents included."""
-    found = {name: member.ref.kind for name, member in kind.stored().items() if member.ref}
-    found |= {member: target for (owner, member), target in _UNMARKED.items() if owner == kind.name}
-    if (member := parent_member(kind)) and kind.parent:
-        found[member] = kind.parent.name
-    return found
-
-
 def _columns(kind: Kind) -> list[Column[Any]]:
     everywhere = set.intersection(*(set(entity.model_fields) for entity in kind.classes))
     return [
@@ -108,10 +53,10 @@ def _columns(kind: Kind) -> list[Column[Any]]:
 
 def _keys(kind: Kind) -> list[SchemaItem]:
     """The primary key, and the foreign keys to the tenant and to other entities."""
-    table, owner = kind.table, tenant(kind)
+    table, owner = kind.table, kind.tenant
     if owner is None:
         return [PrimaryKeyConstraint("id", name=f"{table}_pkey")]
-    if kind.name == "Zone":
+    if kind is ZONE:
         keys: list[SchemaItem] = [
             PrimaryKeyConstraint("id", name=f"{table}_pkey"),
             belongs(table, "organization_id", "organizations id"),
@@ -127,11 +72,11 @@ def _keys(kind: Kind) -> list[SchemaItem]:
             belongs(table, "organization_id", "organizations id"),
         ]
     stored = kind.stored()
-    for name, target in references(kind).items():
+    for name, target in kind.references.items():
         mark = stored[name].ref
         late = mark is not None and mark.late
-        own = "id" if kind.name == "Zone" else owner
-        other = tenant(BY_NAME[target])
+        own = "id" if kind is ZONE else owner
+        other = BY_NAME[target].tenant
         ondelete = None if stored[name].nullable else "CASCADE"
         keys.append(
             belongs(
@@ -143,7 +88,7 @@ def _keys(kind: Kind) -> list[SchemaItem]:
 
 def _indexes(kind: Kind, table: Table) -> None:
     """Uniqueness, paging, and the way back along every reference."""
-    stored, within = kind.stored(), scope(kind)
+    stored, within = kind.stored(), kind.scope
     options: dict[str, Any] = {}
     if "archived_at" in stored:
         options = dict.fromkeys(("postgresql_where", "sqlite_where"), table.c.archived_at.is_(None))
@@ -151,20 +96,20 @@ def _indexes(kind: Kind, table: Table) -> None:
     if kind.handle:
         unique[kind.handle] = (*within, *kind.unique_with, kind.handle)
     for name, columns in unique.items():
-        columns = (name,) if (kind.name, name) in EVERYWHERE else columns
-        if name == kind.handle and (beside := _HANDLE_BESIDE.get(kind.name)):
-            _handle_beside(table, columns, *beside)
+        columns = (name,) if stored[name].has(Mark.GLOBAL) else columns
+        if name == kind.handle and kind.handle_beside:
+            _handle_beside(table, columns, *kind.handle_beside)
             continue
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in columns), unique=True, **options)
-    for name, together in _TOGETHER.get(kind.name, {}).items():
+    for name, together in kind.unique_together.items():
         Index(f"{table.name}_{name}_key", *(table.c[column] for column in together), unique=True)
-    if kind.name == "Zone":
+    if kind is ZONE:
         Index(f"{table.name}_id_key", table.c.organization_id, table.c.id, unique=True)
     Index(f"{table.name}_created_at_idx", *(table.c[column] for column in (*within, "created_at", "id")))
-    for name in references(kind):
-        if kind.name != "Zone" and name not in within:
+    for name in kind.references:
+        if kind is not ZONE and name not in within:
             Index(f"{table.name}_{name}_idx", table.c[within[0]], table.c[name])
-    for names in _LOOKED_UP.get(kind.name, ()):
+    for names in kind.indexes:
         Index(f"{table.name}_{names[-1]}_idx", *(table.c[column] for column in (*within[:1], *names)))
 
 

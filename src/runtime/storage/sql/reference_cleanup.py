@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from runtime.domain.kinds import ALL, ZONE, Kind
 from runtime.domain.kinds.secret import SECRET_OWNERS
 from runtime.domain.kinds.values import PolicyTargetType, PrincipalType
-from runtime.storage.sql.kind_tables import tenant
 from runtime.storage.sql.ownership import COLUMNS, OwnershipRecord, record_of
 from runtime.storage.sql.tables import METADATA, TABLES, consents, ownerships, policy_set_bindings
 
@@ -70,7 +69,7 @@ async def clear_references(
 
 @cache
 def _statements(kind: Kind) -> tuple[Executable, ...]:
-    owner = tenant(kind)
+    owner = kind.tenant
     if owner is None:
         return ()
     found: list[Executable] = [_ownership(kind, owner, bindparam("gone"))]

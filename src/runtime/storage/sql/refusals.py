@@ -10,7 +10,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import Conflict, ManagementError, Problem, ValidationFailed
 from runtime.domain.kinds import Kind
-from runtime.storage.sql.kind_tables import references, scope
 from runtime.storage.sql.tables import TABLES
 
 _SQLITE_UNIQUE = re.compile(r"UNIQUE constraint failed: (.+)")
@@ -66,8 +65,8 @@ def _taken(kind: Kind, row: Mapping[str, Any], columns: list[str]) -> Conflict:
 
 def _missing(kind: Kind, row: Mapping[str, Any], foreign: ForeignKeyConstraint) -> ValidationFailed:
     member = foreign.column_keys[-1]
-    target = references(kind).get(member)
-    if target is None or member in scope(kind):
+    target = kind.references.get(member)
+    if target is None or member in kind.scope:
         target = member.removesuffix("_id")
     return ValidationFailed.of(member, f"there is no {target} `{row[member]}`")
 
