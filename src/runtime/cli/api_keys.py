@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from runtime.cli.commands import ReadOnlyCommand
 from runtime.cli.execution import with_services
 from runtime.cli.operators import current_operator
-from runtime.domain.kinds.api_key import MAX_SECONDS, MIN_SECONDS, ApiKey
-from runtime.domain.kinds.values import OrganizationRole, OwnerName, rfc3339
+from runtime.domain.kinds.api_key import ApiKey
+from runtime.domain.kinds.values import MAX_SECONDS, MIN_SECONDS, OrganizationRole, OwnerName, rfc3339
 from runtime.services.container import Services
 from runtime.services.management.organizations import api_keys
 from runtime.settings import Settings

@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from runtime.contract.bodies.written import together
-from runtime.domain.kinds.values import Id, OwnerName, Part, Timestamp
+from runtime.domain.kinds.values import Id, OwnerName, Part, Timestamp, together
 
 ManifestName = Annotated[
     str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f<>]*$")

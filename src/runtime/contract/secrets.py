@@ -1,42 +1,10 @@
-"""Secrets on the wire: what a body gives, and the one answer that shows a value."""
+"""The one answer that shows the value of a secret."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, PlainSerializer, SecretStr
+from pydantic import Field
 
 from runtime.domain.kinds.values import Id, Part, Timestamp
-
-_MAX_CHARS = 16_384
-
-# Does not show in a repr or in an error; comes out as text when a body is read.
-_Given = Annotated[
-    SecretStr,
-    Field(min_length=1, max_length=_MAX_CHARS),
-    PlainSerializer(lambda secret: secret.get_secret_value(), return_type=str),
-]
-_UserName = Annotated[str, Field(min_length=1, max_length=2048)]
-
-
-class _Input(Part):
-    model_config = ConfigDict(hide_input_in_errors=True)
-
-
-class TokenInput(_Input):
-    """A token to keep."""
-
-    type: Literal["token"]
-    token: _Given
-
-
-class PasswordInput(_Input):
-    """A user name with a password to keep."""
-
-    type: Literal["password"]
-    username: _UserName
-    password: _Given
-
-
-SecretInput = Annotated[TokenInput | PasswordInput, Field(discriminator="type")]
 
 
 class SecretToken(Part):

@@ -1,22 +1,18 @@
 """The classes of bodies, made from those of entities by leaving out what the service decides.
 
-Bodies that are not just that are in `written`.
+What bodies have besides, and bodies that are something else, are said where the kind is defined.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SecretStr, create_model, field_validator
 
 from runtime.contract.bodies.members import is_mixed, is_taken, nullable_in_patch, settable
-from runtime.contract.bodies.written import ActivationBody, PolicyVersionBody, RevocationBody
-from runtime.contract.secrets import SecretInput
-from runtime.domain.kinds.api_key import KeySeconds
 from runtime.domain.kinds.base import Entity, Kind, Verb
 from runtime.domain.kinds.marks import Mark, Member, members, part_of
-from runtime.domain.kinds.values import Id, Name
 
 # A secret in a body: it does not show in a repr or in an error, and comes out as text in `read`.
 SecretText = Annotated[
@@ -24,26 +20,6 @@ SecretText = Annotated[
     Field(min_length=1, max_length=4096),
     PlainSerializer(lambda secret: secret.get_secret_value(), return_type=str),
 ]
-
-_WRITTEN: dict[tuple[str, Verb], type[BaseModel]] = {
-    ("PolicyVersion", Verb.CREATE): PolicyVersionBody,
-    ("PolicySetVersion", Verb.UPDATE): ActivationBody,
-    ("Session", Verb.UPDATE): RevocationBody,
-    ("DelegatedGrant", Verb.UPDATE): RevocationBody,
-}
-# Members of bodies that no entity has: name -> (type, default).
-_ADDED: dict[tuple[str, Verb], dict[str, tuple[Any, Any]]] = {
-    ("ApiKey", Verb.CREATE): {"expires_in_seconds": (KeySeconds, None)},
-    ("ServiceAccountCredential", Verb.CREATE): {"expires_in_seconds": (KeySeconds, None)},
-    ("Zone", Verb.CREATE): {
-        "default_mcp_gateway_application": (bool, None),
-        "organization_id": (Id, None),
-    },
-    ("Secret", Verb.CREATE): {"data": (SecretInput, ...), "zone_id": (Id, None)},
-    ("Secret", Verb.UPDATE): {"data": (SecretInput, None)},
-    ("PolicySet", Verb.CREATE): {"scope_type": (Literal["zone"], None)},
-    ("Organization", Verb.CREATE): {"name": (Name, None)},
-}
 
 
 class Body(BaseModel):
@@ -57,19 +33,19 @@ class Body(BaseModel):
 @lru_cache(maxsize=256)
 def create_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     """The body of a create; of one variant when the kind is a union. Raises KeyError for an unknown one."""
-    if written := _WRITTEN.get((kind.name, Verb.CREATE)):
+    if written := kind.bodies.get(Verb.CREATE):
         return written
     model = _variant(kind, type_)
-    return _derive(model, Verb.CREATE, f"{model.__name__}Create", _ADDED.get((kind.name, Verb.CREATE), {}))
+    return _derive(model, Verb.CREATE, f"{model.__name__}Create", _inputs(kind, Verb.CREATE))
 
 
 @lru_cache(maxsize=256)
 def patch_body(kind: Kind, type_: str | None = None) -> type[BaseModel]:
     """The body of an update; of one variant when the kind is a union. Raises KeyError for an unknown one."""
-    if written := _WRITTEN.get((kind.name, Verb.UPDATE)):
+    if written := kind.bodies.get(Verb.UPDATE):
         return written
     model = _variant(kind, type_)
-    return _derive(model, Verb.UPDATE, f"{model.__name__}Update", _ADDED.get((kind.name, Verb.UPDATE), {}))
+    return _derive(model, Verb.UPDATE, f"{model.__name__}Update", _inputs(kind, Verb.UPDATE))
 
 
 def bodies(kind: Kind, verb: Verb) -> tuple[type[BaseModel], ...]:
@@ -78,6 +54,16 @@ def bodies(kind: Kind, verb: Verb) -> tuple[type[BaseModel], ...]:
     if not kind.variants:
         return (make(kind),)
     return tuple(make(kind, type_) for type_ in kind.types)
+
+
+def _inputs(kind: Kind, verb: Verb) -> dict[str, tuple[Any, Any]]:
+    """The members that a body has beside those of the entity: absent or a value, never null."""
+    given = kind.inputs.get(verb)
+    found = members(given) if given else {}
+    return {
+        name: (_without_none(member.annotation), ... if member.required else None)
+        for name, member in found.items()
+    }
 
 
 def _variant(kind: Kind, type_: str | None) -> type[Entity]:

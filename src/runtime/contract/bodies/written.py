@@ -1,18 +1,10 @@
-"""Bodies that no entity class stands behind, written by hand."""
+"""Request bodies of the operations that belong to no kind; those of kinds are in `domain.kinds`."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import ConfigDict, StringConstraints, model_validator
 
-from runtime.domain.kinds.values import Id, OwnerType, Part, ZoneRole
-
-_NULL: dict[str, Any] = {"type": "null"}
-
-
-def together(given: list[str], absent: list[str]) -> dict[str, Any]:
-    """The JSON Schema of a body that has some members, and others not or as null."""
-    values = {**{name: {"not": _NULL} for name in given}, **dict.fromkeys(absent, _NULL)}
-    return {"required": given, "properties": values}
+from runtime.domain.kinds.values import Id, OwnerType, Part, ZoneRole, together
 
 
 class AssignmentBody(Part):
@@ -75,38 +67,3 @@ class ZoneRoleBody(Part):
 
 class EmptyBody(Part):
     """A body that says nothing: absent or `{}`."""
-
-
-class PolicyVersionBody(Part):
-    """A policy's new text, in one of Cedar's two notations."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [
-                together(["cedar_raw"], ["cedar_json"]),
-                together(["cedar_json"], ["cedar_raw"]),
-            ]
-        }
-    )
-
-    schema_version: Annotated[str, StringConstraints(min_length=1, max_length=63)]
-    cedar_raw: Annotated[str, StringConstraints(max_length=262_144)] | None = None
-    cedar_json: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _one_notation(self) -> Self:
-        if (self.cedar_raw is None) == (self.cedar_json is None):
-            raise ValueError("give exactly one of `cedar_raw` and `cedar_json`")
-        return self
-
-
-class RevocationBody(Part):
-    """Ends a session or a delegated grant; there is no way back."""
-
-    status: Literal["revoked"]
-
-
-class ActivationBody(Part):
-    """Binds a version of a policy set; there is no unbinding."""
-
-    active: Literal[True]

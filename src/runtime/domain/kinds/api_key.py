@@ -3,17 +3,12 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
-
 from runtime.domain.kinds.base import PERMISSIONS, Envelope, Kind, Listing, OrganizationEntity, Verb
 from runtime.domain.kinds.marks import Mark
 from runtime.domain.kinds.organization import ORGANIZATION
-from runtime.domain.kinds.values import BoundZones, Id, Name, OrganizationRole, OwnerName, Timestamp
+from runtime.domain.kinds.values import BoundZones, Id, Lifetime, Name, OrganizationRole, OwnerName, Timestamp
 
 KEY_PREFIX = "zwk_"
-MIN_SECONDS, MAX_SECONDS = 60, 10 * 366 * 86_400  # that a key can last, when it is to end by itself
-
-KeySeconds = Annotated[int, Field(ge=MIN_SECONDS, le=MAX_SECONDS)]
 
 
 class ApiKey(OrganizationEntity):
@@ -56,5 +51,6 @@ API_KEY = Kind(
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.DELETE}),
     listing=Listing(envelope=Envelope.ORGANIZATION, expands=("permissions", "total_count")),
     created=201,
+    inputs={Verb.CREATE: Lifetime},
     unique_together={"id": ("id",)},  # it arrives without a tenant
 )

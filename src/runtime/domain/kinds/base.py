@@ -118,6 +118,8 @@ class Kind(Generic[E_co]):
         variants: the classes of a discriminated union over `type`, when the kind is one.
         manifest: whether a manifest can describe one.
         extras: members that a manifest has beside the settable ones of the entity.
+        inputs: verb -> members that a body has beside those of the entity.
+        bodies: verb -> the body, where it is not the members that a caller may set.
         etag: whether answers carry an ETag and writes honour If-Match.
         unique_with: members that, with the parent, the handle is unique within. Archived ones do not count.
         handle_beside: the variant whose handle is unique only together with a member of it: (type, member).
@@ -136,6 +138,8 @@ class Kind(Generic[E_co]):
     variants: tuple[type[E_co], ...] = ()
     manifest: bool = False
     extras: type[BaseModel] | None = None
+    inputs: Mapping[Verb, type[BaseModel]] = field(default_factory=dict)
+    bodies: Mapping[Verb, type[BaseModel]] = field(default_factory=dict)
     etag: bool = False
     unique_with: tuple[str, ...] = ()
     handle_beside: tuple[str, str] | None = None

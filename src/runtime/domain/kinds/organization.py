@@ -20,6 +20,7 @@ from runtime.domain.kinds.values import (
     Description,
     Email,
     Id,
+    Lifetime,
     Name,
     OrganizationRole,
     OrganizationStatus,
@@ -145,4 +146,5 @@ SERVICE_ACCOUNT_CREDENTIAL = Kind(
     verbs=ALL_VERBS,
     listing=_PAGE,
     created=201,
+    inputs={Verb.CREATE: Lifetime},
 )

@@ -1,8 +1,8 @@
 """Policies and policy sets, with their immutable versions, and the schemas they are written against."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from runtime.domain.kinds.base import ARCHIVED_VERBS, Envelope, Kind, Listing, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Expand, Mark, Ref
@@ -17,6 +17,7 @@ from runtime.domain.kinds.values import (
     PolicyTargetType,
     SchemaStatus,
     Timestamp,
+    together,
 )
 from runtime.domain.kinds.zone import ZONE
 
@@ -85,6 +86,29 @@ class PolicyVersion(ZoneEntity):
     unknown_names: Annotated[list[str] | None, Mark.DERIVED] = None
 
 
+class PolicyVersionBody(Part):
+    """A policy's new text, in one of Cedar's two notations."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                together(["cedar_raw"], ["cedar_json"]),
+                together(["cedar_json"], ["cedar_raw"]),
+            ]
+        }
+    )
+
+    schema_version: Annotated[str, StringConstraints(min_length=1, max_length=63)]
+    cedar_raw: Annotated[str, StringConstraints(max_length=262_144)] | None = None
+    cedar_json: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _one_notation(self) -> Self:
+        if (self.cedar_raw is None) == (self.cedar_json is None):
+            raise ValueError("give exactly one of `cedar_raw` and `cedar_json`")
+        return self
+
+
 class PolicySet(ZoneEntity):
     """A named set of policy versions; one set is bound to a zone at a time and decides."""
 
@@ -109,6 +133,18 @@ class PolicySet(ZoneEntity):
     shadow_version_id: Annotated[Id | None, Mark.DERIVED] = None
     scope_type: Annotated[PolicyTargetType, Mark.DERIVED] = PolicyTargetType.ZONE
     scope_target_id: Annotated[Id | None, Mark.DERIVED] = None
+
+
+class NewPolicySet(Part):
+    """What the body of a new policy set has besides: what it is bound to, which is its zone."""
+
+    scope_type: Literal["zone"] | None = None
+
+
+class ActivationBody(Part):
+    """Binds a version of a policy set; there is no unbinding."""
+
+    active: Literal[True]
 
 
 class PolicySetContent(Part):
@@ -222,6 +258,7 @@ POLICY_VERSION = Kind(
     verbs=_VERSION_VERBS,
     listing=_VERSION_PAGE,
     created=201,
+    bodies={Verb.CREATE: PolicyVersionBody},
     unique_together={"version": ("zone_id", "policy_id", "version")},
 )
 
@@ -236,6 +273,7 @@ POLICY_SET = Kind(
     created=201,
     manifest=True,
     extras=PolicySetContent,
+    inputs={Verb.CREATE: NewPolicySet},
     etag=True,
 )
 
@@ -248,5 +286,6 @@ POLICY_SET_VERSION = Kind(
     verbs=_VERSION_VERBS | {Verb.UPDATE},
     listing=_VERSION_PAGE,
     created=201,
+    bodies={Verb.UPDATE: ActivationBody},
     unique_together={"version": ("zone_id", "policy_set_id", "version")},
 )

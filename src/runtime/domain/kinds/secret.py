@@ -1,13 +1,13 @@
 """Secrets: values that the service keeps for another entity, sealed, and gives back when asked for one."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ConfigDict, Field, PlainSerializer, SecretStr
 
 from runtime.domain.kinds.base import Kind, Verb, ZoneEntity
 from runtime.domain.kinds.marks import Mark
-from runtime.domain.kinds.values import Description, Id, Name, SecretType
+from runtime.domain.kinds.values import Description, Id, Name, Part, SecretType
 from runtime.domain.kinds.zone import ZONE
 
 # The kinds whose entities can have secrets, by name.
@@ -20,6 +20,52 @@ def _little(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     if metadata is not None and len(json.dumps(metadata)) > _MAX_METADATA_BYTES:
         raise ValueError(f"must have at most {_MAX_METADATA_BYTES} bytes as JSON")
     return metadata
+
+
+_MAX_CHARS = 16_384
+
+# Does not show in a repr or in an error; comes out as text when a body is read.
+_Given = Annotated[
+    SecretStr,
+    Field(min_length=1, max_length=_MAX_CHARS),
+    PlainSerializer(lambda secret: secret.get_secret_value(), return_type=str),
+]
+_UserName = Annotated[str, Field(min_length=1, max_length=2048)]
+
+
+class _Input(Part):
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+
+class TokenInput(_Input):
+    """A token to keep."""
+
+    type: Literal["token"]
+    token: _Given
+
+
+class PasswordInput(_Input):
+    """A user name with a password to keep."""
+
+    type: Literal["password"]
+    username: _UserName
+    password: _Given
+
+
+SecretInput = Annotated[TokenInput | PasswordInput, Field(discriminator="type")]
+
+
+class NewSecret(Part):
+    """What the body of a new secret has besides: its value, and the zone once more."""
+
+    data: SecretInput
+    zone_id: Id | None = None
+
+
+class NewSecretData(Part):
+    """What the body of an update has besides: another value."""
+
+    data: SecretInput | None = None
 
 
 class Secret(ZoneEntity):
@@ -43,4 +89,5 @@ SECRET = Kind(
     parent=ZONE,
     verbs=frozenset({Verb.CREATE, Verb.UPDATE, Verb.DELETE}),
     indexes=(("entity_id",),),
+    inputs={Verb.CREATE: NewSecret, Verb.UPDATE: NewSecretData},
 )

@@ -1,7 +1,7 @@
 """Sessions and delegated grants: what signing in and consenting leave behind, to be looked at and ended."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import field_validator
 
@@ -91,6 +91,12 @@ class DelegatedGrant(ZoneEntity):
         return _NEVER if stored is None else stored
 
 
+class RevocationBody(Part):
+    """Ends a session or a delegated grant; there is no way back."""
+
+    status: Literal["revoked"]
+
+
 SESSION = Kind(
     entity=Session,
     collection="sessions",
@@ -98,6 +104,7 @@ SESSION = Kind(
     parent=ZONE,
     verbs=_ENDED_ONLY,
     listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id"}),
+    bodies={Verb.UPDATE: RevocationBody},
 )
 
 DELEGATED_GRANT = Kind(
@@ -107,4 +114,5 @@ DELEGATED_GRANT = Kind(
     parent=ZONE,
     verbs=_ENDED_ONLY,
     listing=Listing(envelope=Envelope.ZONE, plain={"user_id": "user_id", "resource_id": "resource_id"}),
+    bodies={Verb.UPDATE: RevocationBody},
 )

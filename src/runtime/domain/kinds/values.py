@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from ipaddress import IPv6Address
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints
 
@@ -89,6 +89,27 @@ class Part(BaseModel):
     """An object inside an entity. Unknown members are refused: a typo in git must not pass silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_NULL: dict[str, Any] = {"type": "null"}
+
+
+def together(given: list[str], absent: list[str]) -> dict[str, Any]:
+    """The JSON Schema of a body that has some members, and others not or as null."""
+    values = {**{name: {"not": _NULL} for name in given}, **dict.fromkeys(absent, _NULL)}
+    return {"required": given, "properties": values}
+
+
+MIN_SECONDS, MAX_SECONDS = (
+    60,
+    10 * 366 * 86_400,
+)  # that a key or a credential can last, when it is to end by itself
+
+
+class Lifetime(Part):
+    """How long a new key or credential is valid; without it, until it is deleted."""
+
+    expires_in_seconds: Annotated[int, Field(ge=MIN_SECONDS, le=MAX_SECONDS)] | None = None
 
 
 class OwnerType(StrEnum):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import field_validator
 
-from runtime.domain.kinds.base import PERMISSIONS, Entity, Envelope, Kind, Listing
+from runtime.domain.kinds.base import PERMISSIONS, Entity, Envelope, Kind, Listing, Verb
 from runtime.domain.kinds.marks import Mark, Ref
 from runtime.domain.kinds.values import Description, Id, Name, NonEmpty, OwnerType, Part, Slug, Uri
 from runtime.domain.oauth.client_ids import is_entry
@@ -109,6 +109,13 @@ class Zone(Entity):
     permissions: PERMISSIONS = None
 
 
+class NewZone(Part):
+    """What the body of a new zone has besides: an application to make with it, and whose the zone is."""
+
+    default_mcp_gateway_application: bool | None = None
+    organization_id: Id | None = None
+
+
 ZONE = Kind(
     entity=Zone,
     collection="zones",
@@ -124,6 +131,7 @@ ZONE = Kind(
         expands=("total_count", "permissions"),
     ),
     manifest=True,
+    inputs={Verb.CREATE: NewZone},
 )
 
 
