@@ -31,12 +31,13 @@ _BEYOND_SCHEMAS = (
     # a text in a language of its own
     r"line \d+, column \d+: .*",
     # a cursor that the service did not give out
-    r"is no cursor of this list",
+    r"is not a cursor of this list",
     # a role that keys bound to an owner or to zones cannot have
     r"is at most `org_member` for a key with `owner` or `zones`.*",
     # parameters that exclude or contradict one another, or that only mean something together
     r"does not go together with .*",
     r"says otherwise than .*",
+    r"conflicts with .*",
     r"is the older name of .*, and says otherwise",
     r"belongs together with .*",
     r"is required with .*",

@@ -95,7 +95,7 @@ def test_an_application_loses_what_it_had(site: Site, browser: Browser) -> None:
     assert all(name in desk.page().text for name in ("Agent", "Helper", "Portal", "read", "app.example"))
 
     page = desk.press(application=desk.agent.app.id)
-    assert "no access any more" in page.text
+    assert "no longer has access" in page.text
     assert "access of Agent" not in page.text
     assert desk.exchanges(desk.agent, agents) == "invalid_grant"
     assert desk.agent.refresh(agents["refresh_token"]).json()["error"] == "invalid_grant"

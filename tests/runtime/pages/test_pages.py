@@ -187,7 +187,7 @@ def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
     begin(phone, trusted)
     sign_in(phone)
     phone.shows("Allow Research Agent to act for you?")
-    assert phone.page.get_by_text("introduced itself").count() == 0
+    assert phone.page.get_by_text("registered itself").count() == 0
     phone.button("Allow", exact=True).click()
     assert "code" in heard(phone)
 
@@ -206,7 +206,7 @@ def test_a_name_that_anybody_can_take(site: Site, phone: Window) -> None:
 
     phone.shows("Allow Research Agent to act for you?")
     expect(phone.page.get_by_text("borrowed.example").first).to_be_visible()
-    expect(phone.page.get_by_text("introduced itself")).to_be_visible()
+    expect(phone.page.get_by_text("registered itself")).to_be_visible()
     assert phone.page.locator("img").count() == 0
     phone.keep("phone-dark-consent-registered-itself")
     phone.button("Allow", exact=True).click()

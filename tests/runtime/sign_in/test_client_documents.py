@@ -112,7 +112,7 @@ def test_a_client_nobody_here_knows(site: Site, zone: Zone, documents: Documents
 
     page = asked(Browser(), client)
     assert "Notebook agent" in page.text
-    assert "introduced itself" in page.text
+    assert "registered itself" in page.text
     tokens = client.sign_in(resources=["https://tools.example/mcp"], scope="openid read")
 
     assert claims(tokens["access_token"])["client_id"] == client.app.client_id

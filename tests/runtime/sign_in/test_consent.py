@@ -112,11 +112,11 @@ class TestPage:
         client, _ = agent(site, protocols={"oauth2": {"redirect_uris": [private, web]}})
 
         page = asked(browser, client, redirect_uri=web)
-        assert "It answers at files.example" in page.text
+        assert "It redirects to files.example" in page.text
         assert isinstance(browser.send(page, decision="allow"), Answer)
 
         again = asked(browser, client, redirect_uri=private)
-        assert "It answers at app.notebook:" in again.text
+        assert "It redirects to app.notebook:" in again.text
         assert "files.example" not in again.text
 
     def test_implicit_consent_asks_nothing(self, site: Site, browser: Browser) -> None:

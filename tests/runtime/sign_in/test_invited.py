@@ -104,7 +104,7 @@ def test_without_an_invitation_nobody_registers(
         for url in (f"{sign_up}&invitation={token}", link(zone, token)):
             refused = opened(browser, url)
             assert_page(refused.response, 403)
-            assert "not good any more" in refused.text
+            assert "has expired or was revoked" in refused.text
     assert_page(opened(browser, link(zone, "x" * 3000)).response, 400)
     assert_page(opened(browser, link(zone, good)).response, 200)
 

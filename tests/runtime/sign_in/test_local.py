@@ -86,7 +86,7 @@ class TestSignIn:
 
         assert isinstance(back, Page)
         assert_page(back.response, 400)
-        assert "do not belong together" in back.text
+        assert "Wrong e-mail address or password" in back.text
         assert back.fields["email"] == email
         assert back.fields["password"] == ""
         assert not [each for each in browser.http.cookies.jar if "session" in each.name]

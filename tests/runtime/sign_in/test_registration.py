@@ -194,8 +194,8 @@ def test_users_are_always_asked(site: Site, zone: Zone, browser: Browser) -> Non
 
     assert_page(page.response, 200)
     assert "Trusted notes" in page.text
-    assert "It answers at localhost" in page.text
-    assert "introduced itself" in page.text
+    assert "It redirects to localhost" in page.text
+    assert "registered itself" in page.text
     assert "a program on this device" in page.text
     assert "evil.test" not in page.response.text  # no picture of theirs is loaded
     assert isinstance(browser.send(page, decision="deny"), Answer)

@@ -128,7 +128,7 @@ def check_id_token(claims: Mapping[str, Any], client_id: str, nonce: str, tokens
     if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
         raise InvalidJwt("another nonce")
     if claims.get("auth_time") is not None and not is_time(claims["auth_time"]):
-        raise InvalidJwt("`auth_time` is no time")
+        raise InvalidJwt("`auth_time` is not a time")
     # The algorithm that was verified is not told; a hash of any of the three sizes binds the access token.
     if "at_hash" in claims and claims["at_hash"] not in [
         at_hash(tokens.access_token, algorithm) for algorithm in ("RS256", "RS384", "RS512")

@@ -35,7 +35,7 @@ async def create_token(request: Request) -> HTTPResponse:
 def _credentials(request: Request) -> tuple[str, str, bool]:
     """The client id, its secret, and whether they came by HTTP Basic."""
     if request.query_string:
-        raise InvalidRequest("parameters belong in the body")
+        raise InvalidRequest("send the parameters in the body, not in the query")
     form = read_form(request.body, request.headers.get("content-type")).values
     grant_type = form.get("grant_type")
     if grant_type is None:

@@ -20,8 +20,8 @@ from runtime.services.zones import CachedZone
 
 # What a button of the page is named -> what it ends, and what the page says afterwards.
 _ENDING = {
-    "application": (withdrawal.application, "The application has no access any more."),
-    "grant": (withdrawal.grant, "Taken back. Every application has to ask you again."),
+    "application": (withdrawal.application, "The application no longer has access."),
+    "grant": (withdrawal.grant, "Permission withdrawn. Every application has to ask you again."),
     "session": (withdrawal.session, "The session has ended."),
 }
 

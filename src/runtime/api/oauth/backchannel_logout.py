@@ -31,5 +31,7 @@ async def receive(request: Request, zone_id: str) -> HTTPResponse:
     try:
         await backchannel.receive(services, zone, form.values.get("logout_token"))
     except Unavailable as failure:
-        raise InvalidRequest("the logout failed; please send it again", internal=failure.detail) from None
+        raise InvalidRequest(
+            "the logout failed; send the logout token again", internal=failure.detail
+        ) from None
     return text("", headers=NO_STORE)

@@ -63,7 +63,7 @@ async def require_bearer(
     if presented is None:
         raise TokenMissing("an access token is required")
     if "access_token" in request.args or "access_token" in (request.form or ()):
-        raise TokenSentTwice("one access token in a request, and that in the Authorization header")
+        raise TokenSentTwice("send one access token, in the Authorization header")
     try:
         subject = verify_subject_token(zone, presented.token, services.clock())
         await dpop.require_proof(services, zone, replace(presented, proved=proved), subject.jkt)
@@ -73,7 +73,7 @@ async def require_bearer(
     except InvalidToken as refusal:
         raise _under(presented, refusal) from None
     if scope is not None and scope not in subject.scopes:
-        raise InsufficientScope("the access token lacks a scope", scope=scope)
+        raise InsufficientScope("the access token lacks the required scope", scope=scope)
     return bearer
 
 

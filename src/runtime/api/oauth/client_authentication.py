@@ -28,4 +28,4 @@ async def require_client(services: Services, zone: CachedZone, request: Request,
 def refuse_query(request: Request) -> None:
     """Check that nothing that belongs in the body is in the address, where logs would keep it."""
     if request.query_string:
-        raise InvalidRequest("parameters belong in the body")
+        raise InvalidRequest("send the parameters in the body, not in the query")

@@ -50,7 +50,7 @@ async def consent(request: Request, services: Services, zone: CachedZone) -> HTT
     await interactions.take_form(services, zone.id, handle, "consent", token, address=browser.address)
     interaction = await interactions.find(services, zone.id, handle, browser.pre_login)
     if form.get("decision") not in ("allow", "deny"):
-        raise InvalidRequest("the form says neither yes nor no")
+        raise InvalidRequest("`decision` must be `allow` or `deny`")
     allowed = form.get("decision") == "allow"
     return follow(
         await flow.complete_consent(services, zone, handle, interaction, browser, allowed=allowed),

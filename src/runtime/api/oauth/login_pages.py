@@ -19,7 +19,7 @@ from runtime.services.login import flow
 from runtime.services.login import password as local
 from runtime.services.zones import CachedZone
 
-_WRONG = Mistake(None, "That address and password do not belong together. Check both and try again.")
+_WRONG = Mistake(None, "Wrong e-mail address or password. Check both and try again.")
 
 
 def bind(app: Sanic[Any, Any]) -> None:

@@ -45,7 +45,7 @@ async def push(request: Request, zone_id: str) -> HTTPResponse:
             services, zone, proof, method="POST", uri=address, now=services.clock(), sender=sender
         )
         if form.values.get("dpop_jkt", jkt) != jkt:
-            raise InvalidDpopProof("`dpop_jkt` is the thumbprint of another key")
+            raise InvalidDpopProof("`dpop_jkt` is not the thumbprint of the key in the DPoP proof")
         sent = [*(each for each in sent if each[0] != "dpop_jkt"), ("dpop_jkt", jkt)]
     request_uri = await pushed.push(services, zone, client, sent)
     headers = {**NO_STORE, **offered_nonce(request, zone)}

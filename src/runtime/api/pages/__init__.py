@@ -32,13 +32,13 @@ HEADERS = {
 LABELS = {"email": "E-mail address", "password": "Password", "": "The form"}
 _TITLES = {
     400: "This link does not work",
-    403: "This cannot be done",
+    403: "This is not allowed",
     404: "There is nothing here",
     413: "This link does not work",
     429: "Please wait a moment",
     503: "Please try again shortly",
 }
-_AWAY = "Something that this service needs does not answer at the moment."
+_AWAY = "A service that this page depends on is not answering at the moment."
 _WHEN = {503: {"Retry-After": "2"}}
 
 
@@ -96,7 +96,7 @@ def away(zone: CachedZone | None) -> HTTPResponse:
 
 def nowhere() -> HTTPResponse:
     """The page for an address of a zone that does not exist."""
-    return _of_no_zone(404, "This address leads to no zone.")
+    return _of_no_zone(404, "There is no zone at this address.")
 
 
 def _of_no_zone(status: int, message: str) -> HTTPResponse:

@@ -50,7 +50,7 @@ class Cursors:
             sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
             made_at, entity_id, *value = json.loads(self._sealer.open(sealed, bound_to=self._bound_to))
         except (UnicodeEncodeError, binascii.Error, SealBroken, ValueError):
-            raise ValidationFailed.of(name, "is no cursor of this list") from None
+            raise ValidationFailed.of(name, "is not a cursor of this list") from None
         if self._now.timestamp() - made_at > LIFETIME.total_seconds():
             raise ValidationFailed.of(name, "has expired: start again from the first page")
         return Position(_read(value[0]) if value else UNREAD, entity_id)

@@ -36,7 +36,7 @@ _RETRY_AFTER_SECONDS = "2"
 _BY_STATUS = {
     400: ("bad_request", "the request cannot be read"),
     404: ("not_found", "there is nothing at this address"),
-    405: ("bad_request", "this method is not served here"),
+    405: ("bad_request", "this method is not supported at this address"),
     408: ("bad_request", "the request took too long to arrive"),
     413: ("bad_request", "the body is too large"),
     414: ("bad_request", "the address is too long"),

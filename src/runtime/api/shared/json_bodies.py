@@ -40,7 +40,7 @@ def read_json(body: bytes, content_type: str | None, *, limit: int = MAX_BODY_BY
     except ValueError as failure:
         raise BadRequest(_told(failure)) from None
     if b"\\u0000" in body and _has_nul(value):
-        raise BadRequest("the body holds a NUL character")
+        raise BadRequest("the body contains a NUL character")
     return value
 
 

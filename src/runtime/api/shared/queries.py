@@ -36,11 +36,13 @@ def read_query(route: Route, raw: str) -> dict[str, tuple[str, ...]]:
         if not given:
             continue
         if len(given) > 1 and len({frozenset(values) for _, values in given}) > 1:
-            raise ValidationFailed.of(given[-1][0], f"says otherwise than `{given[0][0]}`")
+            raise ValidationFailed.of(
+                given[-1][0], f"conflicts with `{given[0][0]}`, another spelling of it; send one of them"
+            )
         found[query.name] = _checked(query, given[0][1])
     for name in sent:
         if name not in known and _SELECTING.match(name):
-            raise ValidationFailed.of(name, "is not something this list can be selected by")
+            raise ValidationFailed.of(name, "is not a filter of this list")
     return found
 
 
@@ -54,7 +56,7 @@ def _parse(raw: str) -> dict[str, list[str]]:
     sent: dict[str, list[str]] = {}
     for name, value in pairs:
         if _CONTROL.search(name) or _CONTROL.search(value):
-            raise BadRequest("the query holds control characters")
+            raise BadRequest("the query contains control characters")
         if len(value) > MAX_VALUE_CHARS:
             raise ValidationFailed.of(name, f"must have at most {MAX_VALUE_CHARS} characters")
         sent.setdefault(name, []).append(value)
@@ -84,7 +86,7 @@ def one(values: Values, name: str, *older: str) -> str | None:
     """
     given = {other: values[other][0] for other in (name, *older) if other in values}
     if len(set(given.values())) > 1:
-        raise ValidationFailed.of(next(iter(given)), "says otherwise than its older name")
+        raise ValidationFailed.of(next(iter(given)), "conflicts with its older name; send one of them")
     return next(iter(given.values()), None)
 
 

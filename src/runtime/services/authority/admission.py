@@ -37,7 +37,7 @@ from runtime.storage.sql import users as storage
 
 _IDENTIFIER: TypeAdapter[str] = TypeAdapter(Identifier)
 _DISABLED = "your account is disabled; ask the people who run this zone"
-INVITATION_OVER = "this invitation is not good any more; ask whoever invited you for another one"
+INVITATION_OVER = "this invitation has expired or was revoked; ask whoever invited you for a new one"
 _INVITATION_USED = "this invitation has been used; sign in with the account that was made for it"
 _NOT_AGREED = (
     "your account acts for other organizations too, which have not agreed to this way of signing in; "
@@ -250,7 +250,7 @@ async def find_admissible(conn: AsyncConnection, zone: Zone, by: UserAssertion) 
     It binds nothing and keeps nothing as it is: `admit` still decides. Raises SignInRefused.
     """
     if (user := await _known(conn, zone, by)) is None:
-        raise SignInRefused("nobody is known here by that name", internal="no such user")
+        raise SignInRefused("no user of this zone has this identity", internal="no such user")
     try:
         active.require_user_active(user)
     except NotActive as failure:
@@ -262,7 +262,7 @@ async def find_admissible(conn: AsyncConnection, zone: Zone, by: UserAssertion) 
 def require_local(zone: Zone) -> None:
     """Refuse passwords where people sign in elsewhere. Raises SignInRefused."""
     if zone.user_identity_provider_id is not None:
-        raise SignInRefused("people sign in to this zone with their identity provider")
+        raise SignInRefused("passwords are not accepted here: sign in with the zone's identity provider")
 
 
 def require_open_registration(zone: Zone) -> None:
@@ -326,7 +326,7 @@ async def _with_password(
     """Somebody new. Raises Conflict for an address that has a user with a password."""
     await storage.lock_zone(conn, zone.id)
     if await storage.find_by_password(conn, zone_id=zone.id, email=email) is not None:
-        raise Conflict(f"there is a user with the address `{email}` already")
+        raise Conflict(f"a user with the e-mail address `{email}` exists already")
     user = _new(zone, email, now, verified=verified)
     await _add(conn, user, now)
     await storage.add_password(conn, user, password_hash=password_hash, now=now)
@@ -336,7 +336,9 @@ async def _with_password(
 async def _by_invitation(conn: AsyncConnection, zone: Zone, by: InvitedMember, now: datetime) -> AdmittedUser:
     await storage.lock_zone(conn, zone.id)
     if await storage.has_verified(conn, zone_id=zone.id, address=by.email.lower()):
-        raise Conflict("an account with that address is there already: sign in, then accept the invitation")
+        raise Conflict(
+            "an account with this e-mail address exists already: sign in, then accept the invitation"
+        )
     user = _new(zone, by.email, now, verified=True, id=by.user_id)
     await _add(conn, user, now)
     return AdmittedUser(user)
@@ -438,7 +440,8 @@ async def _first_contact(conn: AsyncConnection, zone: Zone, by: UpstreamSignIn, 
     except Conflict:
         # Policies match on identifiers, and others on `sub`: nobody shares one, is merged or renamed here.
         raise SignInRefused(
-            f"somebody else in this zone is known as `{user.identifier}`; ask the people who run it"
+            f"another user of this zone has the identifier `{user.identifier}`; "
+            "ask the people who run the zone"
         ) from None
     await storage.add_federation(conn, user, now=now, **bound)
     return user
@@ -475,7 +478,9 @@ async def _by_management_token(conn: AsyncConnection, zone: Zone, by: Management
     try:
         member = await entities.get(conn, ORGANIZATION_USER, by.account_id, within=within)
         if member.account_issuer != by.issuer:
-            raise SignInRefused("another account is meant", internal="an account of another zone")
+            raise SignInRefused(
+                "the token is of another zone's account", internal="an account of another zone"
+            )
         user = await storage.get(conn, member.zone_user_id, zone_id=zone.id)
         active.require_member_active(member)
         active.require_user_active(user)
@@ -629,7 +634,7 @@ def _claimed_email(claims: Mapping[str, Any]) -> str:
     try:
         return checked_email(email if isinstance(email, str) else "")
     except ValidationFailed:
-        raise SignInRefused("your identity provider did not tell us an e-mail address") from None
+        raise SignInRefused("your identity provider did not send a valid e-mail address") from None
 
 
 def _is_verified(claims: Mapping[str, Any]) -> bool:

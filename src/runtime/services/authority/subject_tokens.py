@@ -103,7 +103,7 @@ def subject_of(digest: str, claims: Mapping[str, Any]) -> SubjectToken:
         raise refused("a claim is missing")
     session_id = claims.get("sid")
     if not isinstance(session_id, str | None):
-        raise refused("`sid` is no text")
+        raise refused("`sid` is not a string")
     try:
         return SubjectToken(
             digest=digest,
@@ -128,7 +128,7 @@ def confirmation_thumbprint(cnf: object) -> str | None:
     if cnf is None:
         return None
     if not isinstance(cnf, dict) or cnf.keys() != {"jkt"} or not isinstance(cnf["jkt"], str):
-        raise ValueError("a confirmation that is not understood")
+        raise ValueError("an unknown member of `cnf`")
     return cnf["jkt"]
 
 
@@ -208,7 +208,7 @@ async def require_sign_in_consent(
     """Check that the user lets a client know what its sign-in scopes tell, still. Raises InvalidGrant."""
     told = subject.scopes & SIGN_IN_SCOPES
     if not await consents.covers_sign_in(services, zone, issued_to, root.user.user, told):
-        raise refused("the user does not let the application know this any more")
+        raise refused("the user has withdrawn consent to the sign-in scopes")
 
 
 async def require_audience_consent(
@@ -233,7 +233,7 @@ async def require_audience_consent(
         services, zone, issued_to, root, resource, wanted=subject.scopes, now=now
     )
     if allowance is None or not allowance.covers(subject.scopes):
-        raise refused("the user allows less by now, or nothing")
+        raise refused("the user has withdrawn consent to the resource")
 
 
 async def check_chain(zone: CachedZone, subject: SubjectToken) -> Client:

@@ -47,12 +47,14 @@ async def push(services: Services, zone: CachedZone, client: Client, sent: Itera
     try:
         parameters = Parameters(pairs)
         if "request_uri" in parameters:
-            raise InvalidRequest("`request_uri` is what this answers with; push plain parameters")
+            raise InvalidRequest(
+                "`request_uri` is not allowed in a pushed request; send the parameters themselves"
+            )
         asking, address = await requests.resolve_client(services, zone, parameters)
     except PageError as failure:
         raise InvalidRequest(failure.detail, internal=failure.internal) from None
     if asking.client_id != client.client_id:
-        raise InvalidRequest("`client_id` names another client than the one that authenticated")
+        raise InvalidRequest("`client_id` is not the client that authenticated")
     await requests.check(services, zone, parameters, client=client, address=address)
     return await keep(services, zone, client, parameters)
 

@@ -44,7 +44,7 @@ _REQUEST_OBJECTS = {
     "request_uri": RequestUriNotSupported,
     "registration": RegistrationNotSupported,
 }
-_UNKNOWN_TARGET = "`resource` is not one this application may ask for"
+_UNKNOWN_TARGET = "the application may not request this `resource`"
 
 
 class Parameters:
@@ -147,10 +147,10 @@ async def resolve_client(
     except InvalidRequest as failure:
         raise BadLink(failure.detail) from None
     if client_id is None:
-        raise BadLink("the link does not say which application it belongs to")
+        raise BadLink("the link has no `client_id`")
     client = await client_lookup.resolve_client(services, zone, client_id)
     if redirect_uri is None:
-        raise BadLink("the link does not say where to return to")
+        raise BadLink("the link has no `redirect_uri`")
     if not redirect_uris.allows(client.redirect_uris, redirect_uri):
         raise BadLink("the address to return to is not one the application has registered")
     state = None if "state" in parameters.repeated() else parameters.one("state")
@@ -290,7 +290,7 @@ def _granted(rest: frozenset[str], resources: list[Resource]) -> tuple[Requested
         rest: the scopes that are not for signing in.
     """
     if resources and not any(_is_meant(rest, each) for each in resources):
-        raise InvalidScope("none of the named resources has any of the scopes")
+        raise InvalidScope("none of the requested resources has any of the requested scopes")
     granted = []
     for resource in resources:
         offered = frozenset(resource.scopes or ())
@@ -302,16 +302,16 @@ def _granted(rest: frozenset[str], resources: list[Resource]) -> tuple[Requested
 def _thumbprint(text: str | None) -> str | None:
     """The key that the code is asked for with. Raises InvalidRequest. Spec: RFC 9449 section 10."""
     if text is not None and not dpop.is_thumbprint(text):
-        raise InvalidRequest("`dpop_jkt` is not the thumbprint of a key")
+        raise InvalidRequest("`dpop_jkt` must be the SHA-256 thumbprint of a key")
     return text
 
 
 def _prompts(text: str | None) -> frozenset[str]:
     prompts = frozenset((text or "").split())
     if unknown := prompts - PROMPTS:
-        raise InvalidRequest(f"`prompt` has no value `{min(unknown)[:40]}`")
+        raise InvalidRequest(f"`prompt` does not accept `{min(unknown)[:40]}`")
     if "none" in prompts and len(prompts) > 1:
-        raise InvalidRequest("`prompt=none` goes with no other value")
+        raise InvalidRequest("`prompt=none` cannot be combined with other values")
     return prompts
 
 
@@ -326,7 +326,7 @@ def _max_age(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidRequest("`max_age` is not a number of seconds")
+        raise InvalidRequest("`max_age` must be a number of seconds")
     return int(text)
 
 
@@ -340,5 +340,5 @@ def _hinted_subject(services: Services, zone: CachedZone, hint: str | None, clie
         return None
     claims = read_hint(services, zone, hint, client_id=client_id)
     if claims is None:
-        raise InvalidRequest("`id_token_hint` is not an ID token of this client")
+        raise InvalidRequest("`id_token_hint` must be an ID token issued to this client")
     return str(claims.get("sub"))

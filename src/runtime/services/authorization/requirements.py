@@ -51,11 +51,11 @@ def require_met(terms: AuthenticationRequirements, signed_in: SignedInUser, now:
     Raises: LoginRequired, UnmetAuthenticationRequirements.
     """
     if not _is_hinted(terms, signed_in):
-        raise LoginRequired("somebody else has signed in than was asked for")
+        raise LoginRequired("the user who signed in is not the one that `id_token_hint` names")
     if not _is_recent(terms, signed_in, now, leeway_seconds=LEEWAY_SECONDS):
         raise LoginRequired("the sign-in is older than `max_age` allows")
     if not _reaches(terms, signed_in):
-        raise UnmetAuthenticationRequirements("the sign-in reached none of `acr_values`")
+        raise UnmetAuthenticationRequirements("the sign-in satisfies none of the requested `acr_values`")
 
 
 def _is_recent(

@@ -33,7 +33,7 @@ class BundleCaller:
 async def require_owner(services: Services, holder: BundleCaller) -> User:
     """The user whose policies these are, who has agreed. Raises Forbidden."""
     if not isinstance(holder.client, ApplicationClient):
-        raise Forbidden("an application that registered itself has no say in policies")
+        raise Forbidden("an application that registered itself may not read or change policies")
     if POLICY_BUNDLE not in holder.subject.scopes:
         raise Forbidden(
             f"the access token lacks the scope `{POLICY_BUNDLE}`: ask the user for it when they sign in",
@@ -41,5 +41,5 @@ async def require_owner(services: Services, holder: BundleCaller) -> User:
         )
     user, asked = holder.root.user.user, frozenset({POLICY_BUNDLE})
     if not await consents.covers_sign_in(services, holder.zone, holder.client, user, asked):
-        raise Forbidden("the user has not agreed that the application changes their policies")
+        raise Forbidden("the user has not allowed the application to change their policies")
     return user

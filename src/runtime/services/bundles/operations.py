@@ -272,14 +272,16 @@ def _require_match(present: _InForce | None, if_match: str | None) -> None:
         return
     given = {tag.strip() for tag in if_match.split(",")}
     if present is None:
-        raise PreconditionFailed("there is no bundle yet: fetch it first")
+        raise PreconditionFailed("no bundle exists yet: fetch it first")
     if (etag := present.bundle.etag) not in given:
-        raise PreconditionFailed(f"it has changed since: the present ETag is {etag}")
+        raise PreconditionFailed(f"the bundle has changed: its current ETag is {etag}")
 
 
 def _refuse_unknown(wanted: Wanted, kept: Collection[str]) -> None:
     problems = [
-        Problem("bundle_invalid", f"`{each.public_id}` is no policy of this bundle", f"policies[{position}]")
+        Problem(
+            "bundle_invalid", f"no policy `{each.public_id}` exists in this bundle", f"policies[{position}]"
+        )
         for position, each in enumerate(wanted.policies)
         if each.public_id is not None and each.public_id not in kept
     ]

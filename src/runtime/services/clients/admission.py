@@ -9,7 +9,7 @@ from runtime.services.zones import CachedZone
 async def still_admitted(zone: CachedZone, client: Client) -> Client | None:
     """The client as it stands now; None when the zone lets it in no longer, or it needs a key from now on.
 
-    Nothing is fetched for a client that shows nothing: users were asked about what was read at authorization.
+    Nothing is fetched for a public client: users were asked about what was read at authorization.
     """
     if isinstance(client, ApplicationClient) or client.registration is not Registration.METADATA_DOCUMENT:
         return client

@@ -49,7 +49,7 @@ class ClientAssertion:
 def read(form: Mapping[str, str]) -> ClientAssertion:
     """The assertion in a form. Raises InvalidRequest when half of it is missing; InvalidClient."""
     if "client_assertion" not in form or "client_assertion_type" not in form:
-        raise InvalidRequest("`client_assertion` and `client_assertion_type` go together")
+        raise InvalidRequest("send both `client_assertion` and `client_assertion_type`, or neither")
     if form["client_assertion_type"] != rules.CLIENT_ASSERTION_TYPE:
         raise InvalidClient(internal="another type of assertion")
     try:
@@ -93,7 +93,7 @@ async def client_of(
     if not is_known(client) and (
         wait := services.rate_limiter.hit_local(rate_limits.CLIENT_ASSERTIONS, zone.id, sender)
     ):
-        raise TooManyRequests("too many assertions; try again in a minute", retry_after_seconds=wait)
+        raise TooManyRequests("too many client assertions; try again in a minute", retry_after_seconds=wait)
     claims = assertion.jws.payload
     if not await is_first_use(
         services,

@@ -51,12 +51,12 @@ async def _proved(
         return await _asserted(services, zone, form, authorization, address, guessing)
     basic = basic_credentials(authorization)
     if basic and "client_secret" in form:
-        raise InvalidRequest("one way of client authentication at a time")
+        raise InvalidRequest("use one client authentication method per request")
     pairs: list[tuple[str, str | None]] = [(client_id, secret or None) for client_id, secret in basic]
     if not basic:
         pairs.append((form.get("client_id", ""), form.get("client_secret")))
     if basic and "client_id" in form and form["client_id"] not in {client_id for client_id, _ in basic}:
-        raise InvalidRequest("`client_id` names another client than the Authorization header")
+        raise InvalidRequest("`client_id` is not the client of the Authorization header")
     claimed = pairs[0][0]
     if not claimed:
         raise InvalidClient(internal="no client id", basic=bool(basic))
@@ -80,7 +80,7 @@ async def _asserted(
 ) -> Client:
     """The client that a JWT in the request speaks for."""
     if authorization is not None or "client_secret" in form:
-        raise InvalidRequest("one way of client authentication at a time")
+        raise InvalidRequest("use one client authentication method per request")
     now = services.clock()
     assertion = assertions.read(form)
     guessing.check(zone.id, assertion.claimed, address, now=now.timestamp())

@@ -29,7 +29,7 @@ _TOKEN_REFUSED = "the access token is not valid here"
 _REFUSED = "the DPoP proof is not valid for this request"
 NONCE_SECONDS = 300  # how often a zone that wants nonces has a new one
 _NONCE_BYTES = 18
-_NONCE_WANTED = "the DPoP proof must carry the `nonce` that the `DPoP-Nonce` header tells"
+_NONCE_WANTED = "the DPoP proof must carry the `nonce` of the `DPoP-Nonce` header"
 # As long as the clocks of the two may differ, in both directions.
 REMEMBERED_SECONDS = 2 * dpop.WINDOW_SECONDS + 1
 
@@ -137,7 +137,7 @@ async def verify_proof(
     if sender is not None and (
         wait := services.rate_limiter.hit_local(rate_limits.DPOP_PROOFS, zone.id, sender)
     ):
-        raise TooManyRequests("too many proofs; try again in a minute", retry_after_seconds=wait)
+        raise TooManyRequests("too many DPoP proofs; try again in a minute", retry_after_seconds=wait)
     if not await is_first_use(
         services,
         f"proof:{zone.id}",

@@ -64,16 +64,14 @@ async def _read_again(
         )
     except (OutboundRefused, OutboundFailed) as failure:
         raise BadLink(
-            "the document that describes the application cannot be read now", internal=str(failure)
+            "the client ID metadata document cannot be fetched; try again later", internal=str(failure)
         ) from None
     try:
         metadata = rules.read(
             found.document, client_id, on_loopback=services.settings.allow_private_addresses
         )
     except OAuthError as failure:
-        raise BadLink(
-            f"the document that describes the application cannot be used: {failure.detail}"
-        ) from None
+        raise BadLink(f"the client ID metadata document cannot be used: {failure.detail}") from None
     fresh_until = services.clock() + timedelta(seconds=found.lifetime_seconds)
     if known is None:
         try:

@@ -53,7 +53,7 @@ async def _described(services: Services, zone: CachedZone, client: UserAgentClie
         except PageError as failure:
             raise InvalidClient(internal=failure.internal or failure.detail) from None
     if client.is_public:
-        raise InvalidClient(internal="a client that shows nothing")
+        raise InvalidClient(internal="a public client")
     return client.user_agent.client_metadata
 
 

@@ -62,7 +62,7 @@ async def client_credentials(
     named = at_most_one(resources)
     if named is None:
         if scopes or audiences:
-            raise InvalidScope("a token for the zone itself carries no scope")
+            raise InvalidScope("a token for the zone itself has no scopes: leave out `scope` and `audience`")
         return _issue(
             services, zone, client, audience=zone.issuer, scopes=frozenset(), lifetime=None, jkt=jkt, now=now
         )
@@ -75,7 +75,7 @@ async def client_credentials(
     decision.step = 10
     narrowed = scope_strings.narrow(scopes, scope_strings.Limits(resource=frozenset(resource.scopes or ())))
     if narrowed.refused:
-        raise InvalidScope("a scope is not available for that resource")
+        raise InvalidScope("a requested scope is not available for that resource")
     decision.step = 11
     verdict = await policy_decision.decide_direct(
         zone, client, resource=resource, scopes=narrowed.issued, now=now

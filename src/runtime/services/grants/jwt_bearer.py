@@ -105,7 +105,7 @@ async def redeem(
     async with services.database.transaction() as conn:
         admitted = await _admissible(admission.admit(conn, zone.entity, vouched.way, now=now))
         if admitted.user.id != user.id:
-            raise InvalidGrant(REFUSED, internal="it speaks of somebody else by now")
+            raise InvalidGrant(REFUSED, internal="the subject belongs to another user by now")
         await sessions.add(conn, authority.session)
     return answer, authority
 
@@ -116,7 +116,7 @@ async def _verified(
     """What the zone's own identity provider vouches for. Raises InvalidGrant; Unavailable."""
     provider = await zone.user_provider()
     if provider is None:
-        raise InvalidGrant(REFUSED, internal="the zone has no identity provider that could vouch")
+        raise InvalidGrant(REFUSED, internal="the zone has no identity provider")
     settings = settings_of(provider, client_secret=None)
     try:
         jws = parse(assertion)
@@ -169,7 +169,7 @@ def _authenticated_at(claims: Mapping[str, Any], now: datetime) -> datetime:
     """When the user signed in at the provider, which is no later than now. Raises NotAcceptable."""
     told = claims.get("auth_time", claims.get("iat", now.timestamp()))
     if not is_time(told):
-        raise rules.NotAcceptable("`auth_time` is no time")
+        raise rules.NotAcceptable("`auth_time` is not a time")
     return min(datetime.fromtimestamp(told, UTC), now)
 
 

@@ -89,7 +89,7 @@ async def refresh(
     Spec: RFC 6749 section 6; RFC 9700 section 4.14.
     """
     if not client.may_refresh:
-        raise UnauthorizedClient("the client has registered without refresh tokens")
+        raise UnauthorizedClient("the client is not registered for the grant type `refresh_token`")
     token = form.get("refresh_token")
     if token is None:
         raise InvalidRequest("`refresh_token` is missing")
@@ -122,7 +122,7 @@ async def _family(
         raise InvalidGrant(REFUSED, internal="revoked or expired family")
     if not is_usable(services, family, token, now):
         await session_revocation.end(services, zone.id, session_id=family.session_id, family_id=family.id)
-        raise InvalidGrant(REFUSED, internal="used out of turn: family revoked")
+        raise InvalidGrant(REFUSED, internal="refresh token reuse: family revoked")
     return family
 
 

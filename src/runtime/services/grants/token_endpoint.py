@@ -110,7 +110,7 @@ async def _granted(
     )
     decision.identify(client)
     if grant_type is None:
-        raise UnsupportedGrantType("this grant type is not served here")
+        raise UnsupportedGrantType("this grant type is not supported")
     jkt = None
     if proof is not None:
         uri = str(zone.entity.protocols.oauth2.token_endpoint)

@@ -242,7 +242,7 @@ def _plan(
         ),
     )
     if narrowed.refused:
-        raise InvalidScope("a scope is not available for that resource")
+        raise InvalidScope("a requested scope is not available for that resource")
     bounds = [root.session.expires_at] if root else [datetime.fromtimestamp(subject.expires_at, now.tzinfo)]
     expires_at = lifetime_end(
         now,

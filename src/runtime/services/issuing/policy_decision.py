@@ -102,7 +102,7 @@ async def decide_direct(
 
 def denied() -> AccessDenied:
     """The refusal in the name of policy: no retry and nothing the user does will help."""
-    return AccessDenied("policy does not allow this", reason=POLICY_DENIED)
+    return AccessDenied("denied by policy", reason=POLICY_DENIED)
 
 
 async def _decide(

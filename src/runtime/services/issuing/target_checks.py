@@ -33,7 +33,9 @@ async def require_principal(zone: CachedZone, client: ApplicationClient) -> None
     Names have one owner by now; an application that was called as a user is before that may not act.
     """
     if not await zone.is_principal(client.application):
-        raise UnauthorizedClient("a user of the zone has the application's identifier; give it another one")
+        raise UnauthorizedClient(
+            "the application has the identifier of a user of the zone; give it another one"
+        )
 
 
 async def require_own_tokens(zone: CachedZone, client: Client, resource: Resource) -> None:

@@ -87,7 +87,7 @@ async def choose_target(
         found = await zone.resource(wanted)
         asked = authorized.get(found.id) if found else None
         if asked is None:
-            raise InvalidTarget("`resource` is not one the user has authorized")
+            raise InvalidTarget("the user has not authorized this `resource`")
     elif len(authorized) == 1:
         asked = authority.resources[0]
     else:
@@ -102,7 +102,7 @@ def narrowed(authority: UserAuthorization, scope: str | None) -> UserAuthorizati
     asked = scope_strings.parse(scope)
     whole = authority.scopes.union(*(each.scopes for each in authority.resources))
     if beyond := asked - whole:
-        raise InvalidScope(f"`{min(beyond)[:60]}` is more than the user has authorized")
+        raise InvalidScope(f"`{min(beyond)[:60]}` is not a scope that the user has authorized")
     resources = tuple(each.model_copy(update={"scopes": each.scopes & asked}) for each in authority.resources)
     return replace(authority, scopes=authority.scopes & asked, resources=resources)
 
@@ -188,7 +188,7 @@ async def _usable(
     resource = await zone.resource_of(asked.id)
     client = authority.client
     if resource is None or not await client_lookup.may_request(zone, client, resource):
-        raise InvalidTarget("the application may not have a token for that resource any more")
+        raise InvalidTarget("the application may no longer request a token for that resource")
     await require_own_tokens(zone, client, resource)
     allowance = await consents.find_granted_allowance(services, zone, client, authority.user, asked)
     if allowance is None:

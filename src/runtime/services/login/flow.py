@@ -47,7 +47,7 @@ async def start_authorization(
     if signed_in is not None and requirements.are_met(request, signed_in, services.clock()):
         return await _go_on(services, zone, request, signed_in, browser)
     if "none" in request.prompts:
-        raise LoginRequired("nobody is signed in, or not as asked")
+        raise LoginRequired("no session satisfies the request (`prompt=none`)")
     return await _sign_in(services, zone, request, browser)
 
 
@@ -145,7 +145,9 @@ async def complete_consent(
     client = await _client(zone, request)
     await interactions.finish(services, zone.id, handle)
     if not allowed:  # the page has named the site that the answer goes to
-        return NextStep(request.return_address(zone.issuer).refusal(AccessDenied("the user said no")))
+        return NextStep(
+            request.return_address(zone.issuer).refusal(AccessDenied("the user denied the request"))
+        )
     await consent_prompt.record(services, zone, request, client, signed_in.user)
     return await _code(services, zone, request, signed_in)
 
@@ -213,7 +215,7 @@ async def _sign_in(
     """Send the user to where they sign in. Raises OAuthError."""
     provider = await zone.user_provider()
     if provider is None and request.acr_values:
-        raise UnmetAuthenticationRequirements("a password reaches none of `acr_values`")
+        raise UnmetAuthenticationRequirements("password sign-in satisfies none of the requested `acr_values`")
     pre_login = browser.pre_login or new_secret()
     handle, interaction = await _start(services, zone, request, browser, pre_login, session_id=None)
     if provider is not None:
@@ -235,7 +237,7 @@ async def _go_on(
     if not await consent_prompt.is_needed(services, zone, request, client, signed_in.user):
         return await _code(services, zone, request, signed_in)
     if "none" in request.prompts:
-        raise ConsentRequired("the user has not agreed to this yet")
+        raise ConsentRequired("the user has not consented to this request (`prompt=none`)")
     pre_login = browser.pre_login or new_secret()
     handle, _ = await _start(services, zone, request, browser, pre_login, session_id=signed_in.session.id)
     return NextStep(page_address(zone, "consent", handle), pre_login=pre_login)
@@ -286,13 +288,15 @@ async def _asked_user(
 ) -> SignedInUser:
     signed_in = await browser_sessions.current(services, zone, browser.session)
     if signed_in is None or signed_in.session.id != interaction.session_id:
-        raise BadLink("you are not signed in as the person who was asked; go back to the application")
+        raise BadLink(
+            "you are not signed in as the user who was asked to consent; go back to the application"
+        )
     return signed_in
 
 
 def _authorization(interaction: PendingLogin) -> AuthorizationRequest:
     if isinstance(interaction.request, AccountPageRequest):
-        raise BadLink("there is nothing to agree to")
+        raise BadLink("this sign-in has nothing to consent to; go back to the application and try again")
     return interaction.request
 
 
@@ -300,5 +304,7 @@ async def _client(zone: CachedZone, request: AuthorizationRequest) -> Client:
     """The client of a request that was checked before. Raises BadLink when it is not what it was then."""
     client = await client_lookup.find_unchanged(zone, request.client_id, request.party_id)
     if client is None or not redirect_uris.allows(client.redirect_uris, request.redirect_uri):
-        raise BadLink("the application, or the address to return to, is not known here any more")
+        raise BadLink(
+            "the application or its redirect URI is no longer registered; go back to the application"
+        )
     return client

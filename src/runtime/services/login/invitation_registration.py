@@ -27,8 +27,8 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import entities as storage
 from runtime.storage.sql import invitations
 
-_BUSY = "too many people are registering at this moment; try again shortly"
-_KNOWN = "there is an account with your address already; sign in with it"
+_BUSY = "too many registrations at this moment; try again shortly"
+_KNOWN = "an account with your e-mail address exists already; sign in with it"
 
 
 @dataclass(frozen=True, slots=True)

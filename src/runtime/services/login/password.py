@@ -13,7 +13,7 @@ from runtime.services.zones import CachedZone
 from runtime.storage.sql import users as storage
 from runtime.storage.sql.users import PasswordUser
 
-_BUSY = "too many people are signing in at this moment; try again shortly"
+_BUSY = "too many sign-ins at this moment; try again shortly"
 
 
 class WrongPassword(Exception):
@@ -60,7 +60,9 @@ async def register(services: Services, zone: CachedZone, email: str, password: s
             services, zone.id, email, password, verified=False, registrar=RegisteredBy.THEMSELVES
         )
     except Conflict:
-        raise ValidationFailed.of("email", "cannot be registered; if it is yours, sign in instead") from None
+        raise ValidationFailed.of(
+            "email", "cannot be registered; if this address is yours, sign in instead"
+        ) from None
     except PasswordsBusy:
         raise SignInUnavailable(_BUSY) from None
 

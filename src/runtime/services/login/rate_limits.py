@@ -32,7 +32,7 @@ async def admit(services: Services, zone_id: str, account: str, address: str) ->
 async def admit_new_user(services: Services, zone_id: str) -> None:
     """Count a user who registers without an invitation. Raises TooManyTries: what they leave stays."""
     if wait := await services.rate_limiter.hit(rate_limits.SIGN_UPS, zone_id):
-        raise TooManyTries("too many people have registered; try again later", retry_after_seconds=wait)
+        raise TooManyTries("too many registrations today; try again later", retry_after_seconds=wait)
 
 
 async def forgive(services: Services, zone_id: str, account: str, address: str) -> None:

@@ -176,7 +176,7 @@ async def handle_callback(
     identity, claims, id_token = await _identify(services, zone, settings, trip, code)
     authenticated_at = _proved_at(trip, identity, services.clock())
     if "login" in interaction.request.prompts and not _is_new(trip, authenticated_at):
-        refusal = LoginRequired("the identity provider did not ask the user to sign in again")
+        refusal = LoginRequired("the identity provider did not authenticate the user again (`prompt=login`)")
         raise UpstreamRefused(trip.handle, interaction, refusal)
     kept = id_token if has_single_logout(provider) else None
     return UpstreamAuthentication(
@@ -243,9 +243,11 @@ def _refusal(error: str | None) -> OAuthError:
     if error in ("access_denied", "login_required", "interaction_required", "consent_required"):
         return AccessDenied("the sign-in was cancelled")
     if error == "unmet_authentication_requirements":
-        return UnmetAuthenticationRequirements("the identity provider cannot sign in as asked")
+        return UnmetAuthenticationRequirements(
+            "the identity provider cannot satisfy the requested `acr_values`"
+        )
     if error == "temporarily_unavailable":
-        return TemporarilyUnavailable("the identity provider cannot sign anybody in right now")
+        return TemporarilyUnavailable("the identity provider is temporarily unavailable; try again shortly")
     return ServerError("the identity provider could not sign the user in", internal=str(error)[:100])
 
 
