@@ -1,4 +1,4 @@
-"""The standards that a zone speaks, and those near them that it does not, as docs/standards.md has them."""
+"""The standards that a zone implements, and related ones that it does not, as in docs/standards.md."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ class Standard:
 
     Attributes:
         name: what `@pytest.mark.standard(name)` says.
-        held: what of it can be relied on here, in one sentence.
-        address: where its text stands.
-        refused: whoever asks for it is refused, and the marked tests prove that.
+        held: what is implemented, in one sentence.
+        address: URL of its text.
+        refused: requests that use it are refused, and the marked tests prove that.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Standard:
 
     @property
     def address(self) -> str:
-        """Where the text of the standard stands."""
+        """URL of the standard's text."""
         return self.elsewhere or f"https://www.rfc-editor.org/rfc/rfc{self.name.removeprefix('RFC ')}"
 
 
@@ -41,59 +41,73 @@ STANDARDS = (
         "RFC 6749", "OAuth 2.0", "Error codes, statuses and client authentication of the token endpoint"
     ),
     Standard(
-        "RFC 6750", "Bearer tokens", "Tokens in the header alone; challenges that tell what was missing"
+        "RFC 6750",
+        "Bearer tokens",
+        "Tokens only in the `Authorization` header; challenges that name what is missing",
     ),
     Standard(
         "RFC 7009",
         "Token revocation",
-        "A refresh token ends its family; an unknown or foreign token is answered with 200 alike",
+        "A refresh token revokes its family; unknown tokens and tokens of other clients get the same 200",
     ),
-    Standard("RFC 7515", "JWS", "The algorithm comes from our key record, never from the header"),
-    Standard("RFC 7517", "JWK", "RSA and EC keys, public members only, with an entity tag"),
+    Standard("RFC 7515", "JWS", "The algorithm comes from the key record, never from the header"),
+    Standard("RFC 7517", "JWK", "RSA and EC keys, public members only, with an `ETag`"),
     Standard(
         "RFC 7523",
         "Assertions",
         "`private_key_jwt` and workload tokens as client authentication, the JWT bearer grant",
     ),
     Standard(
-        "RFC 7591", "Dynamic client registration", "The same metadata is the same client; a switch a zone"
+        "RFC 7591",
+        "Dynamic client registration",
+        "The same metadata gives the same client; enabled by a setting of the zone",
     ),
-    Standard("RFC 7636", "PKCE", "S256 only; a verifier nobody announced is refused"),
+    Standard("RFC 7636", "PKCE", "S256 only; a `code_verifier` without a challenge is refused"),
     Standard("RFC 7638", "JWK thumbprint", "The `kid` of every key"),
-    Standard("RFC 7662", "Introspection", 'For the audience of a token; all else is `{"active": false}`'),
     Standard(
-        "RFC 8252", "Native applications", "Loopback addresses with any port; private schemes with a dot"
+        "RFC 7662", "Introspection", 'For the audience of a token; every other answer is `{"active": false}`'
     ),
     Standard(
-        "RFC 8414", "Server metadata", "All four forms of the address answer alike, whatever the Host header"
+        "RFC 8252",
+        "Native applications",
+        "Loopback redirect URIs with any port; private-use schemes with a dot",
+    ),
+    Standard(
+        "RFC 8414",
+        "Server metadata",
+        "All four forms of the metadata URL have the same answer, whatever the `Host` header",
     ),
     Standard(
         "RFC 8693",
         "Token exchange",
-        "One resource an exchange; `act` always nested; scopes narrow within a resource, and for another one "
-        "consent, grant and policy bound them",
+        "One resource per exchange; `act` is always nested; scopes only narrow within a resource, and for "
+        "another resource consent, grant and policy limit them",
     ),
-    Standard("RFC 8707", "Resource indicators", "Recorded at authorize, narrowed at the token endpoint"),
     Standard(
-        "RFC 8725", "JWT best practice", "A `typ` for each class of token; forgeries of every known form fail"
+        "RFC 8707",
+        "Resource indicators",
+        "Recorded in the authorization request, narrowed at the token endpoint",
     ),
+    Standard("RFC 8725", "JWT best practice", "A `typ` for each class of token; all known forgeries fail"),
     Standard("RFC 9068", "JWT access tokens", "`at+jwt` with exactly one audience"),
     Standard(
         "RFC 9126",
         "Pushed authorization requests",
         "Authenticated as at the token endpoint, for the same audiences; used once",
     ),
-    Standard("RFC 9207", "Issuer identification", "`iss` in every answer that goes back by redirect"),
+    Standard("RFC 9207", "Issuer identification", "`iss` in every authorization response"),
     Standard(
-        "RFC 9449", "DPoP", "Proofs used once; bound access tokens, and refresh tokens of public clients"
+        "RFC 9449",
+        "DPoP",
+        "Proofs are accepted once; bound access tokens, and bound refresh tokens of public clients",
     ),
     Standard(
         "RFC 9470",
         "Step-up authentication",
-        "`acr_values` and `max_age` are asked of the provider and verified; both are essential",
+        "`acr_values` and `max_age` are sent to the provider and verified; both are essential",
     ),
     Standard(
-        "RFC 9700", "Security best practice", "Exact redirect addresses, rotated refresh tokens, no referrer"
+        "RFC 9700", "Security best practice", "Exact redirect URIs, rotated refresh tokens, no referrer"
     ),
     Standard(
         "RFC 9728",
@@ -109,32 +123,32 @@ STANDARDS = (
     Standard(
         "OpenID Connect Discovery",
         "",
-        "Of each zone, and of the providers that sign its users in",
+        "For each zone, and of the identity providers of zones",
         f"{_OPENID}/openid-connect-discovery-1_0.html",
     ),
     Standard(
         "OpenID Connect RP-Initiated Logout",
         "",
-        "Exact return addresses, only with a verified hint or client; without an ID token of the same "
-        "sign-in the user is asked",
+        "Exact `post_logout_redirect_uri`, only with a verified hint or client; without an ID token of the "
+        "same session the user confirms",
         f"{_OPENID}/openid-connect-rpinitiated-1_0.html",
     ),
     Standard(
         "OpenID Connect Back-Channel Logout",
         "",
-        "Taken from a zone's provider, it ends sessions and every chain that began in them; told to clients",
+        "Received from a zone's provider, ends sessions and all tokens exchanged in them; sent to clients",
         f"{_OPENID}/openid-connect-backchannel-1_0.html",
     ),
     Standard(
         "Client ID Metadata Document",
         "",
-        "Fetched by a guarded client after the zone's allowlist; a change withdraws consent",
+        "Fetched with SSRF protection if the allowlist permits it; a change withdraws consent",
         "https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/",
     ),
     Standard(
         "MCP authorization",
         "",
-        "Registration, metadata documents, code, refresh and step-up with an unmodified client",
+        "Registration, metadata documents, authorization code, refresh and step-up with an unmodified client",
         "https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization",
     ),
     Standard(
@@ -146,40 +160,42 @@ STANDARDS = (
     Standard(
         "RFC 9396",
         "Rich authorization requests",
-        "`authorization_details` would limit what is asked for, so it is never ignored",
+        "`authorization_details` would restrict the request, so it is never ignored",
         refused=True,
     ),
-    Standard("RFC 7592", "Client registration management", "Clients register again when they change"),
+    Standard(
+        "RFC 7592", "Client registration management", "Clients register again when their metadata changes"
+    ),
     Standard(
         "RFC 8628",
         "Device flow",
-        "There are no device codes; command line tools listen on a loopback address",
+        "No device codes; command line tools use a loopback redirect URI",
     ),
-    Standard("RFC 8705", "Mutual TLS", "DPoP binds tokens to keys; TLS ends before the service"),
-    Standard("RFC 9701", "Signed introspection answers", "Answers are JSON"),
+    Standard("RFC 8705", "Mutual TLS", "DPoP binds tokens to keys; TLS is terminated before the service"),
+    Standard("RFC 9701", "Signed introspection responses", "Responses are plain JSON"),
     Standard(
         "Identity chaining",
         "",
-        "Tokens of other authorization servers are not taken but for the JWT bearer grant",
+        "Tokens of other authorization servers are accepted only in the JWT bearer grant",
         f"{_DRAFTS}/draft-ietf-oauth-identity-chaining/",
     ),
     Standard(
         "Identity assertion grant (ID-JAG)",
         "",
-        "Neither issued nor taken, and not in the metadata",
+        "Neither issued nor accepted, and not in the metadata",
         f"{_DRAFTS}/draft-ietf-oauth-identity-assertion-authz-grant/",
     ),
     Standard(
         "Transaction tokens",
         "",
-        "Exchanged tokens say who acts for whom; there are no further ones",
+        "Exchanged tokens name user and actors; there are no separate transaction tokens",
         f"{_DRAFTS}/draft-ietf-oauth-transaction-tokens/",
     ),
     Standard(
         "Shared signals (SSF, CAEP)",
         "",
-        "Revocations are told by the zone's own list and by back-channel logout",
+        "Revocations are published in the revocation list and sent by back-channel logout",
         f"{_OPENID}/openid-sharedsignals-framework-1_0.html",
     ),
-    Standard("RFC 7644", "SCIM", "Users come by signing in, by invitation, or from the operator"),
+    Standard("RFC 7644", "SCIM", "Users are created by sign-in, by invitation, or by an operator"),
 )

@@ -1,4 +1,4 @@
-"""docs/limits.md, as it follows from the lists."""
+"""Writes docs/limits.md from the lists of limits, tables, state, caches and sizes."""
 
 from collections.abc import Iterable
 
@@ -14,69 +14,70 @@ _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _NAMES = {each.name for each in ALL}
 
 _HEAD = """\
-# Limits
+# Limits: rate limits, storage bounds and sizes
 
-**What it is for.** What anybody can make the service keep or compute, how much of it, and for how long.
+**What it is for.** What any caller can make the service store or compute, how much of it, and for how long.
 
-**Who needs it.** Whoever runs the service and is asked why somebody heard 429, how large a table can grow, or
-what a setting changes; and whoever reviews whether a stranger can exhaust it. To use it nobody has to read
-this page. The settings themselves are in [configuration.md](configuration.md).
+**Who needs it.** Operators who need to know why a request was answered 429, how large a table can grow, or
+what a setting changes; and reviewers who check whether an unauthenticated caller can exhaust the service.
+It is not needed to use the service. The settings themselves are in [configuration.md](configuration.md).
 
-**How to read a row.** A limit has a name. It allows so many (*At most*) of something (*Counts*) for each of
-something else (*Per*); the next one gets what stands under *Beyond*. So this says that
-of one client, from one address, twenty wrong secrets are looked at in a minute, and that the next is answered
-429 until the minute is over:
+**How to read a row.** A limit has a name. It allows a number (*At most*) of something (*Counts*) for each
+of something else (*Per*); *Beyond* is the response to the next one. In this example, twenty wrong secrets
+of one client from one address are checked in a minute, and the next request is answered 429 until the
+minute is over:
 
 | Limit | At most | Counts | Per | Beyond |
 | --- | --- | --- | --- | --- |
 | `guess` | 20 in a minute | wrong client secrets | a client and an address together | 429 |
 
 The limits are defined in `runtime.services.rate_limits`. In the other tables *Limited by* names the limits
-that bound the row, and *Where* is for those who read the code. The page is written from the code by
-`make documents`. Tests hold it against the code, and look for what is missing here: each limit, each kind of
-short-lived state, each table, each address that takes no token, and all that a process remembers.
+of the row, and *Where* is the module, for developers. The page is written from the code by `make
+documents`. Tests compare it with the code, and look for anything that is missing here: each limit, each
+kind of short-lived state, each table, each endpoint without authentication, and each cache in memory.
 
-Who is beyond a limit hears 429 with `Retry-After`, unless it says otherwise. An address is what
-`ZONED_PROXIES` says; the /64 network of an IPv6 address counts as one. Counts are shared by all processes,
-but where it says *in each process*: such a limit is as many times higher as there are processes. A setting
-that is 0 lifts its limits.
+A request beyond a limit is answered 429 with `Retry-After`, unless the row has something else. An address
+is determined as `ZONED_PROXIES` configures; the /64 network of an IPv6 address counts as one. All processes
+share the counts, except where the row has *in each process*: such a limit is multiplied by the number of
+processes. A setting of 0 disables its limits.
 
-When Redis is away, who cannot be counted is refused with 503, and limits *in each process* go on. But `guess`
-is counted in each process for as long, and a refusal that `refusals` cannot count is told as it is."""
+When Redis is unreachable, requests that cannot be counted are refused with 503, and limits *in each
+process* go on. Exceptions: `guess` is then counted in each process, and a refusal that `refusals` cannot
+count is returned unchanged."""
 _SHARES = """\
-In Redis, or without it in the memory of the process: there each zone has at most so many of a kind, and what
-is too many displaces only the same kind of the same zone."""
+Stored in Redis, or without it in the memory of the process. In memory each zone has a maximum number of entries
+of a kind; further entries displace only entries of the same kind and zone."""
 
 
 def document() -> str:
     """The whole page."""
     parts = [
         _HEAD,
-        "## Limits, by name",
+        "## Rate limits by name",
         _table(("Limit", "At most", "Counts", "Per", "Beyond"), map(_limit, ALL)),
-        "## Addresses that take no token",
+        "## Endpoints without authentication",
         _table(
-            ("Request", "Leaves", "Limited by"),
+            ("Request", "Stores", "Limited by"),
             ((f"{', '.join(e.methods)} `{e.path}`", e.leaves, _names(e.limited)) for e in ENDPOINTS),
         ),
         "## Short-lived state",
         _SHARES,
         _table(
-            ("Kind", "An entry is", "Left by", "Limited by", "Kept", "In memory"),
+            ("Kind", "An entry is", "Created by", "Limited by", "Kept", "In memory"),
             (
                 (f"`{k.name}`", k.what, k.by, _names(k.limited), f"{_span(k.seconds)}", f"{k.most:,}")
                 for k in STATE
             ),
         ),
-        "## Tables",
+        "## Database tables",
         _table(
             ("Table", "Rows are", "Caused by", "Limited by", "Until"),
             ((f"`{r.table}`", r.what, r.by, _names(r.limited), r.until) for r in RECORDS),
         ),
-        "Configuration, which people and programs with a role write and delete: "
+        "Configuration, written and deleted only by callers with a role: "
         + ", ".join(f"`{name}`" for name in sorted(CONFIGURATION))
         + ".",
-        "## Memory of a process",
+        "## Caches in the memory of a process",
         _table(
             ("What", "At most", "Where"),
             (
