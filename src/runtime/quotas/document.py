@@ -32,8 +32,8 @@ minute is over:
 | `guess` | 20 in a minute | wrong client secrets | a client and an address together | 429 |
 
 The limits are defined in `runtime.services.rate_limits`. In the other tables *Limited by* names the limits
-of the row, and *Where* is the module, for developers. The page is written from the code by `make
-documents`. Tests compare it with the code, and look for anything that is missing here: each limit, each
+of the row, and *Where* is the module, for developers. `make documents` writes this page from the code. Tests
+compare it with the code, and look for anything that is missing here: each limit, each
 kind of short-lived state, each table, each endpoint without authentication, and each cache in memory.
 
 A request beyond a limit is answered 429 with `Retry-After`, unless the row has something else. An address
@@ -45,8 +45,8 @@ When Redis is unreachable, requests that cannot be counted are refused with 503,
 process* go on. Exceptions: `guess` is then counted in each process, and a refusal that `refusals` cannot
 count is returned unchanged."""
 _SHARES = """\
-Stored in Redis, or without it in the memory of the process. In memory each zone has a maximum number of entries
-of a kind; further entries displace only entries of the same kind and zone."""
+Stored in Redis, or without it in the memory of the process. In memory each zone has a maximum number of
+entries of a kind; further entries displace only entries of the same kind and zone."""
 
 
 def document() -> str:
