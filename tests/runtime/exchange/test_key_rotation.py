@@ -137,16 +137,16 @@ async def test_a_key_that_is_forgotten_stands_in_the_trail(stage: Stage) -> None
     assert gone
 
     async with stage.services.database.reading() as conn:
-        records, *_ = await audit.page(
+        page = await audit.page(
             conn,
             zone.organization_id,
             audit.AuditFilter({"action": ("keys.forget",), "zone_id": (zone.id,)}, None, None),
             limit=50,
         )
-    assert {(each["entity_id"], each["zone_id"], each["actor_type"]) for each in records} == {
+    assert {(each["entity_id"], each["zone_id"], each["actor_type"]) for each in page.items} == {
         (kid, zone.id, "system") for kid in gone
     }
-    assert [each["before"] for each in records] == [{"algorithm": "RS256"}]
+    assert [each["before"] for each in page.items] == [{"algorithm": "RS256"}]
     verdicts = [each async for each in trail.verify(stage.services, zone.organization_id)]
     assert [each.broken_at for each in verdicts] == [None]
 

@@ -322,7 +322,7 @@ class TestVerify:
 
     def test_an_organization_without_records_holds(self) -> None:
         """Nothing is the beginning of every chain."""
-        assert audit._wrong_end(audit.Extent(None, None, (0, ledger.GENESIS)), 0, ledger.GENESIS) == (
+        assert audit._wrong_end(audit.AuditExtent(None, None, (0, ledger.GENESIS)), 0, ledger.GENESIS) == (
             None,
             "",
         )

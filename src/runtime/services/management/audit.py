@@ -52,7 +52,7 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
     """One page of the caller's organization's audit records, newest first."""
     found = await entities.organization_of(unit, organization)
     entities.require(unit, SUBJECT, Verb.LIST, {})
-    records, has_next, has_previous = await storage.page(
+    page = await storage.page(
         unit.conn,
         found.id,
         _selection(query.special),
@@ -60,11 +60,11 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
         after=query.after.value if query.after else None,
         before=query.before.value if query.before else None,
     )
-    places = [Position(record["sequence"], record["id"]) for record in records]
+    places = [Position(record["sequence"], record["id"]) for record in page.items]
     return Listed(
-        [_event(record) for record in records],
-        has_next,
-        has_previous,
+        [_event(record) for record in page.items],
+        page.has_next,
+        page.has_previous,
         edges=(places[0], places[-1]) if places else None,
     )
 

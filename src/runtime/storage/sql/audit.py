@@ -8,10 +8,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from runtime.storage.sql.paging import KeyColumn, Keyset, Page, fetch
 from runtime.storage.sql.tables import TABLES, audit_events, organization_heads
 
 # What the log can be selected by; each is a column.
 FILTERS = ("kind", "entity_id", "zone_id", "actor_id", "action", "changeset_id")
+_NEWEST_FIRST = Keyset((KeyColumn(audit_events.c.sequence, descending=True),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +54,22 @@ async def page(
     limit: int,
     after: int | None = None,
     before: int | None = None,
-) -> tuple[list[dict[str, Any]], bool, bool]:
-    """One page of the log, newest first, with whether more follow and whether some precede.
+) -> Page[dict[str, Any]]:
+    """One page of the log, newest first.
 
     Args:
         after: the page starts behind this sequence number: it has what is older.
         before: the page ends in front of this sequence number; not together with `after`.
     """
-    sequence = audit_events.c.sequence
-    mine = select(audit_events).where(*_conditions(organization_id, selection))
-    backwards = before is not None
-    query = mine.order_by(sequence.asc() if backwards else sequence.desc())
-    if before is not None:
-        query = query.where(sequence > before)
-    elif after is not None:
-        query = query.where(sequence < after)
-    found = [dict(row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
-    more, found = len(found) > limit, found[:limit]
-    behind = False
-    if found and (backwards or after is not None):
-        edge = found[0]["sequence"]
-        other = mine.where(sequence < edge if backwards else sequence > edge)
-        behind = (await conn.execute(other.limit(1))).first() is not None
-    if backwards:
-        found.reverse()
-    return (found, behind, more) if backwards else (found, more, behind)
+    return await fetch(
+        conn,
+        select(audit_events).where(*_conditions(organization_id, selection)),
+        _NEWEST_FIRST,
+        lambda row: dict(row._mapping),
+        limit=limit,
+        after=None if after is None else (after,),
+        before=None if before is None else (before,),
+    )
 
 
 async def organizations(conn: AsyncConnection) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Row, Table, and_, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.errors import NotFound
@@ -13,7 +13,7 @@ from runtime.domain.kinds import POLICY, POLICY_SET, ZONE, Entity, Kind
 from runtime.domain.kinds.values import OwnerType, PolicySetMode, PolicyTargetType, PrincipalType
 from runtime.storage.sql.conversion import converter
 from runtime.storage.sql.filters import Within, parents
-from runtime.storage.sql.paging import Position
+from runtime.storage.sql.paging import KeyColumn, Keyset, Page, Position, fetch, values_of
 from runtime.storage.sql.tables import (
     TABLES,
     application_dependencies,
@@ -26,6 +26,9 @@ from runtime.storage.sql.tables import (
 )
 
 _BATCH = 500
+_NEWEST_FIRST = Keyset(
+    (KeyColumn(changesets.c.created_at, descending=True), KeyColumn(changesets.c.id, descending=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,27 +389,21 @@ async def history(
     before: Position | None = None,
     owner: str | None = None,
     created_by: str | None = None,
-) -> tuple[list[ChangesetRecord], bool, bool]:
-    """One page of what was applied, newest first, with whether more follow and whether some precede.
+) -> Page[ChangesetRecord]:
+    """One page of the changesets that were applied, newest first.
 
     Args:
         owner, created_by: only what that owner has applied, and that caller.
     """
-    mine = select(changesets).where(*_mine(organization_id, owner, created_by))
-    backwards = before is not None
-    query = _beyond(mine, before or after, older=not backwards)
-    order = [changesets.c.created_at, changesets.c.id]
-    query = query.order_by(*(column.asc() if backwards else column.desc() for column in order))
-    found = [ChangesetRecord(**row) for row in (await conn.execute(query.limit(limit + 1))).mappings()]
-    more, found = len(found) > limit, found[:limit]
-    behind = False
-    if (start := before or after) is not None:
-        edge = Position(found[0].created_at, found[0].id) if found else start
-        query = _beyond(mine, edge, older=backwards)
-        behind = bool(found) and (await conn.execute(query.limit(1))).first() is not None
-    if backwards:
-        found.reverse()
-    return (found, behind, more) if backwards else (found, more, behind)
+    return await fetch(
+        conn,
+        select(changesets).where(*_mine(organization_id, owner, created_by)),
+        _NEWEST_FIRST,
+        lambda row: ChangesetRecord(**row._mapping),
+        limit=limit,
+        after=values_of(after),
+        before=values_of(before),
+    )
 
 
 async def count(
@@ -420,15 +417,6 @@ async def count(
 def _mine(organization_id: str, owner: str | None, created_by: str | None) -> list[ColumnElement[bool]]:
     wanted = {"organization_id": organization_id, "owner": owner, "created_by": created_by}
     return [changesets.c[name] == value for name, value in wanted.items() if value is not None]
-
-
-def _beyond(query: Select[Any], position: Position | None, *, older: bool) -> Select[Any]:
-    if position is None:
-        return query
-    at, entity_id = changesets.c.created_at, changesets.c.id
-    if older:
-        return query.where(or_(at < position.value, (at == position.value) & (entity_id < position.id)))
-    return query.where(or_(at > position.value, (at == position.value) & (entity_id > position.id)))
 
 
 def _grouped(rows: Iterable[Any]) -> dict[str, list[str]]:

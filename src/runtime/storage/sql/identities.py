@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Subquery, and_, case, func, literal, or_, select, union_all
+from sqlalchemy import Subquery, and_, case, func, literal, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import INVITATION, ORGANIZATION_USER
 from runtime.domain.kinds.values import IdentityType, InvitationStatus
 from runtime.storage.sql.directory import any_text
-from runtime.storage.sql.paging import Position
+from runtime.storage.sql.paging import KeyColumn, Keyset, Page, Position, fetch, values_of
 from runtime.storage.sql.tables import TABLES
 
 _people = TABLES["OrganizationUser"]
@@ -43,30 +43,23 @@ async def page(
     limit: int,
     after: Position | None,
     before: Position | None,
-) -> tuple[list[dict[str, Any]], bool, bool]:
-    """One page, the oldest first, with whether more follow and whether some precede.
+) -> Page[dict[str, Any]]:
+    """One page, the oldest first.
 
     Args:
         after: the page starts behind this position.
         before: the page ends in front of this position; not together with `after`.
     """
     every = _all(wanted)
-    key = every.c.created_at, every.c.id
-    ordered = [each.desc() for each in key] if before else [each.asc() for each in key]
-    query = select(every).order_by(*ordered).limit(limit + 1)
-    if start := before or after:
-        query = query.where(_beyond(every, start, backwards=before is not None))
-    found = [dict(row) for row in (await conn.execute(query)).mappings()]
-    more, found = len(found) > limit, found[:limit]
-    behind = False
-    if start:
-        edge = Position(found[0]["created_at"], found[0]["id"]) if found else start
-        other = select(every.c.id).where(_beyond(every, edge, backwards=before is None, inclusive=not found))
-        behind = (await conn.execute(other.limit(1))).first() is not None
-    if before:
-        found.reverse()
-        return found, behind, more
-    return found, more, behind
+    return await fetch(
+        conn,
+        select(every),
+        Keyset((KeyColumn(every.c.created_at), KeyColumn(every.c.id))),
+        lambda row: dict(row._mapping),
+        limit=limit,
+        after=values_of(after),
+        before=values_of(before),
+    )
 
 
 async def count(conn: AsyncConnection, wanted: IdentityFilter) -> int:
@@ -105,15 +98,3 @@ def _all(wanted: IdentityFilter) -> Subquery:
         people = people.where(_people.c.role == wanted.role)
         invited = invited.where(_invitations.c.role == wanted.role)
     return union_all(people, invited).subquery()
-
-
-def _beyond(
-    every: Subquery, place: Position, *, backwards: bool, inclusive: bool = False
-) -> ColumnElement[bool]:
-    """What stands behind a position, or in front of it; with the position itself when *inclusive*."""
-    at, one = every.c.created_at, every.c.id
-    if backwards:
-        strict = or_(at < place.value, and_(at == place.value, one < place.id))
-    else:
-        strict = or_(at > place.value, and_(at == place.value, one > place.id))
-    return or_(strict, and_(at == place.value, one == place.id)) if inclusive else strict

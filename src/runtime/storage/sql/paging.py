@@ -1,10 +1,25 @@
-"""Pages by position: a page starts after, or ends before, an entity and so does not shift under a reader."""
+"""Keyset pagination: a page starts after, or ends before, a row and so does not shift under a reader.
 
-from collections.abc import Sequence
+`fetch` pages any query; `page` pages the entities of a kind.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    false,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from runtime.domain.kinds import Entity, Kind
@@ -13,6 +28,7 @@ from runtime.storage.sql.filters import Condition, Within, condition, parents
 from runtime.storage.sql.tables import TABLES
 
 E = TypeVar("E", bound=Entity)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,75 +43,69 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Page(Generic[E]):
-    """Some entities of a list, in its order. `total` is the size of the whole list, when it was asked for."""
+class Page(Generic[T]):
+    """Some items of a list, in its order. `total` is the size of the whole list, when it was asked for."""
 
-    items: list[E]
+    items: list[T]
     has_next: bool
     has_previous: bool
     total: int | None = None
 
 
-@dataclass(frozen=True)
-class _Key:
-    """One column of an order; no value comes last, and first when descending."""
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One column of an order; NULL comes last, and first when descending."""
 
     column: ColumnElement[Any]
-    descending: bool
-    nullable: bool
+    descending: bool = False
+    nullable: bool = False
 
     @property
-    def reversed(self) -> "_Key":
+    def reversed(self) -> "KeyColumn":
         return replace(self, descending=not self.descending)
 
-    def clauses(self) -> list[ColumnElement[Any]]:
-        wanted = [self.column.is_(None), self.column] if self.nullable else [self.column]
-        return [column.desc() if self.descending else column.asc() for column in wanted]
+    def order_by(self) -> list[ColumnElement[Any]]:
+        columns = [self.column.is_(None), self.column] if self.nullable else [self.column]
+        return [column.desc() if self.descending else column.asc() for column in columns]
+
+    def typed(self, value: Any) -> ColumnElement[Any]:
+        """A value as the column's type has it."""
+        return literal(value, self.column.type)
 
     def at(self, value: Any) -> ColumnElement[bool]:
         """The condition that a row has that value."""
-        if value is None:
-            return self.column.is_(None)
-        return self.column == literal(value, self.column.type)
+        return self.column.is_(None) if value is None else self.column == self.typed(value)
 
     def beyond(self, value: Any) -> ColumnElement[bool]:
         """The condition that a row comes after that value."""
         if value is None:
             return self.column.is_not(None) if self.descending else false()
-        here = literal(value, self.column.type)
         if self.descending:
-            return self.column < here
-        return or_(self.column > here, self.column.is_(None)) if self.nullable else self.column > here
+            return self.column < self.typed(value)
+        later = self.column > self.typed(value)
+        return or_(later, self.column.is_(None)) if self.nullable else later
 
 
-@dataclass(frozen=True)
-class _Order:
-    """The order of a list: by its members, then by id."""
+@dataclass(frozen=True, slots=True)
+class Keyset:
+    """The total order of a list: the values of its columns together occur in one row only."""
 
-    keys: tuple[_Key, ...]
-
-    @classmethod
-    def of(cls, kind: Kind, sort: str, *, descending: bool) -> "_Order":
-        columns = TABLES[kind.name].c
-        chosen = [(columns[name], sign != descending) for name, sign in _members(sort)]
-        keys = [_Key(column, backwards, bool(column.nullable)) for column, backwards in chosen]
-        return cls((*keys, _Key(columns.id, keys[0].descending, nullable=False)))
+    columns: tuple[KeyColumn, ...]
 
     @property
-    def reversed(self) -> "_Order":
-        return _Order(tuple(key.reversed for key in self.keys))
+    def reversed(self) -> "Keyset":
+        return Keyset(tuple(key.reversed for key in self.columns))
 
-    def clauses(self) -> list[ColumnElement[Any]]:
+    def order_by(self) -> list[ColumnElement[Any]]:
         """What ORDER BY says. The parents, being constant, lead to the index that has them first."""
-        return [clause for key in self.keys for clause in key.clauses()]
+        return [clause for key in self.columns for clause in key.order_by()]
 
-    def after(self, position: Position, *, inclusive: bool = False) -> ColumnElement[bool]:
-        """The condition that a row comes after a position, or at it."""
-        first, *others = self.keys
-        if len(others) == 1 and not first.nullable:
-            return self._after_pair(position, inclusive=inclusive)
-        values = position.value if len(others) > 1 else (position.value,)
-        pairs = list(zip(self.keys, (*values, position.id), strict=True))
+    def after(self, values: Sequence[Any], *, inclusive: bool = False) -> ColumnElement[bool]:
+        """The condition that a row comes after the one with these values, or is that one."""
+        directions = {key.descending for key in self.columns}
+        if len(directions) == 1 and not any(key.nullable for key in self.columns):
+            return self._compared(values, inclusive=inclusive)
+        pairs = list(zip(self.columns, values, strict=True))
         steps = [
             and_(*(key.at(value) for key, value in pairs[:place]), pairs[place][0].beyond(pairs[place][1]))
             for place in range(len(pairs))
@@ -104,25 +114,64 @@ class _Order:
             steps.append(and_(*(key.at(value) for key, value in pairs)))
         return or_(*steps)
 
-    def _after_pair(self, position: Position, *, inclusive: bool) -> ColumnElement[bool]:
-        """The same for one member that always has a value, in the form that an index answers."""
-        value, entity_id = self.keys[0].column, self.keys[1].column
-        pair = tuple_(value, entity_id)
-        other = tuple_(literal(position.value, value.type), literal(position.id, entity_id.type))
-        if self.keys[0].descending:
-            return pair <= other if inclusive else pair < other
-        return pair >= other if inclusive else pair > other
+    def _compared(self, values: Sequence[Any], *, inclusive: bool) -> ColumnElement[bool]:
+        """The same for one direction and no NULLs, in the form that an index answers."""
+        here = tuple_(*(key.column for key in self.columns))
+        there = tuple_(*(key.typed(value) for key, value in zip(self.columns, values, strict=True)))
+        if self.columns[0].descending:
+            return here <= there if inclusive else here < there
+        return here >= there if inclusive else here > there
 
 
-def _members(sort: str) -> list[tuple[str, bool]]:
-    """The members of a sort, each with whether it is written with a minus."""
-    return [(name.removeprefix("-"), name.startswith("-")) for name in sort.split(",")]
+async def fetch(
+    conn: AsyncConnection,
+    query: Select[Any],
+    keyset: Keyset,
+    read: Callable[[Row[Any]], T],
+    *,
+    limit: int,
+    after: Sequence[Any] | None = None,
+    before: Sequence[Any] | None = None,
+) -> Page[T]:
+    """One page of a query.
+
+    Args:
+        query: without an order; selects the columns of the keyset, among others.
+        read: makes an item of a row.
+        after: the page starts behind the row with these values of the keyset, which may be gone by now.
+        before: the page ends in front of the row with these; not together with `after`.
+    """
+    walked, start = (keyset.reversed, before) if before is not None else (keyset, after)
+    paged = query.order_by(*walked.order_by()).limit(limit + 1)
+    if start is not None:
+        paged = paged.where(walked.after(start))
+    rows = list(await conn.execute(paged))
+    has_more = len(rows) > limit
+    del rows[limit:]
+    has_behind = False
+    if start is not None:
+        edge = [rows[0]._mapping[key.column] for key in keyset.columns] if rows else start
+        behind: Select[Any] = query.with_only_columns(literal_column("1"), maintain_column_froms=True).where(
+            walked.reversed.after(edge, inclusive=not rows)
+        )
+        has_behind = (await conn.execute(behind.limit(1))).first() is not None
+    items = [read(row) for row in rows]
+    if before is not None:
+        return Page(items[::-1], has_next=has_behind, has_previous=has_more)
+    return Page(items, has_next=has_more, has_previous=has_behind)
 
 
 def position(entity: Entity, sort: str) -> Position:
     """Where an entity stands in a list sorted by a member, or by several."""
     values = tuple(getattr(entity, name) for name, _ in _members(sort))
     return Position(values[0] if len(values) == 1 else values, entity.id)
+
+
+def values_of(position: Position | None, sort: str = "created_at") -> tuple[Any, ...] | None:
+    """The values of a sort's keyset at a position."""
+    if position is None:
+        return None
+    return (*position.value, position.id) if "," in sort else (position.value, position.id)
 
 
 async def page(
@@ -138,7 +187,7 @@ async def page(
     before: Position | None = None,
     total: bool = False,
 ) -> Page[E]:
-    """One page of a list.
+    """One page of the entities of a kind.
 
     Args:
         sort: a stored member, or several with commas, each with a minus in front to turn it round; entities
@@ -150,27 +199,16 @@ async def page(
     """
     table, read = TABLES[kind.name], converter(kind).entity
     conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
-    order = _Order.of(kind, sort, descending=descending)
-    walked, start = (order.reversed, before) if before else (order, after)
-    query = select(table).where(*conditions).order_by(*walked.clauses()).limit(limit + 1)
-    if start:
-        query = query.where(walked.after(start))
-    items = [read(row) for row in await conn.execute(query)]
-    more = len(items) > limit
-    del items[limit:]
-    behind = False
-    if start:
-        edge = position(items[0], sort) if items else start
-        back = walked.reversed.after(edge, inclusive=not items)
-        behind = (await conn.execute(select(1).where(*conditions, back).limit(1))).first() is not None
-    if before:
-        items.reverse()
-    return Page(
-        items=items,
-        has_next=behind if before else more,
-        has_previous=more if before else behind,
-        total=await count(conn, kind, within=within, where=where) if total else None,
+    found = await fetch(
+        conn,
+        select(table).where(*conditions),
+        _keyset(kind, sort, descending=descending),
+        read,
+        limit=limit,
+        after=values_of(after, sort),
+        before=values_of(before, sort),
     )
+    return replace(found, total=await count(conn, kind, within=within, where=where)) if total else found
 
 
 async def count(conn: AsyncConnection, kind: Kind, *, within: Within, where: Sequence[Condition] = ()) -> int:
@@ -178,3 +216,16 @@ async def count(conn: AsyncConnection, kind: Kind, *, within: Within, where: Seq
     conditions = [*parents(kind, within), *(condition(kind, asked) for asked in where)]
     counted = select(func.count()).select_from(TABLES[kind.name]).where(*conditions)
     return (await conn.execute(counted)).scalar_one()
+
+
+def _keyset(kind: Kind, sort: str, *, descending: bool) -> Keyset:
+    """The order by the members of a sort, then by id."""
+    columns = TABLES[kind.name].c
+    chosen = [(columns[name], sign != descending) for name, sign in _members(sort)]
+    keys = [KeyColumn(column, backwards, bool(column.nullable)) for column, backwards in chosen]
+    return Keyset((*keys, KeyColumn(columns.id, keys[0].descending)))
+
+
+def _members(sort: str) -> list[tuple[str, bool]]:
+    """The members of a sort, each with whether it is written with a minus."""
+    return [(name.removeprefix("-"), name.startswith("-")) for name in sort.split(",")]

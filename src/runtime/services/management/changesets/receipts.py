@@ -52,15 +52,15 @@ async def history(
     async with read_only(services, caller, request_id) as unit:
         found = await entities.organization_of(unit, organization)
         entities.require(unit, SUBJECT, Verb.LIST, {})
-        applied, has_next, has_previous = await storage.history(
+        page = await storage.history(
             unit.conn, found.id, limit=query.limit, after=query.after, before=query.before, **_seen_by(caller)
         )
         total = await storage.count(unit.conn, found.id, **_seen_by(caller)) if query.total else None
-    places = [Position(one.created_at, one.id) for one in applied]
+    places = [Position(one.created_at, one.id) for one in page.items]
     return Listed(
-        [receipt(one) for one in applied],
-        has_next,
-        has_previous,
+        [receipt(one) for one in page.items],
+        page.has_next,
+        page.has_previous,
         total,
         edges=(places[0], places[-1]) if places else None,
     )

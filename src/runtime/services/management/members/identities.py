@@ -28,15 +28,13 @@ async def list_(unit: UnitOfWork, organization: str, query: ListQuery) -> Listed
         emails=query.special.get("query[email]", ()),
         role=roles[0] if roles else None,
     )
-    rows, has_next, has_previous = await storage.page(
-        unit.conn, wanted, limit=query.limit, after=query.after, before=query.before
-    )
+    page = await storage.page(unit.conn, wanted, limit=query.limit, after=query.after, before=query.before)
     total = await storage.count(unit.conn, wanted) if query.total else None
-    places = [Position(row["created_at"], row["id"]) for row in rows]
+    places = [Position(row["created_at"], row["id"]) for row in page.items]
     return Listed(
-        [_permitted(unit, query, Identity.model_validate(row)) for row in rows],
-        has_next,
-        has_previous,
+        [_permitted(unit, query, Identity.model_validate(row)) for row in page.items],
+        page.has_next,
+        page.has_previous,
         total,
         edges=(places[0], places[-1]) if places else None,
     )
