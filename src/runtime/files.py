@@ -1,4 +1,4 @@
-"""Files that the service writes: for its own account alone, whatever the umask and the directory allow.
+"""Files that the service writes: atomic, and readable by its own account alone.
 
 Nothing else of the service makes a file or a directory, so that none is forgotten: a test reads the code.
 """

@@ -1,4 +1,4 @@
-"""What the service logs: one line an event, as text or JSON, never a secret, a code or a query string."""
+"""Logging: one event a line, as text or JSON, never a secret, a code or a query string."""
 
 import logging
 import sys

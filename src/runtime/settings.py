@@ -1,4 +1,4 @@
-"""Every setting of the service, with its default and its meaning.
+"""Every setting of the service, with its default and description.
 
 A setting comes from the environment (`ZONED_DATABASE_URL`), then from the file given with `--config` (YAML,
 lower-case names), then from the default here.
@@ -30,92 +30,99 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ZONED_", extra="forbid", frozen=True)
 
     data_dir: Path = Field(
-        Path(".zonewright"), description="where the embedded database and the local keys live"
+        Path(".zonewright"), description="directory of the embedded database and the local keys"
     )
     database_url: str | None = Field(None, description="SQLAlchemy URL; SQLite in `data_dir` when unset")
-    redis_url: str | None = Field(None, description="short-lived state in Redis; in this process when unset")
+    redis_url: str | None = Field(
+        None, description="Redis for short-lived state; kept in this process when unset"
+    )
     listen: str = Field("127.0.0.1:8080", description="address and port to listen on")
     public_url: str = Field(
         "http://127.0.0.1:8080",
         description="base address of the management API, as callers see it; set before `zoned init`",
     )
     zone_url_template: str = Field(
-        "{public_url}/z/{zone_id}", description="issuer of a new zone; with {public_url}, {zone_id}, {slug}"
+        "{public_url}/z/{zone_id}",
+        description="issuer of a new zone; may have {public_url}, {zone_id}, {slug}",
     )
     proxies: int = Field(
         0,
         ge=0,
-        description="reverse proxies in front; with some, `X-Forwarded-For` says where a request comes from",
+        description="trusted reverse proxies in front; with some, `X-Forwarded-For` gives the client address",
     )
     sign_ins_a_minute: int = Field(
         1200,
         ge=0,
-        description="sign-ins that one address may begin, and passwords that it may try, at one zone in a "
-        "minute, half as many for one application; 0 for any number",
+        description="rate limit of sign-ins and of passwords tried, by address and zone in a minute; "
+        "half of it by application; 0 for no limit",
     )
     refusals_a_minute: int = Field(
         600,
         ge=0,
-        description="refused requests that one address may send to one zone in a minute as a client that "
-        "proves nothing, before it is told to wait; 0 for any number",
+        description="rate limit of refused requests of unauthenticated clients, by address and zone in a "
+        "minute; 0 for no limit",
     )
     token_events_days: int = Field(
-        90, ge=0, description="how long the record of token requests is kept; 0 for ever"
+        90, ge=0, description="days that token events are kept; 0 keeps them for ever"
     )
     ended_sessions_days: int = Field(
         90,
         ge=0,
-        description="how long sessions stay on record after the time they would have lasted; 0 for ever",
+        description="days that a session is kept after its expiry; 0 keeps sessions for ever",
     )
-    workers: int = Field(1, ge=1, description="processes; more than one needs `redis_url`")
+    workers: int = Field(
+        1, ge=1, description="number of worker processes; more than one requires `redis_url`"
+    )
     jobs: bool = Field(
-        True, description="take part in periodic jobs (key rotation and the like): somebody has to"
+        True,
+        description="run periodic jobs (key rotation and the like) here; at least one process must run them",
     )
     allow_private_addresses: bool = Field(
         False,
-        description="let outbound fetches reach loopback and private addresses; for development and tests",
+        description="allow outbound requests to loopback and private addresses; for development and tests",
     )
     key_rotation_days: int = Field(
         90,
         ge=0,
-        description="how long a zone's key signs; 0 leaves rotation to `zoned keys`",
+        description="days that a zone's key signs until it is rotated; 0 leaves rotation to `zoned keys`",
     )
-    log_format: Literal["text", "json"] = Field("text", description="how log lines look: `text` or `json`")
+    log_format: Literal["text", "json"] = Field("text", description="format of log lines: `text` or `json`")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="what is logged: `debug`, `info`, `warning` or `error` and above"
+        "info", description="lowest level that is logged: `debug`, `info`, `warning` or `error`"
     )
     key_encryption_key: SecretStr | None = Field(
-        None, description="32 bytes in base64 that wrap all data keys; a file in `data_dir` when unset"
+        None, description="key-encryption key, 32 bytes in base64; a file in `data_dir` when unset"
     )
     token_lifetime_seconds: int = Field(
         3600, ge=60, le=86_400, description="default lifetime of access tokens"
     )
     session_lifetime_seconds: int = Field(
-        43_200, ge=300, description="how long a sign-in lasts; no token of the session outlives it"
+        43_200, ge=300, description="lifetime of a session; no token of the session outlives it"
     )
     refresh_lifetime_seconds: int = Field(
-        2_592_000, ge=300, description="how long a refresh family lasts unused"
+        2_592_000, ge=300, description="how long a refresh token family lasts unused"
     )
     mail_transport: Literal["file", "smtp"] = Field(
         "file",
-        description="how mail leaves: `file`, into `data_dir`/mail, or `smtp`, through a mail server",
+        description="mail transport: `file`, into `data_dir`/mail, or `smtp`",
     )
     mail_from: str = Field(
-        "zonewright@localhost", description="sender of mail, with a name or without: `Name <address>`"
+        "zonewright@localhost", description="sender of mail, with or without a name: `Name <address>`"
     )
-    mail_smtp_host: str | None = Field(None, description="the mail server; needed for `smtp`")
+    mail_smtp_host: str | None = Field(None, description="host of the SMTP server; required for `smtp`")
     mail_smtp_port: int | None = Field(
-        None, ge=1, le=65_535, description="its port; 587, 465 or 25 by `mail_smtp_security` when unset"
+        None,
+        ge=1,
+        le=65_535,
+        description="port of the SMTP server; 587, 465 or 25 by `mail_smtp_security` when unset",
     )
     mail_smtp_security: Literal["starttls", "tls", "none"] = Field(
         "starttls",
-        description="`starttls`, `tls` or `none`; it never falls back to clear text",
+        description="TLS of SMTP: `starttls`, `tls` or `none`; never falls back to plain text",
     )
-    mail_smtp_username: str | None = Field(None, description="whom to sign in as; nobody when unset")
-    mail_smtp_password: SecretStr | None = Field(None, description="the password of `mail_smtp_username`")
-    invitation_lifetime_seconds: int = Field(
-        604_800, ge=300, description="how long an invitation can be accepted"
-    )
+    mail_smtp_username: str | None = Field(None, description="SMTP user name; no authentication when unset")
+    mail_smtp_password: SecretStr | None = Field(None, description="SMTP password of `mail_smtp_username`")
+    invitation_lifetime_seconds: int = Field(604_800, ge=300, description="lifetime of an invitation")
 
     _secret_file: Path | None = PrivateAttr(None)
 

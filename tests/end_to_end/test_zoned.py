@@ -295,7 +295,7 @@ def test_a_password_that_nobody_is_asked_for_is_told(server: Server, zone: str, 
     )
 
     assert re.fullmatch(r"[0-9a-z]{26}\n", said.stdout)
-    assert ("nobody is asked for this password" in said.stderr) is warned
+    assert ("this password is not used" in said.stderr) is warned
 
 
 def test_a_zone_is_switched(server: Server):

@@ -24,5 +24,5 @@ def test_the_warning_stops_nothing():
     """It goes to standard error, so what a command prints can still be read by a program."""
     done = CliRunner().invoke(main, ["openapi"], env={"ZONED_DATABSE_URL": "x"})
     assert done.exit_code == 0
-    assert done.stderr == "Warning: ZONED_DATABSE_URL is no setting; did you mean ZONED_DATABASE_URL?\n"
+    assert done.stderr == "Warning: ZONED_DATABSE_URL is not a setting; did you mean ZONED_DATABASE_URL?\n"
     assert done.stdout.startswith("{")

@@ -1,1 +1,1 @@
-"""The rest of the outside: keys, passwords, policy engine, outbound HTTP and identity providers."""
+"""Everything outside this process but storage: keys, passwords, the policy engine, outbound HTTP, mail."""

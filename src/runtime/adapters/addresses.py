@@ -1,4 +1,4 @@
-"""Which IP addresses are reachable by everyone, and so safe to connect to on someone's word."""
+"""Which IP addresses an outbound request may connect to: globally reachable ones only (SSRF protection)."""
 
 import ipaddress
 from collections.abc import Iterator

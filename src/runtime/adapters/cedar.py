@@ -1,5 +1,4 @@
-"""The policy engine: Cedar, over parsed policies and a parsed schema that are made once and asked many
-times.
+"""The policy engine (Cedar): parses, validates and evaluates policies; a policy set is compiled once.
 
 Text from outside is measured before the engine reads it, because its parser recurses: a few thousand
 brackets would take the process down.

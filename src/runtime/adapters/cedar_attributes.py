@@ -1,4 +1,4 @@
-"""Words that the policy engine takes and that mean nothing, each with its place."""
+"""Attributes in a policy that no type of the schema has: the engine accepts them in some places."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Where in a policy the engine's message is about: it tells the policy, and neither line nor column.
+"""Line and column of a Cedar validation error: the engine names the policy only.
 
 It is asked about ever smaller parts of the policy, each as the condition of one with the same head. The
 smallest part of which it says the same is the place.

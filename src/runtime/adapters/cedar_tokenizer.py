@@ -1,4 +1,4 @@
-"""Policy text taken into tokens: for the positions that the engine does not tell, and for size limits."""
+"""A tokenizer for Cedar policy text, for error positions and size limits."""
 
 import re
 import sys

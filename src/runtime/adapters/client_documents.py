@@ -1,4 +1,4 @@
-"""Documents that clients publish about themselves: fetched with care, shared, and remembered for a while.
+"""Client ID metadata documents and protected resource metadata of others: fetched, and cached.
 
 What a document means is not known here: it may be a client's metadata or a protected resource's.
 """

@@ -1,4 +1,4 @@
-"""The one client for requests to addresses that other people chose.
+"""The guarded HTTP client for URLs that tenants choose (SSRF protection).
 
 The host is resolved here, every address it has is checked, and the connection goes to an address that was
 checked: a name that answers differently the next time changes nothing. No redirects, no proxies, no
@@ -228,7 +228,7 @@ class Outbound:
     def _target(self, url: str) -> _Target:
         """The parts of a URL that this client would talk to. Raises OutboundRefused."""
         if len(url) > MAX_URL_CHARS or any(not "!" <= character <= "~" for character in url) or "\\" in url:
-            raise OutboundRefused("the URL is too long, or holds characters that do not belong there")
+            raise OutboundRefused("the URL is too long, or has characters that are not allowed")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -237,10 +237,10 @@ class Outbound:
         if parts.scheme not in _DEFAULT_PORTS or (parts.scheme == "http" and not self._allow_private):
             raise OutboundRefused("the URL is not https")
         if not host or "@" in parts.netloc or "%" in parts.netloc:
-            raise OutboundRefused("the URL has no host, or more than a host")
+            raise OutboundRefused("the URL needs a host, without user information")
         port = port if port is not None else _DEFAULT_PORTS[parts.scheme]
         if not self._allow_private and port not in _PUBLIC_PORTS:
-            raise OutboundRefused(f"port {port} is not used for this")
+            raise OutboundRefused(f"port {port} is not allowed")
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return _Target(parts.scheme, f"[{host}]" if ":" in host else host, port, path)
 
@@ -289,7 +289,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
                 continue
             if not self._allow_private and not is_public(stream.get_extra_info("server_addr")[0]):
                 await stream.aclose()
-                raise OutboundRefused("the connection ended at an address that is not public")
+                raise OutboundRefused("the connection reached an address that is not public")
             return stream
         raise failure or httpcore.ConnectError("no address")
 
@@ -299,7 +299,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        raise OutboundRefused("only hosts are talked to")
+        raise OutboundRefused("only connections to hosts are allowed")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -312,7 +312,7 @@ class _PinnedBackend(httpcore.AsyncNetworkBackend):
         try:
             found = list(dict.fromkeys(await self._resolve(host, port)))
         except UnicodeError:
-            raise OutboundRefused("the URL's host is no host name") from None
+            raise OutboundRefused("the URL's host is not a host name") from None
         if not self._allow_private and not all(is_public(address) for address in found):
             raise OutboundRefused("the host has an address that is not public")
         return sorted(found, key=lambda address: ipaddress.ip_address(address.partition("%")[0]).version)
@@ -339,5 +339,5 @@ def _too_large(max_bytes: int, status: int) -> OutboundFailed:
 
 def _header(value: str) -> str:
     if len(value) > _MAX_HEADER_CHARS or any(character in "\r\n\0" for character in value):
-        raise OutboundRefused("a header value that cannot be sent")
+        raise OutboundRefused("a header value has characters that are not allowed")
     return value

@@ -1,4 +1,4 @@
-"""Users' passwords: argon2id in a bounded thread pool, the same cost whether or not the user exists."""
+"""Password hashing (argon2id) in a bounded thread pool, at the same cost when the user does not exist."""
 
 import asyncio
 from collections.abc import Callable

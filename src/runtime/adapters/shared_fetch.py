@@ -1,4 +1,4 @@
-"""Documents fetched once for everyone who wants them, and remembered for a while."""
+"""A cache of fetched documents with request coalescing: concurrent callers of one key share one fetch."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How long others may take: a limit that leaves out the time in which this process itself did not get on."""
+"""A timeout for remote calls that does not count time in which this process itself was starved."""
 
 import asyncio
 from collections.abc import AsyncIterator

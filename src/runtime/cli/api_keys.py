@@ -1,4 +1,4 @@
-"""`zoned api-key`: the keys that call the management API, made, looked at and ended."""
+"""`zoned api-key`: create, list and revoke API keys of the management API."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def _seconds(_context: click.Context, _option: click.Parameter, value: str | Non
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,8})([mhdw])", value)
     if found is None:
-        raise click.BadParameter(f"`{value}` is no duration, as in `12h`, `90d` or `52w`")
+        raise click.BadParameter(f"`{value}` is not a duration such as `12h`, `90d` or `52w`")
     seconds = int(found[1]) * _UNITS[found[2]]
     if not MIN_SECONDS <= seconds <= MAX_SECONDS:
         least, most = f"{MIN_SECONDS // 60}m", f"{MAX_SECONDS // 86_400}d"
@@ -62,7 +62,7 @@ _of_organization = click.option(
 
 @click.group("api-key")
 def api_key() -> None:
-    """Keys that call the management API."""
+    """API keys of the management API."""
 
 
 @api_key.command("create")
@@ -71,7 +71,9 @@ def api_key() -> None:
 @click.option(
     "--role", type=click.Choice([role.value for role in OrganizationRole]), help="`org_admin` when absent."
 )
-@click.option("--owner", metavar="NAME", help="Bind it to one configuration: it applies for no other.")
+@click.option(
+    "--owner", metavar="NAME", help="Bind it to one configuration owner: it applies no other's configuration."
+)
 @click.option(
     "--zone", "zones", multiple=True, metavar="ID", help="Bind it to a zone, by id or slug; repeatable."
 )
@@ -86,9 +88,9 @@ def create_api_key(
     zones: tuple[str, ...],
     expires_in: int | None,
 ) -> None:
-    """Make an API key and print it; it is shown once.
+    """Create an API key and print it; it is shown once.
 
-    Bound to an owner or to zones it has at most the role `org_member`, which is then the default.
+    A key bound to an owner or to zones has the role `org_member` at most, which is then the default.
     """
     if owner is not None:
         _check_owner(owner)
@@ -119,7 +121,7 @@ api_key.add_command(create_api_key, "add")  # what it was called first
 def list_api_keys(settings: Settings, organization: str, as_json: bool) -> None:
     """Print an organization's API keys, oldest first.
 
-    Each with id, role, end, last use, maker, what it is bound to, and name.
+    Columns: id, role, expiry, last use, creator, owner and zones that it is bound to, name.
     """
     found = with_services(settings, lambda services: api_keys.every(services, organization))
     if as_json:
@@ -149,9 +151,9 @@ def _life(key: ApiKey) -> tuple[str, str]:
 @click.argument("key")
 @click.pass_obj
 def revoke_api_key(settings: Settings, key: str) -> None:
-    """End a key at once, and the keys that were made with it.
+    """Revoke an API key at once, and the keys that were created with it.
 
-    KEY is its id, as `list` prints it. A whole key that was found where it should not be will do as well.
+    KEY is its id, as `list` prints it, or the whole key, for one that has leaked.
     """
     ended = with_services(settings, lambda services: api_keys.revoke(services, key, by=current_operator()))
-    click.echo("revoked" if ended == 1 else f"revoked, and {ended - 1} made with it")
+    click.echo("revoked" if ended == 1 else f"revoked, with {ended - 1} created with it")

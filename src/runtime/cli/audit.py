@@ -1,4 +1,4 @@
-"""`zoned audit` and `openapi`: what is on record, and what is promised."""
+"""`zoned audit verify` and `zoned openapi`: verify the audit chain, print the OpenAPI document."""
 
 import json
 

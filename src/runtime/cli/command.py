@@ -1,4 +1,4 @@
-"""The command itself: it reads the settings, and knows all others."""
+"""The `zoned` command: reads the settings and has all other commands as subcommands."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def main(context: click.Context, config: Path | None) -> None:
     """Serve identity zones: a management API, and an OAuth 2.1 / OpenID Connect server for every zone."""
     for name, setting in misspelt(os.environ):
         hint = f"; did you mean {setting}?" if setting else ""
-        click.echo(f"Warning: {name} is no setting{hint}", err=True)
+        click.echo(f"Warning: {name} is not a setting{hint}", err=True)
     try:
         context.obj = Settings.load(config)
         check(context.obj)

@@ -1,4 +1,4 @@
-"""The two sorts of commands: those that only look, and those that leave a record of what they change."""
+"""The base class of read-only commands: any other command writes to the audit log."""
 
 import click
 

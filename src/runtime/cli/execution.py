@@ -1,4 +1,4 @@
-"""Work of an operator's command against the connected parts, with refusals told in one line."""
+"""Runs the work of a command against the service's components, and reports errors in one line."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator

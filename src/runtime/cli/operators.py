@@ -1,4 +1,4 @@
-"""Who runs a command: what the audit trail says of them."""
+"""The operating system account that runs a command, as the audit log records it."""
 
 import os
 import pwd

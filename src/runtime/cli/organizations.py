@@ -1,4 +1,4 @@
-"""`zoned organization` and `organization-user`: who the service is for, and who acts for them."""
+"""`zoned organization` and `organization-user`: create and list organizations, add users to them."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ _ROLES = click.Choice([role.value for role in OrganizationRole])
 
 @click.group()
 def organization() -> None:
-    """Organizations, each with zones, keys and people."""
+    """Organizations of this service."""
 
 
 @organization.command("add")
@@ -49,14 +49,14 @@ def add_organization(settings: Settings, name: str, key_expires_in: int | None, 
 @organization.command("list", cls=ReadOnlyCommand)
 @click.pass_obj
 def list_organizations(settings: Settings) -> None:
-    """Print every organization: id, label, the issuer that its people sign in at, and name."""
+    """Print every organization: id, label, issuer of its own zone, and name."""
     for found, issuer in with_services(settings, organizations.every):
         click.echo(f"{found.id}  {found.label}  {issuer}  {found.name}")
 
 
 @click.group("organization-user")
 def organization_user() -> None:
-    """People who act for an organization."""
+    """Users of organizations: they sign in to the management API."""
 
 
 @organization_user.command("add")
@@ -68,10 +68,10 @@ def organization_user() -> None:
 def add_organization_user(
     settings: Settings, organization: str, email: str, role: str, password_stdin: bool
 ) -> None:
-    """Let somebody act for an organization, and print their id.
+    """Add a user to an organization, and print their id.
 
-    With a password they become a user of the organization's own zone; the address counts as verified: you
-    vouch for it. Without one they must be a user there already, by having signed in through its provider.
+    With a password, a user is created in the organization's own zone, and the e-mail address counts as
+    verified. Without one, the user must exist there: by having signed in through its provider.
     """
     password = sys.stdin.readline().rstrip("\r\n") if password_stdin else None
 

@@ -1,4 +1,4 @@
-"""The service's own files and directories: closed to other accounts of the machine, or named."""
+"""File permissions: removes other accounts' access to the service's own files, or reports it."""
 
 from collections.abc import Iterator
 from pathlib import Path

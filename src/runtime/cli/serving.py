@@ -1,4 +1,4 @@
-"""`zoned serve`."""
+"""`zoned serve`: binds the socket, and starts the workers."""
 
 from functools import partial
 

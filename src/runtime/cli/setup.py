@@ -1,4 +1,4 @@
-"""`zoned init`, `migrate` and `doctor`: storage and keys, made, brought up to date and looked at."""
+"""`zoned init`, `migrate` and `doctor`: create storage and keys, migrate the schema, check both."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
     async def create(services: Services) -> tuple[str, str]:
         if (label := await organizations.any_label(services)) is not None:
             raise CommandError(
-                "this service is set up already; another key for its organization: "
+                "this service is set up already; to create another API key of its organization, run "
                 f"`zoned api-key create --organization {label} --name NAME`"
             )
         made, api_key = await organizations.create_organization(
@@ -61,7 +61,7 @@ def init(settings: Settings, organization: str, key_expires_in: int | None, as_j
 @click.command()
 @click.pass_obj
 def migrate(settings: Settings) -> None:
-    """Bring the database's tables up to date. Start-up never does this by itself."""
+    """Migrate the database to the newest version. `zoned serve` never does this by itself."""
     with errors_in_one_line():
         files.make_directory(settings.data_dir)
         _migrate(settings)
@@ -84,7 +84,7 @@ async def _names(conn: AsyncConnection) -> str:
     found = await names.without_subject(conn)
     told = ", ".join(f"`{identifier}` in zone {zone_id}" for zone_id, _, identifier in found)
     return told and (
-        f"give another identifier to applications that are called as a user is, and cannot act: {told}"
+        f"applications with the identifier of a user cannot get tokens; give them other identifiers: {told}"
     )
 
 
@@ -95,7 +95,7 @@ async def _resources(conn: AsyncConnection) -> str:
         for zone_id, alike in await resources.alike(conn)
     )
     return told and (
-        f"delete all but one, or give them other identifiers, of resources that are one URL: {told}"
+        f"resources with equivalent URLs; delete all but one, or change their identifiers: {told}"
     )
 
 
@@ -104,7 +104,7 @@ async def _resources(conn: AsyncConnection) -> str:
 def doctor(settings: Settings) -> None:
     """Check settings, files, keys and storage, and change nothing.
 
-    Exits with 1 when something is wrong. It tries whether the database takes a write that alters nothing.
+    Exits with 1 when a check fails. The database is tried with a write that changes nothing.
     """
 
     async def look(services: Services) -> list[tuple[str, str]]:

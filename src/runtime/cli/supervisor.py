@@ -1,4 +1,4 @@
-"""The process that starts the workers of `zoned serve`, replaces those that end, and stops them all.
+"""The supervisor process of `zoned serve`: starts the workers, restarts those that exit, and stops them all.
 
 Sanic's own manager starts workers again only on request: one that the kernel kills would stay away, and with
 the last of them gone the socket would go on accepting connections that nobody answers.
@@ -68,7 +68,7 @@ class Supervisor:
             if len(self._ends) == self._ends.maxlen and self._ends[-1] - self._ends[0] < _WITHIN_SECONDS:
                 raise SupervisorError(
                     f"workers ended {len(self._ends)} times within {_WITHIN_SECONDS} seconds, "
-                    f"the last with {_how_ended(worker)}: see the log before this for why"
+                    f"the last with {_how_ended(worker)}: see the log lines before this one"
                 )
             self._start(number)
             log.warning("a worker takes its place", worker=number, pid=self._workers[number].pid)

@@ -1,4 +1,4 @@
-"""A process that serves until it is told to stop, or until whoever started it is gone."""
+"""A worker process of `zoned serve`: serves until SIGTERM, or until its supervisor is gone."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""`zoned user`, `keys` and `zone`: what an operator does in a zone beside the management API."""
+"""`zoned user`, `keys` and `zone`: add users with passwords, rotate signing keys, set zone settings."""
 
 import sys
 from typing import Any
@@ -18,7 +18,7 @@ from runtime.settings import Settings
 
 @click.group()
 def user() -> None:
-    """Users of a zone that signs people in itself."""
+    """Users who sign in with a password."""
 
 
 @user.command("add")
@@ -27,7 +27,7 @@ def user() -> None:
 @click.option("--password-stdin", is_flag=True, required=True, help="Read the password from standard input.")
 @click.pass_obj
 def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) -> None:
-    """Add a user with a password. The address counts as verified: you vouch for it."""
+    """Add a user with a password. The e-mail address counts as verified."""
     password = sys.stdin.readline().rstrip("\r\n")
 
     async def create(services: Services) -> tuple[str, bool]:
@@ -41,7 +41,9 @@ def add_user(settings: Settings, zone: str, email: str, password_stdin: bool) ->
     user_id, signs_in_elsewhere = with_services(settings, create)
     click.echo(user_id)
     if signs_in_elsewhere:
-        click.echo("nobody is asked for this password: people sign in with the zone's provider", err=True)
+        click.echo(
+            "this password is not used: users of the zone sign in with its identity provider", err=True
+        )
 
 
 @click.group()
@@ -60,11 +62,11 @@ _ALGORITHM = click.Choice(["RS256", "ES256"])
 @click.option(
     "--at-once",
     is_flag=True,
-    help="The present key may be known to others: withdraw it and refuse every token it signed.",
+    help="The current key may be compromised: withdraw it, and refuse every token that it signed.",
 )
 @click.pass_obj
 def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) -> None:
-    """Publish a zone's next signing key and print its kid. It signs once verifiers had time to fetch it."""
+    """Publish a zone's next signing key, and print its kid. It signs after verifiers had time to fetch it."""
 
     async def rotate(services: Services) -> str:
         zone_id = await services.zones.find_id(zone)
@@ -77,7 +79,7 @@ def rotate_keys(settings: Settings, zone: str, algorithm: Any, at_once: bool) ->
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
 @click.pass_obj
 def list_keys(settings: Settings, zone: str) -> None:
-    """Print a zone's keys, oldest first: what each is for now, and when that changes."""
+    """Print a zone's signing keys, oldest first: the state of each, and when that changes."""
 
     async def read(services: Services) -> list[tuple[str, ...]]:
         now = services.clock()
@@ -90,10 +92,10 @@ def list_keys(settings: Settings, zone: str) -> None:
 
 @keys.command("use")
 @click.option("--zone", required=True, metavar="SLUG", help="The zone's slug or id.")
-@click.option("--algorithm", type=_ALGORITHM, required=True, help="What access tokens are signed with.")
+@click.option("--algorithm", type=_ALGORITHM, required=True, help="Signing algorithm of access tokens.")
 @click.pass_obj
 def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
-    """Sign a zone's access tokens with that algorithm from now on. It has had a key for each all along."""
+    """Sign a zone's access tokens with this algorithm from now on. A zone has a key for each."""
 
     async def use(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)
@@ -105,7 +107,7 @@ def use_keys(settings: Settings, zone: str, algorithm: Any) -> None:
 
 @click.group()
 def zone() -> None:
-    """Switches of zones that no manifest has."""
+    """Zone settings that are not in manifests."""
 
 
 @zone.command("set")
@@ -114,7 +116,7 @@ def zone() -> None:
 @click.argument("value")
 @click.pass_obj
 def set_zone(settings: Settings, zone: str, switch: str, value: str) -> None:
-    """Set a switch: `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error`."""
+    """Set `strict-assertion-audience`, `require-dpop-nonce` or `grant-missing-error` of a zone."""
 
     async def change(services: Services) -> None:
         zone_id = await services.zones.find_id(zone)

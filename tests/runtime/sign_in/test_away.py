@@ -21,7 +21,6 @@ _OF_STATE = (
     "add",
     "delete",
     "fetch",
-    "put_many",
     "put_once",
     "raise_all",
     "count",

@@ -1,1 +1,1 @@
-"""Signing users in at providers outside this service."""
+"""Sign-in at external identity providers (OpenID Connect, OAuth 2.0)."""

@@ -1,4 +1,4 @@
-"""What a provider outside says: its metadata, its tokens, and who an ID token is about."""
+"""Parsing and validation of what an external provider returns: metadata, token responses, ID tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

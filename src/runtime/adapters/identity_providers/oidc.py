@@ -1,4 +1,4 @@
-"""Talking to a provider outside: as OpenID relying party, and as client of its token endpoint."""
+"""The client of external identity providers: discovery, authorization requests, and their token endpoint."""
 
 import base64
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What a provider's configuration means once its defaults are filled in."""
+"""A provider's configuration with its defaults filled in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

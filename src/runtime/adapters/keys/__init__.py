@@ -1,1 +1,1 @@
-"""Sealing what is stored, and signing and verifying tokens."""
+"""Encryption of stored secrets; signing and verification of tokens."""

@@ -1,4 +1,4 @@
-"""Proofs of possession, which bring the key along that they are signed with. Spec: RFC 9449 section 4.
+"""Verification of DPoP proofs, which carry the key that they are signed with. Spec: RFC 9449 section 4.
 
 A proof says nothing about who made it, only that whoever did has the key: what it is worth, the thumbprint in
 an access token decides.

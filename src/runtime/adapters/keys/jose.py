@@ -1,4 +1,4 @@
-"""Compact JWS taken apart strictly: what a lenient reader would let pass is where token attacks begin."""
+"""Strict parsing of compact JWS (RFC 7515): lenient parsing is where token attacks begin."""
 
 import binascii
 import re

@@ -1,4 +1,4 @@
-"""Verifying tokens that others signed, with the keys they publish.
+"""Verification of tokens that others signed, with the JWK sets that they publish.
 
 Keys come from the JWK set address that the caller configured, never from the token. The key decides which
 algorithms are possible; the token's header only chooses among them.

@@ -1,4 +1,4 @@
-"""Sealing of what must be given back, hashing of what must only be recognised.
+"""Encryption of stored secrets (envelope encryption), and keyed hashing of those that are only compared.
 
 A zone has one data key. The key-encryption key wraps data keys and nothing else, so replacing it re-wraps
 a few short values and touches no sealed row. Everything sealed is bound to the place it is kept at: a

@@ -1,4 +1,4 @@
-"""Signing the zone's tokens, and verifying tokens the zone signed.
+"""Signing of a zone's tokens, and verification of tokens that the zone signed.
 
 The algorithm comes from our own key record, never from a token's header, and `kid` is a lookup key in a
 fixed map. Keys travel as parsed objects: PyJWT given a PEM would parse and check it again for each token.

@@ -1,4 +1,4 @@
-"""Messages to people: composed in `messages`, carried by one of the transports beside it."""
+"""E-mail: composed in `messages`, sent by one of the transports beside it."""
 
 from email.message import EmailMessage
 from typing import Protocol

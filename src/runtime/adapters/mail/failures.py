@@ -1,4 +1,4 @@
-"""Why a message has not left: for now, or for good."""
+"""Errors of sending a message: temporary (`MailFailed`) or permanent (`MailRefused`)."""
 
 
 class MailFailed(Exception):

@@ -1,4 +1,4 @@
-"""Messages as files, for development and for those who carry mail in their own way: one `.eml` each."""
+"""The mail transport that writes each message to an `.eml` file, for development or a relay of one's own."""
 
 import asyncio
 import secrets

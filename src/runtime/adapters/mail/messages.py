@@ -1,4 +1,4 @@
-"""Messages as they are written: every header set through `email`, so that no value can add a header."""
+"""Composition of e-mail messages: every header is set through `email`, so that no value can add a header."""
 
 import re
 from datetime import datetime
@@ -22,7 +22,7 @@ def compose(
     Args:
         sender: address, with a name or without: `Zonewright <no-reply@example.com>`.
         reference: names this message: a second delivery of it has the same `Message-ID`.
-    Raises: MailRefused, when an address or the subject cannot stand in a header.
+    Raises: MailRefused, when the address or the subject is not valid in a header.
     Spec: RFC 5322 section 3.6; RFC 3834 section 5 (`Auto-Submitted`).
     """
     message = EmailMessage(policy=SMTP)
@@ -31,7 +31,7 @@ def compose(
         message["To"] = address_of(recipient)
         message["Subject"] = subject
     except ValueError:
-        raise MailRefused("an address or the subject cannot stand in a header") from None
+        raise MailRefused("the address or the subject is not valid in a header") from None
     domain = message["From"].addresses[0].domain
     message["Date"] = format_datetime(now)
     message["Message-ID"] = f"<{reference}@{domain}>"
@@ -60,5 +60,5 @@ def sender_of(written: str) -> str:
     message["From"] = written
     found = message["From"].addresses
     if len(found) != 1 or not found[0].username or not found[0].domain or message["From"].defects:
-        raise ValueError("not one e-mail address")
+        raise ValueError("not exactly one e-mail address")
     return written

@@ -1,4 +1,4 @@
-"""Messages handed to a mail server.
+"""The mail transport over SMTP.
 
 The one connection that does not go through `adapters.outbound`: its host is named in the settings, by whoever
 runs the service and nobody else; it is often on a private address, and speaks no HTTP. No tenant can name it.

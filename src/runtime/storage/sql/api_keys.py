@@ -1,4 +1,4 @@
-"""API keys: looked up by an id that comes without a tenant, together with whom they were made for."""
+"""API keys: found by their id alone, together with the current role of the person who made them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

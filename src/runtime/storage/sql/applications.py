@@ -1,4 +1,4 @@
-"""What applications depend on, and selections by their traits."""
+"""An application's dependencies on resources, and list filters by application traits."""
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime

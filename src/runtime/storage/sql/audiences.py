@@ -1,4 +1,4 @@
-"""What tokens say in `aud`: a resource of a zone, or the zone itself, and never both."""
+"""Token audiences (`aud`): a resource's identifier may not equal the issuer of its zone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Queries of the audit log: pages of it, and where it begins and ends."""
+"""Queries of the audit log: pages of it, and its first and last record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

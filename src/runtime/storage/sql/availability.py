@@ -1,4 +1,4 @@
-"""Which failures mean that the database is not available: defined here, for every way to hold a connection.
+"""Which database errors mean that the database is unavailable: for every way to hold a connection.
 
 Whoever asked did nothing wrong, and may ask again: starting, recovering, out of connections, memory or disk,
 a standby, a file that is locked or cannot be written, tables that are being restored. All of them become

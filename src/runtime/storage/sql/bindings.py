@@ -1,4 +1,4 @@
-"""Which policy set version is bound to what, and which versions that keeps from being archived."""
+"""Policy set bindings: which policy set version is active where; a bound version is not archived."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

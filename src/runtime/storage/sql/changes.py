@@ -1,4 +1,4 @@
-"""Queries of snapshots and changesets: what stands where, who changed it, and what was applied."""
+"""Queries of snapshots and changesets: entities with revisions and authors, and the changeset history."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whom a consent, a refresh family or a session is of: an application, or a user agent."""
+"""References to a client, which is an application or a user agent."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a code is redeemed for: a session of the application and its refresh family, below a sign-in.
+"""Redemption of an authorization code: inserts the application's session and its refresh family.
 
 The sign-in is checked in the statement that writes, so what was concluded from an earlier look at it holds at
 the moment it counts.

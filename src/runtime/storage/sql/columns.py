@@ -1,4 +1,4 @@
-"""What every table is made with: the catalogue, the column types, and short names for common columns."""
+"""Column types, constraints and the `MetaData` that every table is made with."""
 
 from datetime import UTC, datetime
 from typing import Any

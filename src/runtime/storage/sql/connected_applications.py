@@ -1,4 +1,4 @@
-"""What hangs on one user: consents with the names of those who have them, grants, and standing sessions."""
+"""A user's connected applications: consents, delegated grants and active sessions, with names."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

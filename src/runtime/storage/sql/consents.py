@@ -1,4 +1,4 @@
-"""What users agreed to: consents of an application's sign-in and resources, and the grants they make."""
+"""Consents of users to clients and resources, and the delegated grants that they make."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Entities into rows and rows into entities: one converter a kind, made when it is first needed."""
+"""Conversion between entities and rows: one converter a kind, made when it is first needed."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The database: the ways to hold a connection of it, each for one sort of work."""
+"""The database: engines, and the ways to hold a connection, each for one sort of work."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The tables as SQL text, to be read in reviews; the database itself is made by the migrations."""
+"""The tables as SQL text, for reviews; a database itself is made by the migrations."""
 
 from sqlalchemy import Dialect, Index, Table
 from sqlalchemy.dialects import postgresql

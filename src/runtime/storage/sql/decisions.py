@@ -1,4 +1,4 @@
-"""Token events, written many at a time: the whole batch travels as one JSON value in one statement.
+"""Token events (the record of token requests): a batch is sent as one JSON value in one statement.
 
 A driver that gets rows one by one fights the event loop for the interpreter at each of them.
 """

@@ -1,4 +1,4 @@
-"""What goes or ends with entities that are deleted, counted while it is still there."""
+"""What the deletion of entities would delete or end with them, counted before it happens."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""People and groups as the management API tells of them: memberships, roles, credentials, counts.
+"""Users and groups for the management API: memberships, roles, credentials, counts.
 
 Everything about the users or groups of one page is asked in one query each.
 """

@@ -1,4 +1,4 @@
-"""Dry runs: connections whose writes stay in temporary tables, which nobody else sees or waits for.
+"""Dry runs: connections whose writes go to temporary tables, which nobody else sees or waits for.
 
 Each such connection has a temporary table of the name of every table, and an unqualified name means that one.
 So the statements of a dry run are those of the real one. What a dry run is about is copied there when it

@@ -1,4 +1,4 @@
-"""What can be asked of any kind's table. Parents are part of every query; entities come out, never rows.
+"""Get, list, insert, replace and remove for any kind; entities come out, never rows.
 
 `within` names the parents: `{"zone_id": ...}`, with `policy_id` and the like for a kind below another one, or
 `{"organization_id": ...}`. A zone's entities are never reached without their zone. Zones and organizations,

@@ -1,4 +1,4 @@
-"""Which epochs have moved: noted with each move, and read by every process about once a second.
+"""Epoch changes: written with each change of an epoch, and polled by every process about once a second.
 
 A note stands from the very commit that moved the epochs, whatever becomes of the process that wrote it and
 of the short-lived state. Readers take each note once, in the order in which commits made them visible. On

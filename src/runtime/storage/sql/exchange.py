@@ -1,4 +1,4 @@
-"""What the token endpoint reads of a zone: its keys, clients, targets and policies.
+"""What the token endpoint reads of a zone: its keys, clients, resources and policies.
 
 Every query names the zone. Entities come out, or small values where no kind covers what is asked.
 """

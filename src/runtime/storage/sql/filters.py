@@ -1,4 +1,4 @@
-"""The conditions of a list: which parents, which values, which texts."""
+"""The conditions of a list query: its parents, values and text searches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

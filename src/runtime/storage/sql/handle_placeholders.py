@@ -1,4 +1,4 @@
-"""Handles that make way within a transaction: they are unique when it ends, not in the middle of it.
+"""Placeholder handles: within a transaction, a handle is free for another before its entity is written.
 
 Neither database puts off the check of a unique index. So who is about to get another handle, or to go, lays
 its own down for whoever takes it: in the table there is a stand-in, and every read by id tells the handle.

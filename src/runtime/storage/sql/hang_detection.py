@@ -1,4 +1,4 @@
-"""A PostgreSQL that hangs: who waits for it is told within three seconds, whatever it was asked.
+"""Detection of a PostgreSQL that hangs: callers are cut off within three seconds, whatever they wait for.
 
 A statement may take long because there is much to do, or because another's lock is in the way: that is no
 reason to give up. So whoever waits longer than a moment has the server asked something small on a connection

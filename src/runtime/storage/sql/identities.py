@@ -1,4 +1,4 @@
-"""An organization's users and invitations as one list, by one statement however many there are."""
+"""An organization's users and invitations as one list, in one statement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

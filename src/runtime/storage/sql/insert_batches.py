@@ -1,4 +1,4 @@
-"""New rows that wait to be written together: most of what a plan does is to create one thing after another.
+"""Batched inserts: new rows of a dry run wait, and are written together before the next statement.
 
 Only where nobody hears of a single row: on the connection of a dry run, whose caller tries again one by one
 when the rows are refused. They are written before any other statement, so that every query sees them.

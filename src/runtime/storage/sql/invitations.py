@@ -1,4 +1,4 @@
-"""Invitations as those look for them who hold a token or an address, and as they stand today."""
+"""Invitations: found by token or by address, with their current status."""
 
 from collections.abc import Sequence
 from datetime import datetime

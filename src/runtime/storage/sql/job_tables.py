@@ -1,4 +1,4 @@
-"""The tables of what the service does by itself: its jobs, and what it tells of revocations and changes."""
+"""The tables of periodic jobs, revocations and epoch changes."""
 
 from sqlalchemy import Index, PrimaryKeyConstraint, Table
 

@@ -1,4 +1,4 @@
-"""Leases of jobs: of all processes that would work on one, the database lets one."""
+"""Leases of periodic jobs: of all processes that would run one, the database lets one."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whose clients want to hear that a session has ended."""
+"""The clients that receive a logout token when a session ends (OpenID Connect Back-Channel Logout)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Migrations: written by hand under `migrations/versions`, run by `zoned migrate`, never by starting up."""
+"""Migrations: written by hand in `migrations/versions`, run by `zoned migrate`, never by starting up."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

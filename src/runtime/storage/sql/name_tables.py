@@ -1,4 +1,4 @@
-"""The tables of names that are given once: whoever had one before, nobody else is ever called so."""
+"""The tables of names that are never reused: `sub` values, issuers, labels."""
 
 from sqlalchemy import Boolean, Column, Index, Table
 

@@ -1,4 +1,4 @@
-"""Names that are given once: the `sub` of a zone's principals, the issuers, the labels of organizations.
+"""Names that are never reused: the `sub` of a zone's principals, the issuers, the labels of organizations.
 
 `insert` and `retake` stand in the generic writes of `entities`: nothing is made or renamed around them, and
 the primary keys of their tables decide between two who take a name at once.

@@ -1,4 +1,4 @@
-"""The tables that no kind describes: an organization's head and history, what belongs to its entities.
+"""The tables of an organization besides those of the kinds: head, audit log, outbox, changesets and the like.
 
 Each belongs to an organization or a zone and goes with it. The two logs are the exception: `audit_events` has
 no foreign key at all and can only be appended to, and `token_events` outlives the zones it speaks of.

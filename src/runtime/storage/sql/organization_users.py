@@ -1,4 +1,4 @@
-"""Who acts for which organization: accounts found in every organization, administrators counted in one."""
+"""The users of organizations: found by account in every organization, administrators counted in one."""
 
 from collections.abc import Collection
 

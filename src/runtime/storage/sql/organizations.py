@@ -1,4 +1,4 @@
-"""Organizations, found by whoever does not know which one is meant yet."""
+"""Organizations, found by id or label across tenants."""
 
 from sqlalchemy import exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection

@@ -1,4 +1,4 @@
-"""The rows of the outbox: put in by a write, claimed by moving them on, removed when they are delivered."""
+"""The transactional outbox: messages are added by a write, claimed for delivery, and removed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,4 +1,4 @@
-"""The ownership records: which configuration set an entity belongs to, and what that set last applied."""
+"""Ownership records: which configuration set manages an entity, and what it last applied."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field

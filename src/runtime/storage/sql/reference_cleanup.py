@@ -1,4 +1,4 @@
-"""What is left behind by a deleted entity, besides what goes with it by foreign key."""
+"""Clears references to a deleted entity that no foreign key covers."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""Refresh families: one row for the chain of refresh tokens that a code was redeemed for.
+"""Refresh token families: one row for the chain of refresh tokens that began with one authorization code.
 
 The row knows the current token, the one before it, and what the one before was exchanged for, so that a
 client that repeats a request gets the same answer instead of a second branch.

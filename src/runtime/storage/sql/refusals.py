@@ -1,4 +1,4 @@
-"""What the database refuses, in the words of the service: a member is taken, a reference leads nowhere."""
+"""Integrity errors of the database as errors of the service: a value is taken, a reference leads nowhere."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where the resources of a zone stand."""
+"""The identifiers of a zone's resources, for checks that two do not cover each other."""
 
 from itertools import groupby
 

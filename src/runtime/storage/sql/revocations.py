@@ -1,4 +1,4 @@
-"""What was revoked before its time: an entry says which tokens by their claims, as long as one may be alive.
+"""Revocations: each names tokens by their claims, until all of these have expired.
 
 The sessions, users and grants themselves say whether they stand. Entries are for those who cannot ask: the
 servers that verify tokens by themselves, and, for single tokens, the zone endpoints.

@@ -1,4 +1,4 @@
-"""Whom a secret may belong to: entities of several kinds, so no foreign key can tell."""
+"""The entities that a secret may belong to: they are of several kinds, so there is no foreign key."""
 
 from sqlalchemy import ColumnElement, literal, or_, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection

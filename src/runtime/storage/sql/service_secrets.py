@@ -1,4 +1,4 @@
-"""What all processes of the service share, wrapped by the key-encryption key."""
+"""Secrets that all processes of the service share, wrapped by the key-encryption key."""
 
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection

@@ -1,4 +1,4 @@
-"""Where the authority in a chain comes from: sessions and their users, and what the users allowed."""
+"""What a token exchange starts from: a session and its user, memberships, consents and delegated grants."""
 
 from dataclasses import dataclass
 from datetime import datetime

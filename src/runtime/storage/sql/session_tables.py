@@ -1,4 +1,4 @@
-"""The tables that signing in keeps: sessions, what users agreed to and granted, and refresh families.
+"""The tables of sessions, consents, delegated grants and refresh families.
 
 Each belongs to a zone and a user, and goes with them.
 """

@@ -1,4 +1,4 @@
-"""A session together with its user, in one statement: what each leg of a sign-in begins with."""
+"""A session together with its user, in one statement."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Sessions: what a sign-in leaves behind. A browser session carries a cookie; below it stands one session
-for each application it let in, which is the `sid` of that application's tokens.
-"""
+"""Sessions: a sign-in's browser session, and below it one session for each application."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

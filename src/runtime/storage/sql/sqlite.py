@@ -1,4 +1,4 @@
-"""SQLite's driver for the engine: aiosqlite, with one trip to the connection's thread for each statement.
+"""The SQLite driver for the engine: aiosqlite with one thread hop for each statement, or none.
 
 The adapter that SQLAlchemy brings makes a trip each to open a cursor, to execute, to fetch and to close. Such
 a trip costs more than most statements do. So a connection that is only asked small things makes none at all:

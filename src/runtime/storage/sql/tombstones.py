@@ -1,4 +1,4 @@
-"""What was deleted that a configuration set manages: kept until that set has heard of it."""
+"""Tombstones: deleted entities of a configuration set, kept until it has acknowledged them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass

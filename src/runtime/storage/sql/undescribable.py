@@ -1,4 +1,4 @@
-"""What lies beside manifests: entities of kinds that none describes, without anything secret."""
+"""Entities of kinds that no manifest describes, without anything secret."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Clients that registered themselves: kept, found by client id, and forgotten when nobody uses them."""
+"""Dynamically registered clients (user agents): found by client id, and deleted when they are unused."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Users as sign-in sees them: found by provider and subject, or by address and password; and made."""
+"""Users for sign-in: found by provider and subject, or by address and password; created and changed."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Many callers, one trip: what is asked in the same turn of the event loop travels together.
+"""Batches concurrent requests: what is asked in one turn of the event loop is sent in one round trip.
 
 A trip costs the same whether it carries one question or thirty, and a busy worker has that many at once.
 """
@@ -50,7 +50,7 @@ class RequestBatcher(Generic[Q, A]):
         except BaseException as failure:
             for _, future in gathered:
                 if not future.done():
-                    future.set_exception(Unavailable("the trip failed", internal=repr(failure)))
+                    future.set_exception(Unavailable("the batch failed", internal=repr(failure)))
             raise
         for (_, future), answer in zip(gathered, answers, strict=True):
             if not future.done():

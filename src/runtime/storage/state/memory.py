@@ -1,4 +1,4 @@
-"""Short-lived state in this process: right for one worker, where there is nobody else to tell."""
+"""Short-lived state in this process, for a single worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
@@ -104,11 +104,6 @@ class InProcessState:
         """Many values, in the order asked."""
         return [self._get(key) for key in keys]
 
-    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
-        """Keep many values."""
-        for key, value in values.items():
-            self._put(key, value, ttl_seconds)
-
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there."""
         for key, number in numbers.items():
@@ -169,7 +164,7 @@ class InProcessState:
             self._marks.sweep(now)
             self._full_until = now + 1.0
         if not self._marks.has_room(key):
-            raise Unavailable("too much is going on to remember what was used already")
+            raise Unavailable("the replay cache is full; retry later")
 
     def _written(self) -> None:
         self._writes += 1

@@ -1,4 +1,4 @@
-"""Opening the short-lived state that the settings name."""
+"""Opens the short-lived state that the settings name."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Entries of short-lived state in shares: what one flow of one zone leaves displaces nothing of another's.
+"""A bounded dictionary partitioned by flow and zone: one zone's entries evict none of another's.
 
 A share is what the first two parts of a key name, `kind:zone`. Each kind has a bound for what one zone may
 have of it; where all shares together are too much, the largest makes room.

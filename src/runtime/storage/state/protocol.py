@@ -1,4 +1,4 @@
-"""Short-lived state: codes, sign-in state, token cache, replay marks, epochs. One interface, two forms.
+"""The interface of short-lived state: codes, sign-in state, token cache, replay protection, epochs.
 
 The database stays the only truth: whatever is lost here costs speed or a second sign-in, never a wrong allow.
 """
@@ -6,7 +6,7 @@ The database stays the only truth: whatever is lost here costs speed or a second
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-FORGOTTEN = "whether this was used before cannot be told now"
+FORGOTTEN = "the replay cache was lost; retry with a newly issued one"
 
 
 class StateStore(Protocol):
@@ -57,9 +57,6 @@ class StateStore(Protocol):
 
     async def fetch(self, keys: Sequence[str]) -> list[bytes | None]:
         """Many values in one trip, in the order asked."""
-
-    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
-        """Keep many values in one trip."""
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one trip.

@@ -1,4 +1,4 @@
-"""Short-lived state in Redis: what several workers and several nodes share."""
+"""Short-lived state in Redis, shared by all workers and nodes."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -200,15 +200,6 @@ class RedisState:
             values = await self._client.mget([self._name(key) for key in keys])
         found = dict(zip(keys, map(_bytes, values), strict=True))
         return [[found[key] for key in each] for each in wanted]
-
-    async def put_many(self, values: Mapping[str, bytes], *, ttl_seconds: int) -> None:
-        """Keep many values in one trip."""
-        if not values:
-            return
-        async with self._reaching(), self._client.pipeline(transaction=False) as trip:
-            for key, value in values.items():
-                trip.set(self._name(key), value, ex=ttl_seconds)
-            await trip.execute()
 
     async def raise_all(self, numbers: Mapping[str, int], *, ttl_seconds: int) -> None:
         """Keep each decimal number unless a greater one is there, in one trip."""
