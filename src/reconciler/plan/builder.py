@@ -1,31 +1,31 @@
 """Builds the plan: matches manifests with entities, diffs them, and orders the operations."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.kinds import Entity, Kind, Kinds, Manifest, Snapshot, Tombstone, Write
+from reconciler.kinds import Entity, Kinds, Manifest, Snapshot
 
+from .actions import ActionFactory
+from .cascade import count_cascaded
 from .changeset import ChangesetBuilder, local_ids, unlink
 from .dependency_order import dependency_order
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
-from .matching import Match, Matcher, SnapshotIndex
+from .matching import Match, Matcher
 from .missing_names import MissingNameSearch
-from .model import BY_OTHERS, CHANGING, NO_MANIFEST, Action, ChangeState, FieldChange, Op, Plan, Unmanaged
+from .model import BY_OTHERS, Action, FieldChange, Op, Plan, Unmanaged
 from .other_owners import ReferenceUnresolved
 from .policy_preview import ACTIVE, POLICY, POLICY_SET, TEXT, PolicyPreview
+from .replacements import exclusive_place, unlinking_update
 from .similar_owners import find_similar_owner
 from .three_way_diff import (
     PROTECT,
-    as_written,
     fixed_changes,
     foreign_secret_addresses,
-    identity,
     leaves,
-    stored_secrets,
     three_way_diff,
-    value_at,
+    with_new_ids,
 )
 from .unmanaged import UnmanagedSearch
 from .zone_moves import with_zone_moves
@@ -69,7 +69,7 @@ def build_plan(
     for match in builder.in_order():
         builder.settle(match)
     builder.prune()
-    following = builder.foresight().of(builder.operations.in_order())
+    following = builder.preview().of(builder.operations.in_order())
     return Plan(
         tool_version=tool_version,
         owner=owner,
@@ -116,6 +116,7 @@ class _Builder:
         self.matcher, self.index, self.kinds = matcher, matcher.index, kinds
         self.names = DisplayNames(matcher.index, owner, self._new_label, matcher.renamed())
         self.shown = self.names.shown
+        self.actions_for = ActionFactory(self.kinds, self.shown, matcher.index.gone_by_id)
         # Parents first; within a kind changes before creations, so that a handle is free before it is taken.
         self.matches = sorted(
             matcher.matches.values(),
@@ -152,8 +153,8 @@ class _Builder:
                 continue
             if match.found is not None and not match.released:
                 match.replaced = fixed_changes(match.manifest.kind, match.wanted, match.found)
-                lost = not match.replaced and _is_undelivered(match)
-                if lost and self.renew(self._action(match, Op.UPDATE, ())):
+                lost = not match.replaced and _has_undelivered_secret(match)
+                if lost and self.renew(self.actions_for.of_match(match, Op.UPDATE, ())):
                     match.replaced = [_SECRET]
         if problems:
             raise PlanImpossible(sorted(problems))
@@ -161,9 +162,9 @@ class _Builder:
     def undelivered(self) -> tuple[Action, ...]:
         """What has a secret of which nobody has said that it arrived, and is not replaced."""
         return tuple(
-            self._action(match, Op.UPDATE, ())
+            self.actions_for.of_match(match, Op.UPDATE, ())
             for match in self.matches
-            if not match.replaced and _is_undelivered(match)
+            if not match.replaced and _has_undelivered_secret(match)
         )
 
     def prepare_replacements(self) -> None:
@@ -184,7 +185,7 @@ class _Builder:
                 continue
             cleared = unlink(match.found, match.manifest.kind, self._gone_first)
             if cleared:
-                self.operations.first.append(_unlinking(match.found, cleared))
+                self.operations.first.append(unlinking_update(match.found, cleared))
                 self._unlinked[match.found.id] = cleared
         for entity in going:
             self.operations.delete(entity, first=True)
@@ -194,13 +195,14 @@ class _Builder:
         taken = {
             place
             for match in self.matches
-            if match.new and (place := _place(match.manifest.kind, self._zone_id(match), match.wanted))
+            if match.new
+            and (place := exclusive_place(match.manifest.kind, self._zone_id(match), match.wanted))
         }
         found = []
         for entity in self.pruned() if taken else ():
             kind = self.kinds.by_name.get(entity.kind)
             values = {path: value for path, _, value in leaves(kind.wire, entity.spec)} if kind else {}
-            if kind is not None and _place(kind, entity.zone_id, values) in taken:
+            if kind is not None and exclusive_place(kind, entity.zone_id, values) in taken:
                 found.append(entity)
         return found
 
@@ -262,22 +264,21 @@ class _Builder:
         if found is None or found.ownership is None or found.ownership.owner != self.owner:
             return
         self.operations.release(found)
-        self.actions.append(self._action(match, Op.RELEASE, ()))
+        self.actions.append(self.actions_for.of_match(match, Op.RELEASE, ()))
 
     def _create(
         self, match: Match, zone: Mapping[str, str] | None, op: Op, before: tuple[FieldChange, ...] | None
     ) -> None:
         changes = before
         if changes is None:
-            changes = tuple(
-                FieldChange(path, None, self.shown(value))
-                for path, value in sorted(_all_values(match).items())
-            )
+            changes = self.actions_for.creation_changes(match)
         if match.manifest.lifecycle.get("protect"):
             changes = (*changes, FieldChange(PROTECT, None, True))
         self.operations.create(match, zone)
         kind = match.manifest.kind
-        self.actions.append(self._action(match, op, changes, shown_once=kind.shows_once(match.manifest.spec)))
+        self.actions.append(
+            self.actions_for.of_match(match, op, changes, shown_once=kind.shows_once(match.manifest.spec))
+        )
 
     def _replace(self, match: Match, zone: Mapping[str, str] | None) -> None:
         found = match.found
@@ -294,19 +295,7 @@ class _Builder:
                 "replacing the zone would delete everything in it"
             )
             return
-        secrets = stored_secrets(found)
-        old = {path: value for path, _, value in leaves(match.manifest.kind.wire, found.spec)} | secrets
-        gone = dict.fromkeys((_owned(found) & old.keys()) | secrets.keys())
-        changes = tuple(
-            FieldChange(
-                path,
-                self.shown(old.get(path)),
-                self.shown(value),
-                ChangeState.KEEP if old.get(path) == value else None,
-            )
-            for path, value in sorted({**gone, **_all_values(match)}.items())
-        )
-        self._create(match, zone, Op.REPLACE, changes)
+        self._create(match, zone, Op.REPLACE, self.actions_for.replacement_changes(match, found))
 
     def _change(self, match: Match, zone: Mapping[str, str] | None) -> None:
         found, manifest = match.found, match.manifest
@@ -330,51 +319,13 @@ class _Builder:
         if changes or match.adopted:
             self.operations.change("adopt" if match.adopted else "update", match, zone, changes)
         op = Op.ADOPT if match.adopted else Op.RENAME if match.previous_name else Op.UPDATE
-        changes = sorted([*changes, *self._besides(match, found, changes)], key=lambda each: each.path)
-        if changes or op is not Op.UPDATE:
-            shown = tuple(
-                replace(
-                    each,
-                    before=self.shown(as_written(manifest.kind, found, each.path, each.before)),
-                    after=self.shown(each.after),
-                    applied=self.shown(each.applied),
-                )
-                for each in changes
-            )
-            self.actions.append(self._action(match, op, shown))
-
-    def _besides(self, match: Match, found: Entity, changes: Sequence[FieldChange]) -> Iterator[FieldChange]:
-        """What is written besides what git changes: references to what goes, and what would follow others."""
-        told = {each.path for each in changes}
-        kind = match.manifest.kind
-        for path, _, value in leaves(kind.wire, self._unlinked.get(found.id, {})):
-            if path not in told:
-                yield FieldChange(path, value_at(found.spec, path), value, ChangeState.PENDING)
-        moved = {each.path for each in changes if each.state in CHANGING}
-        for path, value in match.wanted.items():
-            if path not in told and kind.leaf(path).default_from in moved:
-                yield FieldChange(path, value, value, ChangeState.KEEP)
-
-    def _action(
-        self, match: Match, op: Op, changes: tuple[FieldChange, ...], *, shown_once: bool = False
-    ) -> Action:
-        manifest, found = match.manifest, match.found
-        return Action(
-            op=op,
-            kind=manifest.kind.name,
-            zone=manifest.zone,
-            name=manifest.name,
-            id=found.id if found is not None else None,
-            reason=str(manifest.origin),
-            changes=changes,
-            handle=match.handle,
-            protected=bool(found and found.ownership and found.ownership.protect),
-            previous_name=match.previous_name,
-            shown_once=shown_once,
-            secret_ends=op is Op.REPLACE and found is not None and manifest.kind.shows_once(found.spec),
-            deleted=match.deleted is not None and op in (Op.CREATE, Op.ADOPT),
-            write=_write_of(match, changes, self.index.gone_by_id),
+        changes = sorted(
+            [*changes, *self.actions_for.implied_changes(match, found, changes, self._unlinked)],
+            key=lambda each: each.path,
         )
+        if changes or op is not Op.UPDATE:
+            shown = self.actions_for.shown_changes(manifest.kind, found, changes)
+            self.actions.append(self.actions_for.of_match(match, op, shown))
 
     def pruned(self) -> list[Entity]:
         """What this owner manages and no manifest describes any more; children first."""
@@ -390,34 +341,13 @@ class _Builder:
         gone = self.pruned()
         gone_ids = {entity.id for entity in gone}
         for entity in gone:
-            record = entity.ownership
-            assert record is not None  # noqa: S101 - only owned entities are pruned
             if entity.id not in self._gone_first:
                 self.operations.delete(entity)
-            kind = self.kinds.by_name.get(entity.kind)
-            old = leaves(kind.wire, entity.spec) if kind else ()
-            self.actions.append(
-                Action(
-                    op=Op.DELETE,
-                    kind=entity.kind,
-                    zone=self._zone_name(entity),
-                    name=record.name,
-                    id=entity.id,
-                    reason=NO_MANIFEST,
-                    changes=tuple(
-                        FieldChange(path, self.shown(as_written(kind, entity, path, value)), None)
-                        for path, _, value in old
-                        if path in record.fields
-                    )
-                    + tuple(FieldChange(path, told, None) for path, told in stored_secrets(entity).items()),
-                    handle=entity.handle,
-                    protected=record.protect,
-                    takes_along=count_cascaded(self.index, entity.id, gone_ids),
-                    secret_ends=kind is not None and kind.shows_once(entity.spec),
-                )
-            )
+            cascaded = count_cascaded(self.index, entity.id, gone_ids)
+            zone = self._zone_name(entity)
+            self.actions.append(self.actions_for.of_deletion(entity, zone, takes_along=cascaded))
 
-    def foresight(self) -> PolicyPreview:
+    def preview(self) -> PolicyPreview:
         """What is known to work out what follows from the operations."""
         written = {
             _key(match): (str(text), match.manifest.files.get(TEXT))
@@ -483,85 +413,17 @@ class _Builder:
         return f"{match.key.kind}/{match.key.name}" + (" (the new one)" if match.replaced else "")
 
 
-def count_cascaded(index: SnapshotIndex, zone_id: str, gone: Set[str]) -> int:
-    """How many objects in a zone go with it that are not deleted by themselves."""
-    within = index.in_zone.get(zone_id, ())
-    return sum(each.id not in gone and each.owner_type != "platform" for each in within)
-
-
 def _key(match: Match) -> str:
     """The id of what a manifest describes; of what is yet to be made, the changeset's name."""
     return match.found.id if match.found is not None else match.local_id
 
 
-def with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: with_new_ids(each, renewed) for name, each in value.items()}
-    if isinstance(value, list):
-        return [with_new_ids(each, renewed) for each in value]
-    return renewed.get(value, value) if isinstance(value, str) else value
-
-
-def _write_of(match: Match, changes: Sequence[FieldChange], gone: Mapping[str, Tombstone]) -> Write | None:
-    """Who has made what is there differ from git: by letting a version decide, by writing, by deleting.
-
-    Args:
-        gone: what was deleted, by id: references to it went, too.
-    """
-    if match.deleted is not None:
-        return match.deleted.deleted
-    activated = next((each.in_force.activated for each in changes if each.in_force is not None), None)
-    if activated is not None or match.found is None or match.found.last_change is not None:
-        return activated or (match.found.last_change if match.found is not None else None)
-    applied = match.found.ownership.applied if match.found.ownership is not None else {}
-    for change in changes:
-        value = value_at(applied, change.path)
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and one in gone:
-                return gone[one].deleted
-    return None
-
-
-def _is_undelivered(match: Match) -> bool:
+def _has_undelivered_secret(match: Match) -> bool:
     found = match.found
     if found is None or found.ownership is None or match.foreign is not None or match.released:
         return False
     return found.ownership.undelivered and match.manifest.kind.shows_once(found.spec)
 
 
-def _place(
-    kind: Kind, zone_id: str | None, values: Mapping[str, Any]
-) -> tuple[str, str | None, bytes | str] | None:
-    """What only one entity can have that never changes; None for kinds whose handles can change hands."""
-    if kind.handle is None:
-        return kind.name, zone_id, identity(kind, values)
-    handle = values.get(kind.handle) if kind.leaf(kind.handle).fixed else None
-    return (kind.name, zone_id, handle) if isinstance(handle, str) else None
-
-
-def _owned(found: Entity) -> frozenset[str]:
-    return found.ownership.fields if found.ownership is not None else frozenset()
-
-
 def _listed(paths: Sequence[str]) -> str:
     return ", ".join(f"`{path}`" for path in paths)
-
-
-def _all_values(match: Match) -> dict[str, Any]:
-    secrets = {path: {"secret": each} for path, each in match.secrets.items() if "keep" not in each}
-    return {**match.wanted, **secrets}
-
-
-def _unlinking(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:
-    record = found.ownership
-    return {
-        "op": "update",
-        "kind": found.kind,
-        "id": found.id,
-        **({"zone": {"id": found.zone_id}} if found.zone_id else {}),
-        "name": record.name if record else "",
-        "spec": dict(cleared),
-        "fields": sorted(record.fields) if record else [],
-        "secret_versions": dict(record.secret_versions) if record else {},
-        "protect": bool(record and record.protect),
-    }

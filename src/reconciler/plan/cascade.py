@@ -3,11 +3,12 @@
 It is shown beside a plan and is no part of its digest: people sign in all day, and the plan stays the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from reconciler.output_documents import LossDocument
 
+from .matching import SnapshotIndex
 from .model import Action
 
 
@@ -36,3 +37,9 @@ def cascade_of(action: Action, losses: Cascades) -> Cascade | None:
 def cascade_json(action: Action, loss: Cascade) -> LossDocument:
     """The cascade as a JSON object."""
     return {"object": action.title, "takes_along": dict(loss.takes_along), "in_use": loss.in_use}
+
+
+def count_cascaded(index: SnapshotIndex, zone_id: str, gone: Set[str]) -> int:
+    """How many objects in a zone go with it that are not deleted by themselves."""
+    within = index.in_zone.get(zone_id, ())
+    return sum(each.id not in gone and each.owner_type != "platform" for each in within)

@@ -10,7 +10,7 @@ import orjson
 
 from reconciler.kinds import Entity, Kind, Snapshot, load_kinds
 
-from .builder import count_cascaded, with_new_ids
+from .cascade import count_cascaded
 from .display_names import DisplayNames
 from .exclusive_members import taken_from_others
 from .matching import SnapshotIndex
@@ -25,6 +25,7 @@ from .three_way_diff import (
     stored_secrets,
     three_way_diff,
     value_at,
+    with_new_ids,
 )
 
 _ZONE = "Zone"

@@ -325,3 +325,12 @@ def fixed_changes(kind: Kind, wanted: Mapping[str, Any], found: Entity) -> list[
         and not same_value(shape, shape.resets_to, value_at(found.spec, path))
     ]
     return sorted(paths + gone)
+
+
+def with_new_ids(value: Any, renewed: Mapping[str, Any]) -> Any:
+    """A value with the ids of what was deleted replaced by pointers to what is created in its place."""
+    if isinstance(value, dict):
+        return {name: with_new_ids(each, renewed) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_new_ids(each, renewed) for each in value]
+    return renewed.get(value, value) if isinstance(value, str) else value

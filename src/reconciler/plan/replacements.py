@@ -1,0 +1,34 @@
+"""Replacements: what is deleted before something like it is created, and the references to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.kinds import Entity, Kind
+
+from .three_way_diff import identity
+
+
+def exclusive_place(
+    kind: Kind, zone_id: str | None, values: Mapping[str, Any]
+) -> tuple[str, str | None, bytes | str] | None:
+    """What only one entity can have that never changes; None for kinds whose handles can change hands."""
+    if kind.handle is None:
+        return kind.name, zone_id, identity(kind, values)
+    handle = values.get(kind.handle) if kind.leaf(kind.handle).fixed else None
+    return (kind.name, zone_id, handle) if isinstance(handle, str) else None
+
+
+def unlinking_update(found: Entity, cleared: Mapping[str, Any]) -> dict[str, Any]:
+    """The operation that clears references of an entity to what is replaced."""
+    record = found.ownership
+    return {
+        "op": "update",
+        "kind": found.kind,
+        "id": found.id,
+        **({"zone": {"id": found.zone_id}} if found.zone_id else {}),
+        "name": record.name if record else "",
+        "spec": dict(cleared),
+        "fields": sorted(record.fields) if record else [],
+        "secret_versions": dict(record.secret_versions) if record else {},
+        "protect": bool(record and record.protect),
+    }
